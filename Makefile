@@ -1,0 +1,49 @@
+# `make demo` and `make test` are all a newcomer needs; both install first.
+PYTHON ?= python3
+VENV := .venv
+UV := 0.13.8
+export UV_PROJECT_ENVIRONMENT := $(VENV)
+# Extra packages for a GPU: `make EXTRA=cuda12`, see setup.md.
+EXTRA ?=
+
+.PHONY: install demo test slow lint types contract check bench clean
+.DEFAULT_GOAL := install
+
+install: $(VENV)/.installed
+
+# Exact versions come from uv.lock; uv itself is the only thing that pip picks.
+$(VENV)/.installed: pyproject.toml uv.lock Makefile
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+		{ echo "icl-opto needs Python 3.11 or newer: make PYTHON=python3.12" >&2; exit 2; }
+	$(PYTHON) -m venv $(VENV)
+	$(VENV)/bin/python -m pip install --quiet uv==$(UV)
+	$(VENV)/bin/uv sync --quiet --frozen --inexact $(if $(EXTRA),--extra $(EXTRA))
+	@touch $@
+
+demo: install
+	$(VENV)/bin/icl demo --out runs/demo
+
+test: install
+	$(VENV)/bin/python -m pytest -n auto -m "not slow"
+
+# Science: an induction head forms, and is one.
+slow: install
+	$(VENV)/bin/python -m pytest -m slow
+
+lint: install
+	$(VENV)/bin/ruff check .
+	$(VENV)/bin/ruff format --check .
+
+types: install
+	$(VENV)/bin/pyright
+
+contract: install
+	$(VENV)/bin/lint-imports
+
+check: lint types contract test
+
+bench: install
+	$(VENV)/bin/python benchmarks/train_step.py
+
+clean:
+	rm -rf $(VENV) runs/demo

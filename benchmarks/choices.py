@@ -1,0 +1,115 @@
+"""What each choice behind the training step is worth; `python benchmarks/choices.py`.
+
+Every variant is compiled, then all are timed in turns within one process (other
+processes make timings noisy, and turns share the noise). The setting is that of
+`train_step.py` unless the row says otherwise; a ratio above 1 means that the choice
+made is the faster one.
+"""
+
+import contextlib
+import dataclasses
+import functools
+import statistics
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+from unittest import mock
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+
+from icl import _compile, _steps
+from icl.experiment import Experiment
+from icl.models import _attention
+from icl.studies import induction
+from icl.tasks import Context, ExemplarLabel, ExemplarLabelTask
+from icl.train import _with_arrays, Member
+
+
+STEPS, ROUNDS = 100, 7
+
+
+def program(experiment: Experiment) -> Callable[[], Any]:
+    """A compiled function that does `STEPS` training steps of an experiment."""
+    member: Member = experiment.build()
+    state = _steps.initial_state(member, 32)
+    static = eqx.filter(member.model, eqx.is_array, inverse=True)
+    prepared = _with_arrays(member, static)
+    steps = functools.partial(
+        _steps.train_steps, batch_size=32, microbatch_size=None, buffer=STEPS
+    )
+    arrays, rest = eqx.partition((prepared, state), eqx.is_array)
+
+    def run(arrays, n):
+        member, state = eqx.combine(arrays, rest)
+        return steps(member, state, n)
+
+    compiled = _compile.jit(run)
+    count = jnp.asarray(STEPS)
+    jax.block_until_ready(compiled(arrays, count))  # Under the patches of the caller.
+    return lambda: jax.block_until_ready(compiled(arrays, count))
+
+
+@contextlib.contextmanager
+def no_option() -> Iterator[None]:
+    with mock.patch.object(_compile, "_options", return_value=None):
+        yield
+
+
+def attention(pairs: int):
+    return mock.patch.object(_attention, "_ELEMENTWISE_PAIRS", pairs)
+
+
+def all_rows():
+    def forward(self, model, example, *, tap):
+        return model(*self.inputs(example), tap=tap)[-1]
+
+    return mock.patch.object(ExemplarLabelTask, "forward", forward)
+
+
+def with_context(length: int) -> Experiment:
+    base = induction()
+    burst = Context(length=length, burstiness=length // 2, distractor=True)
+    task: ExemplarLabel = dataclasses.replace(base.task, context=burst)
+    return dataclasses.replace(base, task=task, evaluations={})
+
+
+def main() -> None:
+    rows = {
+        "compiler option, against none": (2, contextlib.nullcontext, no_option),
+        "the query's row alone, against all rows": (
+            2,
+            contextlib.nullcontext,
+            all_rows,
+        ),
+    }
+    for length in (2, 4, 8, 16):
+        name = f"element-wise attention, {2 * length + 1} tokens, against einsum"
+        rows[name] = (
+            length,
+            functools.partial(attention, 10**9),
+            functools.partial(attention, 0),
+        )
+    print(f"{jax.devices()[0].device_kind}, jax {jax.__version__}")
+    print("| choice | steps/s | without | ratio |\n| --- | --: | --: | --: |")
+    for name, (length, chosen, other) in rows.items():
+        with chosen():
+            a = program(with_context(length))
+        with other():
+            b = program(with_context(length))
+        times = {"a": [], "b": []}
+        for _ in range(ROUNDS):
+            for key, run in (("a", a), ("b", b)):
+                start = time.perf_counter()
+                run()
+                times[key].append((time.perf_counter() - start) / STEPS)
+        mine, theirs = (statistics.median(times[key]) for key in "ab")
+        print(
+            f"| {name} | {1 / mine:.0f} | {1 / theirs:.0f} | {theirs / mine:.2f} |",
+            flush=True,
+        )
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,132 @@
+"""Speed of training at the reference setting; `python benchmarks/train_step.py`.
+
+Two layers, d_model 64, 8 heads, attention only, RoPE; two context pairs, batches of 32,
+512-dim exemplars of 50 classes, 5 labels, Adam: the induction-head paper's main run.
+10^4 steps through `icl.fit` into a run folder, with evaluations, checkpoints and the
+log, for 1, 8 and 32 members on as many host devices as there are cores.
+
+Each row is a process of its own. Wall time is that of the whole `fit` less compilation,
+which is listed beside it; the CPU time of a step is compared with that of a 1024^3
+float32 matrix product in the same process, taken before and after.
+"""
+
+import argparse
+import contextlib
+import dataclasses
+import json
+import os
+import platform
+import resource
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+
+STEPS = 10_000
+
+
+def measure(members: int, steps: int) -> dict[str, float]:
+    import jax
+
+    if members > 1:
+        jax.config.update("jax_num_cpu_devices", len(os.sched_getaffinity(0)))
+    compiling = [0.0]
+    jax.monitoring.register_event_duration_secs_listener(
+        lambda event, duration_secs, **_: (
+            compiling.append(duration_secs) if "/jax/core/compile/" in event else None
+        )
+    )
+
+    from icl.config import to_json
+    from icl.runs import open_run
+    from icl.schedules import Every
+    from icl.studies import induction
+    from icl.train import fit, Training
+
+    experiment = induction()
+    base = experiment.build()
+    chosen = [dataclasses.replace(base, train_seed=seed) for seed in range(members)]
+    training = Training(
+        num_sequences=32 * steps,
+        evaluate_at=Every(20_000),
+        checkpoint_at=Every(20_000),
+    )
+    before = matmul_cpu_seconds()
+    with tempfile.TemporaryDirectory() as folder, contextlib.ExitStack() as stack:
+        runs = [
+            stack.enter_context(
+                open_run(Path(folder) / str(k), to_json(experiment), resume=True)
+            )
+            for k in range(members)
+        ]
+        compiling[:] = [0.0]
+        wall, cpu = time.perf_counter(), time.process_time()
+        fit(chosen, training, runs=runs)
+        wall, cpu = time.perf_counter() - wall, time.process_time() - cpu
+    matmul = 0.5 * (before + matmul_cpu_seconds())
+    compile_seconds = sum(compiling)
+    # Compilation is single-threaded: its CPU time is its wall time.
+    step_cpu = (cpu - compile_seconds) / (steps * members)
+    return {
+        "members": members,
+        "steps_per_second": steps * members / (wall - compile_seconds),
+        "with_compilation": steps * members / wall,
+        "cpu_ms": 1e3 * step_cpu,
+        "matmul_cpu_ms": 1e3 * matmul,
+        "ratio": step_cpu / matmul,
+        "compile_s": compile_seconds,
+        "peak_MiB": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024,
+    }
+
+
+def matmul_cpu_seconds(repeats: int = 30) -> float:
+    import jax
+    import jax.numpy as jnp
+
+    x = jnp.ones((1024, 1024))
+    product = jax.jit(lambda a: a @ a)
+    product(x).block_until_ready()
+    start = time.process_time()
+    for _ in range(repeats):
+        product(x).block_until_ready()
+    return (time.process_time() - start) / repeats
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description="Speed of training.")
+    parser.add_argument("--members", type=int, nargs="+", default=[1, 8, 32])
+    parser.add_argument("--steps", type=int, default=STEPS)
+    parser.add_argument("--row", type=int, help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    if options.row is not None:
+        print(json.dumps(measure(options.row, options.steps)))
+        return
+    import jax
+
+    device = f"{jax.devices()[0].device_kind}, {len(os.sched_getaffinity(0))} cores"
+    print(f"{device}, jax {jax.__version__}, Python {platform.python_version()}")
+    print(
+        "| members | member-steps/s | with compilation | CPU ms/step | matmul CPU ms "
+        "| ratio | compile s | peak MiB |\n|" + " --: |" * 8
+    )
+    for members in options.members:
+        command = [sys.executable, __file__, "--steps", str(options.steps)]
+        done = subprocess.run(
+            [*command, "--row", str(members)],
+            check=True,
+            capture_output=True,
+            text=True,
+        )
+        row = json.loads(done.stdout.splitlines()[-1])
+        print(
+            "| {members} | {steps_per_second:.0f} | {with_compilation:.0f} | "
+            "{cpu_ms:.2f} | {matmul_cpu_ms:.1f} | {ratio:.3f} | {compile_s:.1f} | "
+            "{peak_MiB:.0f} |".format(**row),
+            flush=True,
+        )
+
+
+if __name__ == "__main__":
+    main()

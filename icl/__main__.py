@@ -1,0 +1,6 @@
+"""`python -m icl` is the command line."""
+
+from .cli import main
+
+
+main()

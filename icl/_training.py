@@ -1,0 +1,116 @@
+"""What training works on: the protocol of a task, and the values that `fit` takes."""
+
+import dataclasses
+import math
+from collections.abc import Iterable, Mapping
+from typing import Any, Protocol, runtime_checkable
+
+import equinox as eqx
+from jaxtyping import Array, Integer, PRNGKeyArray, PyTree
+
+import opto
+
+from ._log import Log
+from .optimizers import Adam, Optimizer
+from .schedules import Every, positive, Schedule
+
+
+@runtime_checkable
+class Task(Protocol):
+    """What training needs to know of a task; everything is for one example."""
+
+    def sample(self, *, key: PRNGKeyArray) -> PyTree:
+        """Draws one example."""
+        ...
+
+    def forward(self, model: Any, example: Any, /, *, tap: opto.Tap) -> Any:
+        """What the model says of an example."""
+        ...
+
+    def metrics(self, outputs: Any, example: Any, /) -> dict[str, Array]:
+        """Numbers for one example; the mean of `"loss"` is minimised."""
+        ...
+
+
+@dataclasses.dataclass(frozen=True)
+class Training:
+    """How long to train and when to look."""
+
+    num_sequences: int = 1_000_000
+    """In all; rounded up to whole batches."""
+    batch_size: int = 32
+    """Sequences of a step."""
+    microbatch_size: int | None = None
+    """Sequences whose gradient is taken at once; divides the batch. `None` takes the
+    whole batch. The result is the same to rounding."""
+    evaluate_at: Schedule = Every(10_000)
+    """When, in sequences seen; a point between two steps means the later one."""
+    checkpoint_at: Schedule = Every(10_000)
+    """When to keep the weights, likewise."""
+
+    def __post_init__(self):
+        for name in ("num_sequences", "batch_size"):
+            positive(name, getattr(self, name))
+        micro = self.microbatch_size
+        if micro is None:
+            return
+        positive("microbatch_size", micro)
+        if self.batch_size % micro:
+            wanted = f"a divisor of batch_size={self.batch_size}"
+            raise ValueError(f"microbatch_size must be {wanted}, got {micro}")
+
+    @property
+    def num_steps(self) -> int:
+        """The number of steps."""
+        return math.ceil(self.num_sequences / self.batch_size)
+
+    def steps_of(self, schedule: Schedule) -> set[int]:
+        """The steps after which a schedule has a point; 0 is before the first."""
+        points = schedule.points(self.num_sequences)
+        return {math.ceil(point / self.batch_size) for point in points}
+
+
+class Member(eqx.Module):
+    """One of the runs that are trained together.
+
+    Members may differ in the values of arrays and numbers: the model's weights, the
+    seed, the learning rate, an edit's value or which head it selects, the data. They
+    must agree in everything that shapes the program.
+
+    **Fields:**
+
+    - `model`: Freshly initialised, or from a checkpoint.
+    - `task`: What to train on; see `Task`.
+    - `optimizer`: From `icl.optimizers`.
+    - `train_seed`: The batch of step n is a function of this seed and n alone.
+    - `edits`: In force in every forward of training and of evaluation.
+    - `evaluations`: Batches of examples by the name of the set.
+    """
+
+    model: PyTree
+    task: Any
+    optimizer: Optimizer = Adam()  # noqa: RUF009
+    train_seed: int | Integer[Array, ""] = 0
+    edits: tuple[opto.Edit, ...] = ()
+    evaluations: Mapping[str, PyTree] = dataclasses.field(default_factory=dict)
+
+
+def check_edits(
+    model: PyTree, task: Task, edits: Iterable[opto.Edit], example: PyTree
+) -> None:
+    """Raises `ValueError` unless each edit can apply in the task's forward.
+
+    To be called before compiling: within, indices are tracers, and nobody could tell
+    that one is out of range.
+    """
+    edits = tuple(edits)
+    if edits:
+        opto.check(edits, opto.sites(task.forward, model, example))
+
+
+@dataclasses.dataclass(frozen=True)
+class Result:
+    """What `fit` returns for a member: the trained model and the log."""
+
+    model: PyTree
+    log: Log

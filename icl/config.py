@@ -1,0 +1,149 @@
+"""Configs as JSON and back: frozen dataclasses, unions of them, nothing unknown."""
+
+import dataclasses
+import difflib
+import functools
+import reprlib
+import types
+from collections.abc import Iterable, Mapping
+from typing import Any, get_args, get_origin, get_type_hints, Literal, TypeVar, Union
+
+
+Config = TypeVar("Config")
+
+
+def to_json(config: Any) -> dict[str, Any]:
+    """A config as JSON data; a member of a union says its name under `"type"`."""
+    return _write(config, type(config))
+
+
+def from_json(kind: type[Config], data: dict[str, Any]) -> Config:
+    """The config of class `kind` from JSON data.
+
+    **Raises:** `ValueError`, in one line, for unknown fields and names (with the
+    nearest that there is), missing fields, values of the wrong type and values that the
+    config refuses.
+    """
+    return _read(data, kind, ())
+
+
+_hints = functools.cache(get_type_hints)
+
+
+def _options(kind: Any) -> tuple[Any, ...]:
+    """The members of a union; a kind that is none is the only one."""
+    union = get_origin(kind) in (Union, types.UnionType)
+    return get_args(kind) if union else (kind,)
+
+
+def _classes(kind: Any) -> dict[str, type]:
+    """The dataclasses among the members of a union, by name."""
+    found = [option for option in _options(kind) if dataclasses.is_dataclass(option)]
+    return {option.__name__: option for option in found if isinstance(option, type)}
+
+
+def _items(kind: Any, container: type) -> tuple[Any, ...] | None:
+    """The types inside of a union's `container[...]`; `None` if it has none."""
+    for option in _options(kind):
+        if get_origin(option) is container:
+            return get_args(option)
+    return None
+
+
+def _write(value: Any, kind: Any) -> Any:
+    if dataclasses.is_dataclass(value):
+        hints = _hints(type(value))
+        names = [field.name for field in dataclasses.fields(value)]
+        tag = {"type": type(value).__name__} if len(_classes(kind)) > 1 else {}
+        return tag | {name: _write(getattr(value, name), hints[name]) for name in names}
+    if isinstance(value, Mapping):
+        _, of = _items(kind, dict) or (str, Any)
+        return {name: _write(item, of) for name, item in value.items()}
+    if isinstance(value, list | tuple):
+        of = (_items(kind, tuple) or (Any,))[0]
+        return [_write(item, of) for item in value]
+    return value
+
+
+def _read(value: Any, kind: Any, path: tuple[str, ...]) -> Any:
+    if value is None and types.NoneType in _options(kind):
+        return None
+    if classes := _classes(kind):
+        return _read_object(value, classes, path)
+    if (of := _items(kind, dict)) and isinstance(value, dict):
+        return {name: _read(x, of[1], (*path, name)) for name, x in value.items()}
+    if (of := _items(kind, tuple)) and isinstance(value, list | tuple):
+        pairs = enumerate(value)
+        return tuple(_read(x, of[0], (*path, str(index))) for index, x in pairs)
+    for option in _options(kind):
+        # JSON writes 1.0 as 1 in some hands; a bool is no number.
+        if option is float and type(value) is int:
+            return float(value)
+        if type(value) is option or (type(value) is str and value in get_args(option)):
+            return value
+    near = _nearest(value, [x for option in _options(kind) for x in get_args(option)])
+    raise _error(path, f"wanted {_name(kind)}, got {reprlib.repr(value)}{near}")
+
+
+def _read_object(value: Any, classes: dict[str, type], path: tuple[str, ...]) -> Any:
+    if not isinstance(value, dict):
+        wanted = f"wanted an object of {' or '.join(classes)}"
+        raise _error(path, f"{wanted}, got {reprlib.repr(value)}")
+    fields = dict(value)
+    name = fields.pop("type", None) if len(classes) > 1 else min(classes)
+    if not isinstance(name, str) or name not in classes:
+        wanted = f"type must be one of {', '.join(classes)}"
+        got = f"got {name!r}{_nearest(name, classes)}" if name else "and is missing"
+        raise _error(path, f"{wanted}, {got}")
+    kind = classes[name]
+    _check_names(fields, kind, path)
+    hints = _hints(kind)
+    arguments = {key: _read(x, hints[key], (*path, key)) for key, x in fields.items()}
+    try:
+        return kind(**arguments)
+    except ValueError as error:
+        raise _error(path, str(error)) from None
+
+
+def _check_names(given: dict[str, Any], kind: Any, path: tuple[str, ...]) -> None:
+    known = {field.name: field for field in dataclasses.fields(kind)}
+    problems = [
+        f"has no field {name!r}{_nearest(name, known)}"
+        for name in given
+        if name not in known
+    ]
+    problems += [
+        f"lacks the field {name!r}"
+        for name, field in known.items()
+        if name not in given
+        and field.default is field.default_factory is dataclasses.MISSING
+    ]
+    if problems:
+        raise _error(path, f"{kind.__name__} {' and '.join(problems)}")
+
+
+def _name(kind: Any) -> str:
+    """What a kind of value is called in a message."""
+    names = []
+    for option in _options(kind):
+        origin, args = get_origin(option), get_args(option)
+        if origin is Literal:
+            names.append(f"one of {', '.join(map(repr, args))}")
+        elif origin is tuple:
+            names.append(f"a list of {_name(args[0])}")
+        elif origin is dict:
+            names.append("an object")
+        else:
+            names.append("null" if option is types.NoneType else option.__name__)
+    return " or ".join(names)
+
+
+def _nearest(name: Any, known: Iterable[Any]) -> str:
+    known = [choice for choice in known if isinstance(choice, str)]
+    close = difflib.get_close_matches(str(name), known, n=1)
+    return f"; did you mean {close[0]!r}?" if close else ""
+
+
+def _error(path: tuple[str, ...], message: str) -> ValueError:
+    where = f"{'.'.join(path)}: " if path else ""
+    return ValueError(f"config: {where}{' '.join(message.split())}")

@@ -1,0 +1,19 @@
+"""Classes of exemplars that tasks draw their sequences from.
+
+A source is a frozen dataclass, so that it can be part of a run's config; its `load()`
+gives the features as a NumPy array, `[class, exemplar, dim]`.
+"""
+
+from ._conv import ConvEncoder as ConvEncoder
+from ._hdf5 import HDF5Classes as HDF5Classes, write_classes as write_classes
+from ._source import save_source as save_source, Source as Source
+from ._synthetic import (
+    GaussianClasses as GaussianClasses,
+    LowRankClasses as LowRankClasses,
+    OneHotClasses as OneHotClasses,
+)
+from .omniglot import (
+    make_omniglot as make_omniglot,
+    pca_whiten as pca_whiten,
+    read_omniglot as read_omniglot,
+)

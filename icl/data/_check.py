@@ -1,0 +1,17 @@
+"""Checks that several modules here share."""
+
+import math
+
+
+def check_integer(name: str, value: object, minimum: int) -> None:
+    """Raises `ValueError` unless `value` is an integer of at least `minimum`."""
+    if isinstance(value, bool) or not isinstance(value, int) or value < minimum:
+        raise ValueError(
+            f"{name} must be an integer of at least {minimum}, got {value!r}"
+        )
+
+
+def check_spread(value: float) -> None:
+    """Raises `ValueError` unless `value` can be a standard deviation."""
+    if not math.isfinite(value) or value < 0:
+        raise ValueError(f"spread must be finite and at least 0, got {value!r}")

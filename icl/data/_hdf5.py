@@ -1,0 +1,170 @@
+"""Classes in an HDF5 file: reading and writing."""
+
+import dataclasses
+import difflib
+import os
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import h5py
+import numpy as np
+from jaxtyping import Float32
+
+from .._atomic import write_hdf5
+
+
+@dataclasses.dataclass(frozen=True)
+class HDF5Classes:
+    """A dataset of an HDF5 file, of shape `[class, exemplar, dim]`.
+
+    It may hold floats or integers of any width, and have more axes (images are
+    `[class, exemplar, height, width]`), which are flattened into `dim`.
+    """
+
+    file: str
+    """The file."""
+    path: str = ""
+    """The dataset in it; empty means the only one with three or more axes."""
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.file, str) or not self.file:
+            raise ValueError(f"file must be the name of a file, got {self.file!r}")
+        if not isinstance(self.path, str):
+            raise ValueError(f"path must be the name of a dataset, got {self.path!r}")
+
+    def load(self) -> Float32[np.ndarray, "class exemplar dim"]:
+        """Reads the features.
+
+        **Raises:**
+
+        `ValueError` if there is no such file or dataset, the file is not HDF5 or is
+        damaged, or the dataset has another shape or type or a value that is not finite.
+        """
+        if not Path(self.file).is_file():
+            raise ValueError(f"file: there is no file {self.file}")
+        try:
+            with h5py.File(self.file, "r") as opened:
+                features = _read(self.file, _find(self.file, opened, self.path))
+        except (OSError, RuntimeError, KeyError) as error:
+            reason = " ".join(str(error).split())
+            raise ValueError(
+                f"file: cannot read {self.file} as HDF5: {reason}"
+            ) from error
+        finite = np.isfinite(features)
+        if not finite.all():
+            first = ", ".join(map(str, np.argwhere(~finite)[0]))
+            raise ValueError(
+                f"file: {self.file} must hold values that are finite in float32, got "
+                f"{(~finite).sum()} that are not, the first at [{first}]"
+            )
+        return features
+
+
+def write_classes(
+    file: str | os.PathLike[str],
+    path: str,
+    features: Float32[np.ndarray, "class exemplar *dims"],
+    names: Sequence[str],
+    attributes: Mapping[str, str | int | float | Sequence[str]],
+) -> None:
+    """Writes classes to a new HDF5 file that `HDF5Classes` reads.
+
+    The file appears whole or not at all: it is written under another name in the same
+    folder, flushed to the disk and renamed.
+
+    **Arguments:**
+
+    - `file`: Where to; an existing file is refused.
+    - `path`: Name of the dataset of features.
+    - `features`: Finite, with at least one axis after the first two.
+    - `names`: What each class is called; goes to the dataset `names`.
+    - `attributes`: How the features were made; attributes of the dataset.
+
+    **Raises:**
+
+    `ValueError` for these, `OSError` if writing fails (a full disk, say).
+    """
+    target = Path(file)
+    refuse_target(target)
+    if path.strip("/").split("/")[0] in ("", "names"):
+        raise ValueError(f"path must name a dataset other than 'names', got {path!r}")
+    if features.ndim < 3 or 0 in features.shape:
+        raise ValueError(
+            "features must have shape [class, exemplar, dim, …] and not be empty, got "
+            f"{features.shape}"
+        )
+    if not np.isfinite(features).all():
+        raise ValueError("features must be finite")
+    if len(names) != len(features):
+        raise ValueError(
+            f"names must have one name per class, {len(features)}, got {len(names)}"
+        )
+
+    def fill(opened: h5py.File) -> None:
+        dataset = opened.create_dataset(path, data=features, dtype=np.float32)
+        dataset.attrs.update(attributes)
+        opened.create_dataset("names", data=list(names), dtype=h5py.string_dtype())
+
+    write_hdf5(target, fill)
+
+
+def refuse_target(target: Path) -> None:
+    """Raises `ValueError` if a file cannot be made there, or one would be lost."""
+    if os.path.lexists(target):
+        raise ValueError(
+            f"file: {target} exists and is not overwritten; remove it or choose "
+            "another name"
+        )
+    if not target.parent.is_dir():
+        raise ValueError(f"file: there is no folder {target.parent}")
+
+
+def _find(file: str, opened: h5py.File, path: str) -> h5py.Dataset:
+    """The dataset at `path`, or the only one with three or more axes."""
+    shapes: dict[str, tuple[int, ...]] = {}
+
+    def visit(name: str, node: h5py.Dataset | h5py.Group) -> None:
+        if isinstance(node, h5py.Dataset):
+            shapes[name] = node.shape or ()
+
+    opened.visititems(visit)
+    if not path:
+        candidates = [name for name, shape in shapes.items() if len(shape) >= 3]
+        if len(candidates) != 1:
+            some = "several datasets" if candidates else "no dataset"
+            raise ValueError(
+                f"path: {file} has {some} with three or more axes; {_listing(shapes)}"
+            )
+        path = candidates[0]
+    node = opened.get(path)
+    if not isinstance(node, h5py.Dataset):
+        close = difflib.get_close_matches(path.strip("/"), shapes, n=1, cutoff=0.4)
+        hint = f"did you mean {close[0]!r}?" if close else _listing(shapes)
+        raise ValueError(f"path: {file} has no dataset {path!r}; {hint}")
+    return node
+
+
+def _listing(shapes: Mapping[str, tuple[int, ...]]) -> str:
+    if not shapes:
+        return "it holds no datasets"
+    most = 10
+    shown = [f"{name!r} {list(shape)}" for name, shape in list(shapes.items())[:most]]
+    more = f" and {len(shapes) - most} more" if len(shapes) > most else ""
+    return f"it holds {', '.join(shown)}{more}"
+
+
+def _read(
+    file: str, dataset: h5py.Dataset
+) -> Float32[np.ndarray, "class exemplar dim"]:
+    shape = dataset.shape or ()
+    where = f"path: {dataset.name!r} of {file}"
+    if len(shape) < 3 or 0 in shape:
+        raise ValueError(
+            f"{where} must have shape [class, exemplar, dim] and not be empty, got "
+            f"{list(shape)}"
+        )
+    if dataset.dtype.kind not in "fiu":
+        raise ValueError(f"{where} must hold floats or integers, got {dataset.dtype}")
+    # Converted by HDF5, so that a file of float64 is never in memory as such.
+    features = dataset.astype(np.float32)[...]
+    return features.reshape(shape[0], shape[1], -1)

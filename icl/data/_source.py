@@ -1,0 +1,40 @@
+"""What a source is, and writing one to a file."""
+
+import dataclasses
+import json
+import os
+
+import numpy as np
+
+from ._hdf5 import HDF5Classes, write_classes
+from ._synthetic import GaussianClasses, LowRankClasses, OneHotClasses
+
+
+Source = LowRankClasses | GaussianClasses | OneHotClasses | HDF5Classes
+
+
+def save_source(source: Source, out: str | os.PathLike[str]) -> tuple[int, ...]:
+    """Writes the features of a source to a new HDF5 file, as the dataset `features`.
+
+    Its attributes are the source as JSON, as it is in a run's config, and the version
+    of NumPy. The classes are named `class0`, `class1`, ….
+
+    **Returns:**
+
+    The shape of the features, `(class, exemplar, dim)`.
+
+    **Raises:**
+
+    `ValueError` if `out` exists, or the source has no features (`OneHotClasses`).
+    """
+    if isinstance(source, OneHotClasses):
+        raise ValueError(
+            "source: OneHotClasses has no features to write, just the numbers of its "
+            "classes; give the source itself to the run"
+        )
+    features = source.load()
+    names = [f"class{number}" for number in range(len(features))]
+    setting = {"type": type(source).__name__, **dataclasses.asdict(source)}
+    attributes = {"source": json.dumps(setting), "numpy": np.__version__}
+    write_classes(out, "features", features, names, attributes)
+    return features.shape

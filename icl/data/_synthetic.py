@@ -1,0 +1,153 @@
+"""Classes drawn from a seed."""
+
+import dataclasses
+import math
+from collections.abc import Callable
+
+import numpy as np
+from jaxtyping import Float32, Float64, Int32
+
+from ._check import check_integer, check_spread
+
+
+@dataclasses.dataclass(frozen=True)
+class LowRankClasses:
+    r"""Rectified classes that differ along few directions and share a mean.
+
+    The features of exemplar $j$ of class $k$ are
+
+    $$f_{kj} = \mathrm{relu}(m + A z_k + \sigma\, \epsilon_{kj})$$
+
+    elementwise with $m_i = |\mathcal N(0, 1)|$ and $A_{ir} \sim \mathcal N(0, 1/R)$
+    shared by all classes, $z_k \sim \mathcal N(0, I_R)$ and
+    $\epsilon_{kj} \sim \mathcal N(0, I)$, where $R$ is `rank` and $\sigma$ `spread`.
+
+    Like the ResNet features of images in Singh et al. (2024), "What needs to go right
+    for an induction head?", they are nonnegative, and two classes have a mean cosine of
+    about 0.65 ($\sigma = 0$; 0.61 at 0.5, where two exemplars of a class have 0.91).
+    Independent Gaussian classes, whose mean cosine is 0, are unlike those features.
+
+    A larger data set extends a smaller one: class $k$ does not depend on how many there
+    are, nor exemplar $j$ of it. `dim` and `rank` change everything. The numbers come
+    from NumPy's generators: they depend on neither the version of JAX nor its settings.
+    """
+
+    num_classes: int = 150
+    """How many classes."""
+    num_exemplars: int = 20
+    """How many exemplars of each class."""
+    dim: int = 512
+    """How many features."""
+    rank: int = 32
+    """How many directions the classes differ along."""
+    spread: float = 0.5
+    """Standard deviation of an exemplar's noise, before the rectification."""
+    seed: int = 0
+    """At least 0; another seed is another data set."""
+
+    def __post_init__(self) -> None:
+        _check_shape(self.num_classes, self.num_exemplars, self.dim)
+        check_integer("rank", self.rank, 1)
+        check_spread(self.spread)
+        check_integer("seed", self.seed, 0)
+
+    def load(self) -> Float32[np.ndarray, "class exemplar dim"]:
+        """Draws the features; all are at least 0."""
+        shared, classes = np.random.SeedSequence(self.seed).spawn(2)
+        rng = np.random.default_rng(shared)
+        mean = np.abs(rng.standard_normal(self.dim))
+        mixing = rng.standard_normal((self.dim, self.rank)) / math.sqrt(self.rank)
+
+        # One product per class: that of all classes at once may round differently when
+        # there are more of them.
+        def centre(rng: np.random.Generator) -> Float64[np.ndarray, " dim"]:
+            return mean + mixing @ rng.standard_normal(self.rank)
+
+        shape = (self.num_classes, self.num_exemplars, self.dim)
+        features = _scatter(centre, shape, self.spread, classes)
+        return np.maximum(features, 0, out=features)
+
+
+@dataclasses.dataclass(frozen=True)
+class GaussianClasses:
+    r"""Independent Gaussian classes, with independent Gaussian noise around them.
+
+    The features of exemplar $j$ of class $k$ are $\mu_k + \sigma\, \epsilon_{kj}$ with
+    $\mu_k, \epsilon_{kj} \sim \mathcal N(0, I)$ and $\sigma$ the `spread`. In many
+    dimensions two classes are nearly orthogonal: their cosine has mean 0 and standard
+    deviation $1/\sqrt{\mathrm{dim}}$.
+
+    A larger data set extends a smaller one, as in `LowRankClasses`.
+    """
+
+    num_classes: int = 150
+    """How many classes."""
+    num_exemplars: int = 20
+    """How many exemplars of each class."""
+    dim: int = 512
+    """How many features."""
+    spread: float = 0.5
+    """Standard deviation of an exemplar around the mean of its class."""
+    seed: int = 0
+    """At least 0; another seed is another data set."""
+
+    def __post_init__(self) -> None:
+        _check_shape(self.num_classes, self.num_exemplars, self.dim)
+        check_spread(self.spread)
+        check_integer("seed", self.seed, 0)
+
+    def load(self) -> Float32[np.ndarray, "class exemplar dim"]:
+        """Draws the features."""
+
+        def centre(rng: np.random.Generator) -> Float64[np.ndarray, " dim"]:
+            return rng.standard_normal(self.dim)
+
+        shape = (self.num_classes, self.num_exemplars, self.dim)
+        classes = np.random.SeedSequence(self.seed)
+        return _scatter(centre, shape, self.spread, classes)
+
+
+@dataclasses.dataclass(frozen=True)
+class OneHotClasses:
+    """Classes with one exemplar each, which is the class's number.
+
+    They have no features: a model looks the numbers up in a table of embeddings, which
+    is the same as giving it one-hot vectors.
+    """
+
+    num_classes: int
+    """How many classes."""
+
+    def __post_init__(self) -> None:
+        check_integer("num_classes", self.num_classes, 1)
+
+    def load(self) -> Int32[np.ndarray, "class exemplar"]:
+        """The numbers 0, 1, … of the classes, with an axis of one exemplar."""
+        return np.arange(self.num_classes, dtype=np.int32)[:, None]
+
+
+def _check_shape(num_classes: int, num_exemplars: int, dim: int) -> None:
+    check_integer("num_classes", num_classes, 1)
+    check_integer("num_exemplars", num_exemplars, 1)
+    check_integer("dim", dim, 1)
+
+
+def _scatter(
+    centre: Callable[[np.random.Generator], Float64[np.ndarray, " dim"]],
+    shape: tuple[int, int, int],
+    spread: float,
+    seed: np.random.SeedSequence,
+) -> Float32[np.ndarray, "class exemplar dim"]:
+    """Classes at `centre(generator of the class)`, exemplars around by `spread`.
+
+    Each class has a generator of its own, which draws its exemplars in order, so
+    neither depends on how many more there are.
+    """
+    features = np.empty(shape, np.float32)
+    for exemplars, child in zip(features, seed.spawn(shape[0]), strict=True):
+        rng = np.random.default_rng(child)
+        middle = centre(rng).astype(np.float32)
+        rng.standard_normal(dtype=np.float32, out=exemplars)
+        exemplars *= np.float32(spread)
+        exemplars += middle
+    return features

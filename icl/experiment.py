@@ -1,0 +1,205 @@
+"""An experiment on exemplar-label sequences: one value that rebuilds a run."""
+
+import dataclasses
+import os
+import zlib
+from collections.abc import Mapping
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import PRNGKeyArray
+
+import opto
+
+from .config import from_json, to_json
+from .data import LowRankClasses, Source
+from .models import ExemplarLabelModel, TransformerConfig
+from .optimizers import Adam, Optimizer
+from .runs import disk, open_run, Run
+from .tasks import (
+    batch,
+    Context,
+    Distribution,
+    ExemplarChoice,
+    ExemplarLabel,
+    ExemplarLabelTask,
+    Labels,
+    load_sequences,
+    Mixture,
+    Part,
+    Relabel,
+    save_sequences,
+    Sequence,
+)
+from .train import fit, Member, Result, Training
+
+
+@dataclasses.dataclass(frozen=True)
+class EvaluationSet:
+    """Sequences drawn once from the evaluation seed; `None` is as in training."""
+
+    size: int = 500
+    """Number of sequences."""
+    classes: Part | None = None
+    """Which part of the classes they are drawn from."""
+    exemplars: Part | None = None
+    """Which part of each class's exemplars."""
+    relabelling: Part | None = None
+    """Which part of the label pairs, when classes are relabelled."""
+    context: Context | Mixture | None = None
+    """Which classes appear, and where."""
+    distribution: Distribution | None = None
+    """Of the query's class over the split."""
+    exemplar_choice: ExemplarChoice | None = None
+    """Which exemplar of its class each position shows."""
+    labels: Labels | None = None
+    """What each class is called."""
+    noise: float | None = None
+    """Standard deviation of the noise on each example."""
+
+    def of(self, task: ExemplarLabel) -> ExemplarLabel:
+        """The settings of this set's sampler: the task's, where this has `None`."""
+        names = {field.name for field in dataclasses.fields(self)}
+        names -= {"size", "relabelling"}
+        own = {name: getattr(self, name) for name in names}
+        changed = {name: value for name, value in own.items() if value is not None}
+        task = dataclasses.replace(task, **changed)
+        if self.relabelling is None:
+            return task
+        if not isinstance(task.labels, Relabel):
+            kind = type(task.labels).__name__
+            raise ValueError(f"relabelling= needs Relabel labels, got {kind}")
+        labels = dataclasses.replace(task.labels, part=self.relabelling)
+        return dataclasses.replace(task, labels=labels)
+
+
+@dataclasses.dataclass(frozen=True)
+class Experiment:
+    """Everything that a run is made of."""
+
+    task: ExemplarLabel
+    """The sampler of training sequences."""
+    data: Source = LowRankClasses()  # noqa: RUF009
+    """Where the classes come from; see `icl.data`."""
+    model: TransformerConfig = TransformerConfig()  # noqa: RUF009
+    """The transformer."""
+    optimizer: Optimizer = Adam()  # noqa: RUF009
+    """With its learning rate."""
+    training: Training = Training()  # noqa: RUF009
+    """How long, and when to look."""
+    evaluations: dict[str, EvaluationSet] = dataclasses.field(default_factory=dict)
+    """The sets it is evaluated on, by name."""
+    edits: tuple[str, ...] = ()
+    """Edits in force throughout, as text: `Zero('blocks.1.attn.z', head=3)`."""
+    init_seed: int = 5
+    """Of the initial weights."""
+    train_seed: int = 0
+    """Of the batches: batch n is a function of this seed and n alone."""
+    eval_seed: int = 1
+    """Of the evaluation sets."""
+
+    def build(self) -> Member:
+        """The initial model with its task, edits and evaluation sets.
+
+        **Raises:** `ValueError` for whatever in the config cannot be.
+        """
+        task = self.task.build(jnp.asarray(self.data.load()))
+        model, edits = self._model(task), self._edits()
+        # A misspelt site is an error now, not after the compilation.
+        opto.check(edits, opto.sites(model, *example_inputs(task)))
+        sets = self._evaluation_sets(task)
+        return Member(model, task, self.optimizer, self.train_seed, edits, sets)
+
+    def _model(self, task: ExemplarLabelTask) -> ExemplarLabelModel:
+        if task.data.ndim == 3:
+            size = {"dim": task.data.shape[-1]}
+        else:
+            size = {"num_exemplars": int(task.data.max()) + 1}
+        # Compiled as one: operation by operation it takes seconds.
+        count = task.num_labels
+        build = eqx.filter_jit(lambda key: self.model.build(count, **size, key=key))
+        return build(_stream(self.init_seed, "initialisation"))
+
+    def _edits(self) -> tuple[opto.Edit, ...]:
+        return tuple(opto.parse(text) for text in self.edits)
+
+    def _evaluation_sets(self, task: ExemplarLabelTask) -> dict[str, Sequence]:
+        draw = eqx.filter_jit(batch)
+        base = _stream(self.eval_seed, "evaluation")
+        return {
+            name: draw(
+                setting.of(self.task).build(task.data),
+                setting.size,
+                key=jax.random.fold_in(base, zlib.crc32(name.encode())),
+            )
+            for name, setting in self.evaluations.items()
+        }
+
+
+def _stream(seed: int, purpose: str) -> PRNGKeyArray:
+    """A key of its own for each purpose: equal seeds do not make equal draws.
+
+    `fold_in(key, n)` is also the key of training step n, and `split(key)[n]`.
+    """
+    # Beyond any step, which are int32.
+    tag = 2**31 + zlib.crc32(purpose.encode()) % 2**31
+    return jax.random.fold_in(jax.random.key(seed), np.uint32(tag))
+
+
+def example_inputs(task: ExemplarLabelTask) -> tuple[jax.ShapeDtypeStruct, ...]:
+    """The shapes and dtypes of a model's inputs, for one example."""
+    key = jax.random.key(0)
+    return jax.eval_shape(lambda: task.inputs(task.sample(key=key)))
+
+
+def run_experiment(
+    experiment: Experiment, out: str | os.PathLike, *, resume: bool = False
+) -> Result:
+    """Trains an experiment into a run folder.
+
+    **Arguments:**
+
+    - `out`: The folder; see `icl.runs.open_run` for when it is refused.
+    - `resume`: Continue the run that is there.
+
+    **Raises:** `ValueError` for bad configs and folders, `FloatingPointError` if the
+    loss stops being finite.
+    """
+    member = experiment.build()
+    with open_run(out, to_json(experiment), resume=resume) as run:
+        sets = run.path / "eval_data.h5"
+        if member.evaluations and not sets.exists():
+            with disk(run.path):
+                save_sequences(sets, member.evaluations)
+        return fit(member, experiment.training, runs=run)[0]
+
+
+@dataclasses.dataclass(frozen=True)
+class Trained:
+    """A run that was read back, ready to be probed.
+
+    `task.inputs(batch)` are a model's inputs, `evaluations[name]` a batch.
+    """
+
+    run: Run
+    experiment: Experiment
+    model: ExemplarLabelModel
+    task: ExemplarLabelTask
+    edits: tuple[opto.Edit, ...]
+    evaluations: Mapping[str, Sequence]
+
+
+def load(path: str | os.PathLike, checkpoint: int = -1) -> Trained:
+    """Reads a run: its model at a checkpoint (sequences seen; -1 is the last).
+
+    **Raises:** `ValueError` if there is no run, no such checkpoint, or no data.
+    """
+    run = Run(path)
+    experiment = from_json(Experiment, run.config)
+    task = experiment.task.build(jnp.asarray(experiment.data.load()))
+    saved = run.path / "eval_data.h5"
+    sets = load_sequences(saved) if saved.exists() else {}
+    model = run.load(experiment._model(task), checkpoint)
+    return Trained(run, experiment, model, task, experiment._edits(), sets)

@@ -1,0 +1,80 @@
+"""What can be read off a batch under the microscope: measures for `icl.replay`."""
+
+import dataclasses
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float, Int, PyTree
+
+import opto
+
+from .tasks import Sequence
+
+
+@dataclasses.dataclass(frozen=True)
+class Measure:
+    """A function of a batch's record and outputs, which runs compiled.
+
+    **Fields:**
+
+    - `fn`: `fn(record, outputs, batch)`, arrays with the batch's axis in front, to an
+        array of any shape.
+    - `record`: The sites it reads, names or globs.
+    """
+
+    fn: Callable[[opto.Record, PyTree, Any], Array]
+    record: tuple[str, ...] = ()
+
+
+def induction_strength(layer: int) -> Measure:
+    """How much more the query attends to the correct label than to the others.
+
+    For each head of a layer, in [-1, 1], averaged over sequences: the query's attention
+    to the labels in context that equal its own, minus that to the labels that differ
+    (Singh et al. 2024, section 3.1).
+    """
+    site = f"blocks.{layer}.attn.pattern"
+
+    def fn(record: opto.Record, outputs: PyTree, batch: Sequence) -> Array:
+        return jnp.mean(jax.vmap(_correct_minus_others)(record[site], batch.labels), 0)
+
+    return Measure(fn, (site,))
+
+
+def previous_token_strength(layer: int) -> Measure:
+    """How much each label attends to its exemplar, the token before it.
+
+    For each head of a layer, in [0, 1], averaged over labels and sequences: the first
+    half of an induction circuit.
+    """
+    site = f"blocks.{layer}.attn.pattern"
+
+    def fn(record: opto.Record, outputs: PyTree, batch: Sequence) -> Array:
+        # [sequence, head, token]: attention of tokens 1, 3, … to the one before.
+        before = jnp.diagonal(record[site], offset=-1, axis1=2, axis2=3)
+        return jnp.mean(before[..., ::2], axis=(0, 2))
+
+    return Measure(fn, (site,))
+
+
+def task_metric(task: Any, name: str) -> Measure:
+    """The mean over sequences of one of the task's metrics, e.g. `accuracy`."""
+
+    def fn(record: opto.Record, outputs: PyTree, batch: PyTree) -> Array:
+        return jnp.mean(jax.vmap(task.metrics)(outputs, batch)[name])
+
+    return Measure(fn)
+
+
+def _correct_minus_others(
+    pattern: Float[Array, "head seq kv_seq"], labels: Int[Array, " exemplar"]
+) -> Float[Array, " head"]:
+    to_labels = pattern[:, -1, 1::2]
+    return jnp.sum(jnp.where(labels[:-1] == labels[-1], to_labels, -to_labels), -1)
+
+
+def sites_of(measures: Mapping[str, Measure]) -> list[str]:
+    """The sites that some measures read, each once."""
+    return list(dict.fromkeys(site for m in measures.values() for site in m.record))

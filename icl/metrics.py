@@ -1,0 +1,96 @@
+"""Scores of one prediction."""
+
+import jax.numpy as jnp
+from jax import lax
+from jax.nn import logsumexp
+from jaxtyping import Array, Bool, Float, Int
+
+
+def classification(
+    logits: Float[Array, " label"],
+    target: Int[Array, ""],
+    context_labels: Int[Array, " context"],
+) -> dict[str, Float[Array, ""]]:
+    r"""Scores the prediction of a label, among all labels and among some.
+
+    `loss` is $-\log p(\text{target})$ in nats with $p$ the softmax of the logits,
+    `probability` is $p(\text{target})$, and `accuracy` is 1 if the target has the
+    largest logit (of equal ones, the lowest label counts as the largest) and else 0.
+
+    With the prefix `in_context_`, softmax and largest logit are among the labels of the
+    context only, and with `out_of_context_` among the others only. If the target is not
+    one of them the loss is infinite and accuracy and probability are 0.
+
+    `context_probability` is the probability that $p$ gives the labels of the context
+    together.
+
+    **Arguments:**
+
+    - `logits`: One for each label.
+    - `target`: The right label.
+    - `context_labels`: Those in the context; a label can be there several times.
+
+    **Returns:**
+
+    float32 scalars by name. The gradient of `loss` is finite whatever the others are. A
+    target that no logit belongs to has infinite loss; a context label that no logit
+    belongs to makes what depends on it NaN.
+    """
+    logits = logits.astype(jnp.float32)
+    labels = jnp.arange(logits.shape[0], dtype=context_labels.dtype)
+    within = logits.at[context_labels].get(mode="fill", fill_value=jnp.nan)
+    own = logits.at[target].get(mode="fill", fill_value=jnp.nan)
+    everywhere = jnp.ones(logits.shape, bool)
+    first = ~_repeats(context_labels)
+    outside = everywhere.at[context_labels].set(False)
+    largest = jnp.max(logits)
+    weights = jnp.exp(_less(logits, largest))
+    in_context = jnp.where(first, jnp.exp(_less(within, largest)), 0.0)
+    return {
+        **_among("", logits, labels, everywhere, own, target),
+        **_among("in_context_", within, context_labels, first, own, target),
+        **_among("out_of_context_", logits, labels, outside, own, target),
+        "context_probability": jnp.sum(in_context) / jnp.sum(weights),
+    }
+
+
+def _among(
+    prefix: str,
+    logits: Float[Array, " choice"],
+    labels: Int[Array, " choice"],
+    allowed: Bool[Array, " choice"],
+    own: Float[Array, ""],
+    target: Int[Array, ""],
+) -> dict[str, Float[Array, ""]]:
+    """Loss, accuracy and probability when only some choices are allowed."""
+    possible = jnp.any(allowed & (labels == target))
+    # Relative to the target's: exact for large logits too, where adding a log is not.
+    total = _log_total(_less(logits, own), allowed)
+    loss = jnp.where(possible, total - _less(own, own), jnp.inf)
+    # Written so that a NaN is never right.
+    wins = (own > logits) | ((own == logits) & (target <= labels))
+    accuracy = possible & jnp.all(wins | ~allowed)
+    return {
+        f"{prefix}loss": loss,
+        f"{prefix}accuracy": accuracy.astype(jnp.float32),
+        f"{prefix}probability": jnp.exp(-loss),
+    }
+
+
+def _less(
+    logits: Float[Array, "*choice"], shift: Float[Array, ""]
+) -> Float[Array, "*choice"]:
+    """The logits less a shift, if that is finite; no gradient through the shift."""
+    return logits - lax.stop_gradient(jnp.where(jnp.isfinite(shift), shift, 0.0))
+
+
+def _log_total(
+    logits: Float[Array, " choice"], allowed: Bool[Array, " choice"]
+) -> Float[Array, ""]:
+    """The logsumexp of what is allowed; the rest if nothing is, lest NaN gradients."""
+    return logsumexp(logits, where=allowed | ~jnp.any(allowed))
+
+
+def _repeats(labels: Int[Array, " n"]) -> Bool[Array, " n"]:
+    """Whether a label was already seen further left."""
+    return jnp.any(jnp.tril(labels[:, None] == labels[None, :], -1), axis=1)

@@ -1,0 +1,17 @@
+"""Small transformers that name every intermediate value."""
+
+from ._attention import Attention as Attention
+from ._embedding import ExemplarLabelEmbedding as ExemplarLabelEmbedding
+from ._exemplar_label import (
+    ExemplarLabelModel as ExemplarLabelModel,
+    TransformerConfig as TransformerConfig,
+)
+from ._mlp import MLP as MLP
+from ._positions import (
+    Learned as Learned,
+    NoPositions as NoPositions,
+    Positions as Positions,
+    Rope as Rope,
+    Sinusoidal as Sinusoidal,
+)
+from ._transformer import Block as Block

@@ -1,0 +1,198 @@
+"""The main model: a transformer that labels the query of an exemplar-label sequence."""
+
+import dataclasses
+import math
+
+import equinox as eqx
+import jax
+from jaxtyping import Array, Float, Int, PRNGKeyArray
+
+from opto import identity, Tap
+
+from ._embedding import embedding, ExemplarLabelEmbedding
+from ._init import linear, per_token
+from ._positions import Positions, Rope
+from ._transformer import Block, block, norm
+
+
+class ExemplarLabelModel(eqx.Module):
+    """Embedding, transformer blocks, final norm and unembedding, for one sequence.
+
+    A sequence is the pair `examples [exemplar, dim]`, `labels [exemplar]`: context
+    pairs in order, then the query with the label that is to be predicted. That last
+    label is part of the arrays, as in the published data files, and never read.
+    """
+
+    embedding: ExemplarLabelEmbedding
+    blocks: tuple[Block, ...]
+    final_norm: eqx.Module
+    unembed: eqx.nn.Linear
+    input_axes: tuple[str, str] = eqx.field(static=True)
+
+    def __call__(
+        self,
+        examples: Float[Array, "exemplar dim"] | Int[Array, " exemplar"],
+        labels: Int[Array, " exemplar"],
+        *,
+        tap: Tap = identity,
+    ) -> Float[Array, "exemplar label"]:
+        """The logits at each exemplar; the last row is the query's."""
+        # Exemplars stand at the even positions: 0, 2, …, and the query comes last.
+        return self._logits(examples, labels, 0, tap)[::2]
+
+    def query_logits(
+        self,
+        examples: Float[Array, "exemplar dim"] | Int[Array, " exemplar"],
+        labels: Int[Array, " exemplar"],
+        *,
+        tap: Tap = identity,
+    ) -> Float[Array, " label"]:
+        """The query's logits, `model(examples, labels)[-1]`, for less.
+
+        The last block computes no other row, unless `tap` asks for a site there.
+        """
+        last = f"blocks.{len(self.blocks) - 1}"
+        start = 0 if tap.wants(last, "final", "logits") else 2 * (len(examples) - 1)
+        return self._logits(examples, labels, start, tap)[-1]
+
+    def _logits(self, examples, labels, start: int, tap: Tap):
+        """Logits of the tokens from `start` on; all but the last block do all rows."""
+        x = self.embedding(examples, labels, tap=tap)
+        for i, layer in enumerate(self.blocks):
+            final = i == len(self.blocks) - 1
+            x = layer(
+                x,
+                self.embedding.positions,
+                start=start if final else 0,
+                tap=tap.scope(f"blocks.{i}"),
+            )
+        x = tap.scope("final")("normed", per_token(self.final_norm, x), "seq d_model")
+        return tap("logits", per_token(self.unembed, x), "seq label")
+
+
+@dataclasses.dataclass(frozen=True)
+class TransformerConfig:
+    """The shape of a transformer; weights are LeCun normal, biases zero.
+
+    The defaults are the induction-head paper's (Singh et al. 2024, section 2).
+    """
+
+    num_layers: int = 2
+    """Blocks, at least one."""
+    d_model: int = 64
+    """Width of the residual stream."""
+    num_heads: int | tuple[int, ...] = 8
+    """Heads of each block, or one number for each block; divides `d_model`."""
+    mlp_ratio: float | None = None
+    """Hidden units of the MLPs by `d_model`; `None` is attention only."""
+    layer_norm: bool = True
+    """LayerNorm before each part and at the end, or none anywhere."""
+    causal: bool = True
+    """Whether a token sees only itself and what came before."""
+    positions: Positions = Rope()  # noqa: RUF009
+    """`Rope`, `Sinusoidal`, `Learned` or `NoPositions`."""
+    qkv_bias: bool = False
+    """Whether queries, keys and values have a bias."""
+    scale: float | None = None
+    """Multiplies the attention scores; `None` is one over root `d_head`."""
+    init_scale: float = 1.0
+    """Multiplies the initial weight matrices, not the label embedding."""
+
+    def __post_init__(self):
+        for name in ("num_layers", "d_model"):
+            if getattr(self, name) < 1:
+                raise ValueError(f"{name} must be positive, got {getattr(self, name)}")
+        if (
+            self.mlp_ratio is not None
+            and not 1 <= self.mlp_ratio * self.d_model < 2**31
+        ):
+            wanted = "None or positive, with at least one hidden unit"
+            raise ValueError(f"mlp_ratio must be {wanted}, got {self.mlp_ratio}")
+        if self.scale is not None and not math.isfinite(self.scale):
+            raise ValueError(f"scale must be finite or None, got {self.scale}")
+        if not 0 < self.init_scale < math.inf:
+            raise ValueError(f"init_scale must be positive, got {self.init_scale}")
+        heads = self.heads
+        if len(heads) != self.num_layers:
+            got = f"{len(heads)} of them for num_layers={self.num_layers}"
+            raise ValueError(
+                f"num_heads is one number, or one for each block; got {got}"
+            )
+        for count in heads:
+            if count < 1 or self.d_model % count:
+                raise ValueError(
+                    f"num_heads must divide d_model={self.d_model}, got {count}"
+                )
+            if isinstance(self.positions, Rope) and self.d_model // count % 2:
+                raise ValueError(
+                    f"Rope needs an even d_head, got d_model={self.d_model} with "
+                    f"num_heads={count}: d_head={self.d_model // count}"
+                )
+
+    @property
+    def heads(self) -> tuple[int, ...]:
+        """The number of heads of each block."""
+        if isinstance(self.num_heads, int):
+            return (self.num_heads,) * self.num_layers
+        return tuple(self.num_heads)
+
+    def build(
+        self,
+        num_labels: int,
+        *,
+        dim: int | None = None,
+        num_exemplars: int | None = None,
+        key: PRNGKeyArray,
+    ) -> ExemplarLabelModel:
+        """A freshly initialised model.
+
+        **Arguments:**
+
+        - `num_labels`: Labels, of the context and of the output.
+        - `dim`: The length of an exemplar's vector, or
+        - `num_exemplars`: how many ids there are, when exemplars are ids.
+
+        **Raises:** `ValueError` unless one of the two is given.
+        """
+        if (dim is None) == (num_exemplars is None):
+            raise ValueError(
+                "give dim= for vectors or num_exemplars= for ids, not both"
+            )
+        embed_key, position_key, unembed_key, *keys = jax.random.split(
+            key, 3 + self.num_layers
+        )
+        blocks = tuple(
+            block(
+                self.d_model,
+                heads,
+                mlp_ratio=self.mlp_ratio,
+                layer_norm=self.layer_norm,
+                causal=self.causal,
+                qkv_bias=self.qkv_bias,
+                scale=self.scale,
+                init_scale=self.init_scale,
+                key=block_key,
+            )
+            for heads, block_key in zip(self.heads, keys, strict=True)
+        )
+        return ExemplarLabelModel(
+            embedding(
+                num_exemplars,
+                dim,
+                num_labels,
+                self.d_model,
+                self.positions.build(self.d_model, key=position_key),
+                init_scale=self.init_scale,
+                key=embed_key,
+            ),
+            blocks,
+            norm(self.d_model, self.layer_norm),
+            linear(
+                self.d_model,
+                num_labels,
+                bias=True,
+                scale=self.init_scale,
+                key=unembed_key,
+            ),
+            ("exemplar" if dim is None else "exemplar dim", "exemplar"),
+        )

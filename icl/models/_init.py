@@ -1,0 +1,31 @@
+"""Weight initialisation, and a linear layer over the tokens of a sequence."""
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float, PRNGKeyArray, Shaped
+
+
+def linear(
+    in_features: int, out_features: int, *, bias: bool, scale: float, key: PRNGKeyArray
+) -> eqx.nn.Linear:
+    """A linear layer with LeCun-normal weights times `scale` and zero bias.
+
+    LeCun normal: truncated at two standard deviations, variance `1 / in_features`
+    (LeCun et al. 1998, "Efficient BackProp").
+    """
+    layer = eqx.nn.Linear(in_features, out_features, use_bias=bias, key=key)
+    init = jax.nn.initializers.lecun_normal(in_axis=1, out_axis=0)
+    weight = scale * init(key, (out_features, in_features))
+    layer = eqx.tree_at(lambda x: x.weight, layer, weight)
+    if bias:
+        zeros = jnp.zeros(out_features)
+        layer = eqx.tree_at(lambda x: x.bias, layer, zeros)
+    return layer
+
+
+def per_token(
+    layer: eqx.Module, x: Shaped[Array, "seq ..."]
+) -> Float[Array, "seq out_features"]:
+    """Applies a layer for one token, a vector or an id, to each of a sequence."""
+    return jax.vmap(layer)(x)  # pyright: ignore[reportArgumentType]

@@ -1,0 +1,158 @@
+"""How a transformer knows the order of its tokens.
+
+Each kind is a frozen config; `build` makes the module. A module may change the embedded
+tokens, the queries and keys, or neither.
+"""
+
+import abc
+import dataclasses
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float, PRNGKeyArray
+
+
+class AbstractPositions(eqx.Module):
+    """What a position encoding does to the tokens of one sequence."""
+
+    @abc.abstractmethod
+    def embed(self, x: Float[Array, "seq d_model"]) -> Float[Array, "seq d_model"]:
+        """The embedded tokens with their positions added."""
+
+    @abc.abstractmethod
+    def rotate(
+        self, x: Float[Array, "head seq d_head"], start: int
+    ) -> Float[Array, "head seq d_head"]:
+        """Queries or keys of the tokens at positions `start`, `start + 1`, …"""
+
+
+class _Unchanged(AbstractPositions):
+    def embed(self, x):
+        return x
+
+    def rotate(self, x, start):
+        return x
+
+
+@dataclasses.dataclass(frozen=True)
+class NoPositions:
+    """No position encoding; order shows through the causal mask alone."""
+
+    def build(self, d_model: int, *, key: PRNGKeyArray) -> AbstractPositions:
+        return _Unchanged()
+
+
+class _Rotary(AbstractPositions):
+    theta: float = eqx.field(static=True)
+
+    def embed(self, x):
+        return x
+
+    def rotate(self, x, start):
+        seq, d_head = x.shape[1:]
+        if d_head % 2:
+            raise ValueError(f"rotary positions need an even d_head, got {d_head}")
+        angle = _angles(start + np.arange(seq), d_head, self.theta)
+        cos, sin = jnp.cos(angle).astype(x.dtype), jnp.sin(angle).astype(x.dtype)
+        even, odd = x[..., ::2], x[..., 1::2]
+        turned = jnp.stack([even * cos - odd * sin, even * sin + odd * cos], -1)
+        return turned.reshape(x.shape)
+
+
+@dataclasses.dataclass(frozen=True)
+class Rope:
+    r"""Rotary positions (Su et al. 2021, "RoFormer", eq. 34).
+
+    At position $t$ the pair of entries $(2i, 2i + 1)$ of queries and keys turns by
+    $t\,\theta^{-2i / d}$, $d$ the head's dimension.
+    """
+
+    theta: float = 1e4
+    """The base of the wavelengths."""
+
+    def __post_init__(self):
+        _check_theta(self.theta)
+
+    def build(self, d_model: int, *, key: PRNGKeyArray) -> AbstractPositions:
+        return _Rotary(self.theta)
+
+
+class _Sinusoidal(AbstractPositions):
+    theta: float = eqx.field(static=True)
+
+    def embed(self, x):
+        seq, d_model = x.shape
+        angle = _angles(np.arange(seq), d_model, self.theta)
+        table = jnp.stack([jnp.sin(angle), jnp.cos(angle)], -1).reshape(x.shape)
+        return x + table.astype(x.dtype)
+
+    def rotate(self, x, start):
+        return x
+
+
+@dataclasses.dataclass(frozen=True)
+class Sinusoidal:
+    r"""Sines and cosines added to the embedding (Vaswani et al. 2017, section 3.5).
+
+    Position $t$ adds $\sin(t\,\theta^{-2i/d})$ to entry $2i$ and the cosine to entry
+    $2i + 1$, $d$ the model's dimension, which must be even.
+    """
+
+    theta: float = 1e4
+    """The base of the wavelengths."""
+
+    def __post_init__(self):
+        _check_theta(self.theta)
+
+    def build(self, d_model: int, *, key: PRNGKeyArray) -> AbstractPositions:
+        if d_model % 2:
+            raise ValueError(f"d_model must be even for Sinusoidal, got {d_model}")
+        return _Sinusoidal(self.theta)
+
+
+class _Learned(AbstractPositions):
+    table: Float[Array, "max_length d_model"]
+
+    def embed(self, x):
+        if len(x) > len(self.table):
+            raise ValueError(
+                f"Learned positions end at {len(self.table)} tokens, got {len(x)}"
+            )
+        return x + self.table[: len(x)]
+
+    def rotate(self, x, start):
+        return x
+
+
+@dataclasses.dataclass(frozen=True)
+class Learned:
+    """A learned vector for each position, added to the embedding.
+
+    Initialised as the label embedding is: normal with standard deviation 0.02,
+    truncated at twice that.
+    """
+
+    max_length: int = 64
+    """The number of tokens of the longest sequence."""
+
+    def __post_init__(self):
+        if self.max_length < 1:
+            raise ValueError(f"max_length must be positive, got {self.max_length}")
+
+    def build(self, d_model: int, *, key: PRNGKeyArray) -> AbstractPositions:
+        init = jax.nn.initializers.truncated_normal(0.02)
+        return _Learned(init(key, (self.max_length, d_model)))
+
+
+Positions = Rope | Sinusoidal | Learned | NoPositions
+
+
+def _check_theta(theta: float) -> None:
+    if not 0 < theta < np.inf:
+        raise ValueError(f"theta must be positive and finite, got {theta}")
+
+
+def _angles(positions: np.ndarray, dim: int, theta: float) -> np.ndarray:
+    return positions[:, None] * theta ** (-np.arange(0, dim, 2) / dim)

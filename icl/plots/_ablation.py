@@ -1,0 +1,35 @@
+"""What ablating each head does."""
+
+import numpy as np
+from matplotlib.figure import Figure
+
+from ._style import figure, style
+
+
+def ablation(change: np.ndarray, *, label: str = "change in accuracy") -> Figure:
+    """The change of a metric when each head is ablated, a map of layers by heads.
+
+    **Arguments:**
+
+    - `change`: `[layer, head]`; NaN where a layer has fewer heads.
+    - `label`: Of the colour bar.
+    """
+    layers, heads = change.shape
+    bound = max(float(np.nanmax(np.abs(change))), 1e-6)
+    with style():
+        fig = figure(1.6 + 0.62 * heads, 1.1 + 0.55 * layers)
+        ax = fig.subplots()
+        image = ax.imshow(change, cmap="RdBu", vmin=-bound, vmax=bound, aspect="auto")
+        for (layer, head), value in np.ndenumerate(change):
+            if np.isfinite(value):
+                dark = abs(value) > 0.6 * bound
+                colour = "white" if dark else "black"
+                text = f"{value:+.3f}" if abs(value) >= 5e-4 else "0"
+                ax.text(head, layer, text, ha="center", va="center", color=colour)
+        ax.set_xticks(range(heads))
+        ax.set_yticks(range(layers))
+        ax.set_xlabel("head")
+        ax.set_ylabel("layer")
+        ax.spines[:].set_visible(False)
+        fig.colorbar(image, ax=ax, label=label, shrink=0.9)
+    return fig

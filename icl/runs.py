@@ -1,0 +1,295 @@
+"""The run folder: config, log, checkpoints, and the point to resume from.
+
+Iterations are sequences seen. Whatever kills the process, the folder resumes to the
+same bits: each file is whole or absent, and the resume point is written after the log
+and the checkpoints that belong to it; what lies beyond it is dropped on resuming.
+"""
+
+import contextlib
+import fcntl
+import io
+import json
+import os
+import platform
+import subprocess
+import sys
+from collections.abc import Iterator
+from importlib import metadata
+from pathlib import Path
+from typing import Any, TypeVar
+
+import equinox as eqx
+import jax
+from jaxtyping import PyTree
+
+from ._atomic import TEMPORARY, write_bytes
+from ._log import Log
+
+
+Tree = TypeVar("Tree", bound=PyTree)
+
+
+class Run:
+    """A run folder that is read: its config, log and checkpoints."""
+
+    def __init__(self, path: str | os.PathLike):
+        """**Raises:** `ValueError` if there is no run at `path`."""
+        self.path = Path(path)
+        if not (self.path / "config.json").is_file():
+            raise ValueError(f"{self.path} is not a run folder: it has no config.json")
+
+    @property
+    def config(self) -> dict[str, Any]:
+        """The run's config as JSON data."""
+        file = self.path / "config.json"
+        try:
+            config = json.loads(file.read_text())
+        except (OSError, ValueError) as error:
+            raise ValueError(f"{file} is not readable JSON: {error}") from None
+        if not isinstance(config, dict):
+            raise ValueError(f"{file} must hold an object, got {config!r}")
+        return config
+
+    @property
+    def log(self) -> Log:
+        """The log up to the last resume point; empty before the first."""
+        file = self.path / "log.h5"
+        return Log.read(file) if file.exists() else Log()
+
+    @property
+    def checkpoints(self) -> list[int]:
+        """Sequences seen at each checkpoint, ascending."""
+        return _numbered(self.path / "checkpoints")
+
+    def load(self, template: Tree, checkpoint: int = -1) -> Tree:
+        """The model at a checkpoint.
+
+        **Arguments:**
+
+        - `template`: A model of the run's structure, whose arrays are replaced.
+        - `checkpoint`: Sequences seen, one of `checkpoints`; -1 is the last.
+
+        **Raises:** `ValueError` if there is no such checkpoint or it does not fit.
+        """
+        known = self.checkpoints
+        if checkpoint == -1 and known:
+            checkpoint = known[-1]
+        if checkpoint not in known:
+            have = f"{len(known)} of them"
+            if known:
+                nearest = min(known, key=lambda n: abs(n - checkpoint))
+                have += f", the nearest {nearest}"
+            raise ValueError(f"{self.path} has no checkpoint {checkpoint} ({have})")
+        return _read_tree(self._checkpoint_file(checkpoint), template)
+
+    def _checkpoint_file(self, sequences: int) -> Path:
+        return self.path / "checkpoints" / f"{sequences:012d}.eqx"
+
+
+class RunWriter(Run):
+    """A run folder that this process, and no other, writes; made by `open_run`."""
+
+    def save_checkpoint(self, sequences: int, model: PyTree) -> None:
+        """Keeps the arrays of `model` as `checkpoints/<sequences>.eqx`."""
+        with disk(self.path):
+            write_bytes(self._checkpoint_file(sequences), _tree_bytes(model))
+
+    @property
+    def resume_points(self) -> list[int]:
+        """Sequences seen at the states that a later process can continue from."""
+        return _numbered(self.path / "resume")
+
+    def save_resume_point(
+        self, sequences: int, state: PyTree, log: Log, batch_size: int
+    ) -> None:
+        """Writes the log, then the state that a later process continues from.
+
+        The point before is kept too: members that train together, killed between the
+        first one's save and the last one's, still have a point in common.
+        """
+        with disk(self.path):
+            log.write(self.path / "log.h5", batch_size)
+            write_bytes(self._resume_file(sequences), _tree_bytes(state))
+            for old in self.resume_points[:-2]:
+                self._resume_file(old).unlink()
+
+    def load_state(self, sequences: int, template: Tree) -> Tree:
+        """The state of a resume point."""
+        return _read_tree(self._resume_file(sequences), template)
+
+    def drop_after(self, sequences: int) -> None:
+        """Removes the checkpoints and resume points that lie beyond."""
+        with disk(self.path):
+            for checkpoint in self.checkpoints:
+                if checkpoint > sequences:
+                    self._checkpoint_file(checkpoint).unlink()
+            for point in self.resume_points:
+                if point > sequences:
+                    self._resume_file(point).unlink()
+
+    def _resume_file(self, sequences: int) -> Path:
+        return self.path / "resume" / f"{sequences:012d}.eqx"
+
+
+@contextlib.contextmanager
+def open_run(
+    path: str | os.PathLike, config: dict[str, Any], *, resume: bool = False
+) -> Iterator[RunWriter]:
+    """Makes a run folder, or with `resume` continues one, and keeps others out.
+
+    **Arguments:**
+
+    - `path`: The folder; its parents are made.
+    - `config`: JSON data that rebuilds the run.
+    - `resume`: Continue what is there; a folder that is not there is made.
+
+    **Raises:** `ValueError` if the folder holds a run and `resume` is false, if its
+    config differs (with the fields), if it holds something else, or if another process
+    writes to it.
+    """
+    folder = Path(path)
+    with disk(folder):
+        folder.mkdir(parents=True, exist_ok=True)
+    _check_free(folder)
+    with _lock(folder):
+        if (folder / "config.json").exists():
+            _check_same(Run(folder), config, resume)
+        else:
+            _create(folder, config)
+        with disk(folder):
+            for part in ("", "checkpoints", "resume"):
+                for leftover in (folder / part).glob(TEMPORARY):
+                    leftover.unlink()
+        yield RunWriter(folder)
+
+
+def _check_free(folder: Path) -> None:
+    """Raises `ValueError` for a folder of other things, before a lock is put there."""
+    names = {file.name for file in folder.iterdir()}
+    if "config.json" in names:
+        return
+    if ".lock" in names:
+        # What a process leaves that was killed while it made the run.
+        empty = (
+            n for n in ("checkpoints", "resume") if not any((folder / n).glob("*"))
+        )
+        started = {".lock", "meta.json", *empty}
+        names -= {*started, *(file.name for file in folder.glob(TEMPORARY))}
+    if names:
+        raise ValueError(f"{folder} is not empty and not a run (it holds {min(names)})")
+
+
+def _create(folder: Path, config: dict[str, Any]) -> None:
+    meta = {
+        "versions": {name: metadata.version(name) for name in _PACKAGES},
+        "python": platform.python_version(),
+        "commit": _commit(),
+        "device": str(jax.devices()[0].device_kind),
+        "platform": platform.platform(),
+        "command": sys.argv,
+    }
+    with disk(folder):
+        (folder / "checkpoints").mkdir(exist_ok=True)
+        (folder / "resume").mkdir(exist_ok=True)
+        write_bytes(folder / "meta.json", json.dumps(meta, indent=2).encode())
+        # Last: the folder is a run from here on.
+        write_bytes(folder / "config.json", json.dumps(config, indent=2).encode())
+
+
+_PACKAGES = ("icl-opto", "jax", "jaxlib", "equinox", "optax", "numpy", "h5py")
+
+
+def _check_same(run: Run, config: dict[str, Any], resume: bool) -> None:
+    if not resume:
+        raise ValueError(f"{run.path} already holds a run; --resume continues it")
+    found = run.config
+    # Through JSON, so that tuples and lists compare equal.
+    lines = list(differences(found, json.loads(json.dumps(config))))
+    if lines:
+        raise ValueError(
+            f"{run.path} holds a run of another config: {'; '.join(lines)}"
+        )
+
+
+def differences(found: Any, wanted: Any, path: str = "") -> Iterator[str]:
+    """The fields in which two configs differ, `train.lr: 0.1 there, 0.2 here`."""
+    if isinstance(found, dict) and isinstance(wanted, dict):
+        for key in [*found, *(key for key in wanted if key not in found)]:
+            where = f"{path}.{key}" if path else key
+            absent = "absent"
+            yield from differences(
+                found.get(key, absent), wanted.get(key, absent), where
+            )
+    elif found != wanted:
+        yield f"{path}: {found!r} there, {wanted!r} here"
+
+
+@contextlib.contextmanager
+def _lock(folder: Path) -> Iterator[None]:
+    """Holds the folder; the kernel lets go when the process ends, however it ends."""
+    with disk(folder):
+        file = open(folder / ".lock", "a+b", buffering=0)
+    with file:
+        with disk(folder):
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                file.seek(0)
+                owner = file.read().decode() or "another process"
+                raise ValueError(f"{folder} is being written by {owner}") from None
+            file.truncate(0)
+            file.write(f"process {os.getpid()} on {platform.node()}".encode())
+        yield
+
+
+@contextlib.contextmanager
+def disk(folder: Path) -> Iterator[None]:
+    """Turns what goes wrong while writing to a run folder into a `ValueError`."""
+    try:
+        yield
+    except OSError as error:
+        reason = error.strerror or error
+        raise ValueError(
+            f"cannot write to {folder}: {reason}; what was saved before is intact, and "
+            "the run resumes from there"
+        ) from error
+
+
+def _numbered(folder: Path) -> list[int]:
+    files = folder.glob("*.eqx")
+    return sorted(int(file.stem) for file in files if file.stem.isdigit())
+
+
+def _tree_bytes(tree: PyTree) -> memoryview:
+    buffer = io.BytesIO()
+    eqx.tree_serialise_leaves(buffer, eqx.filter(tree, eqx.is_array))
+    return buffer.getbuffer()
+
+
+def _read_tree(file: Path, template: Tree) -> Tree:
+    arrays, static = eqx.partition(template, eqx.is_array)
+    try:
+        with open(file, "rb") as stream:
+            arrays = eqx.tree_deserialise_leaves(stream, arrays)
+            if stream.read(1):
+                raise ValueError("it holds more arrays")
+    except (OSError, EOFError, RuntimeError, ValueError) as error:
+        first = str(error).splitlines()[0] if str(error) else type(error).__name__
+        raise ValueError(f"{file} does not fit this model: {first}") from None
+    return eqx.combine(arrays, static)
+
+
+def _commit() -> str | None:
+    """The commit of this checkout, with `-dirty` if it was changed since.
+
+    `None` without git, and for an installed package, wherever it lies.
+    """
+    root = Path(__file__).parents[1]
+    if not (root / ".git").exists():
+        return None
+    command = ["git", "-C", str(root), "describe", "--always", "--abbrev=40", "--dirty"]
+    try:
+        done = subprocess.run(command, capture_output=True, text=True)
+    except OSError:
+        return None
+    return done.stdout.strip() or None

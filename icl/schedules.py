@@ -1,0 +1,91 @@
+"""When to evaluate and when to keep a checkpoint, in sequences seen."""
+
+import dataclasses
+
+import numpy as np
+
+
+@dataclasses.dataclass(frozen=True)
+class Every:
+    """At 0, `sequences`, twice that, …, and at the end."""
+
+    sequences: int
+
+    def __post_init__(self):
+        positive("sequences", self.sequences)
+
+    def points(self, total: int) -> list[int]:
+        """The sequence counts from 0 to `total`, ascending."""
+        return _clean([*range(0, total, self.sequences), total], total)
+
+
+@dataclasses.dataclass(frozen=True)
+class At:
+    """At the given numbers of sequences, and nowhere else."""
+
+    sequences: tuple[int, ...]
+
+    def __post_init__(self):
+        if any(not isinstance(n, int) or n < 0 for n in self.sequences):
+            raise ValueError(
+                f"sequences must be integers of at least 0, got {self.sequences}"
+            )
+
+    def points(self, total: int) -> list[int]:
+        """The sequence counts up to `total`, ascending."""
+        return _clean(self.sequences, total)
+
+
+@dataclasses.dataclass(frozen=True)
+class LogSpaced:
+    """At 0, at `count` points from `first` to the end with equal ratios."""
+
+    count: int
+    first: int = 1000
+
+    def __post_init__(self):
+        positive("count", self.count)
+        positive("first", self.first)
+
+    def points(self, total: int) -> list[int]:
+        """The sequence counts from 0 to `total`, ascending."""
+        first = min(self.first, total)
+        spaced = np.geomspace(max(first, 1), max(total, 1), self.count)
+        return _clean([0, *np.rint(spaced).astype(int).tolist(), total], total)
+
+
+@dataclasses.dataclass(frozen=True)
+class Dense:
+    """Every `outside` sequences, and every `inside` from `start` to `stop`.
+
+    For a phase change whose place is known.
+    """
+
+    start: int
+    stop: int
+    inside: int
+    outside: int
+
+    def __post_init__(self):
+        for name in ("stop", "inside", "outside"):
+            positive(name, getattr(self, name))
+        if not isinstance(self.start, int) or not 0 <= self.start < self.stop:
+            raise ValueError(f"need 0 <= start < stop, got {self.start}, {self.stop}")
+
+    def points(self, total: int) -> list[int]:
+        """The sequence counts from 0 to `total`, ascending."""
+        window = range(self.start, self.stop + 1, self.inside)
+        return _clean([*range(0, total, self.outside), *window, total], total)
+
+
+Schedule = Every | At | LogSpaced | Dense
+
+
+def _clean(points, total: int) -> list[int]:
+    return sorted({int(n) for n in points if n <= total})
+
+
+def positive(name: str, value: object) -> None:
+    """Raises `ValueError` unless `value` is an integer of at least 1."""
+    if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+        raise ValueError(f"{name} must be a positive integer, got {value!r}")

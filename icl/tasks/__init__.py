@@ -1,0 +1,28 @@
+"""Tasks: frozen settings whose `build` gives something that draws sequences."""
+
+from ._context import Context as Context, Mixture as Mixture
+from ._distribution import (
+    Distribution as Distribution,
+    Uniform as Uniform,
+    Zipf as Zipf,
+)
+from ._exemplars import (
+    ExemplarChoice as ExemplarChoice,
+    Free as Free,
+    Matched as Matched,
+)
+from ._files import load_sequences as load_sequences, save_sequences as save_sequences
+from ._labels import (
+    ClassLabels as ClassLabels,
+    FlippedLabels as FlippedLabels,
+    Labels as Labels,
+    QueryLabelOnContext as QueryLabelOnContext,
+    Relabel as Relabel,
+)
+from ._split import Part as Part, Split as Split
+from .exemplar_label import (
+    batch as batch,
+    ExemplarLabel as ExemplarLabel,
+    ExemplarLabelTask as ExemplarLabelTask,
+    Sequence as Sequence,
+)

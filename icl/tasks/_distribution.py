@@ -1,0 +1,141 @@
+"""Distributions over the classes of a split, drawn without some of the classes."""
+
+import abc
+import dataclasses
+import math
+
+import equinox as eqx
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Bool, Int32, UInt32
+
+from ._random import below
+
+
+def edges(probabilities: np.ndarray) -> np.ndarray:
+    r"""Divides the 32-bit integers among outcomes.
+
+    Outcome $k$ owns the integers from `edges[k]` up to `edges[k + 1]`, at least one and
+    as many as make its share $p_k$ to within $2^{-32}$ or so.
+
+    **Arguments:**
+
+    - `probabilities`: float64 [outcome], positive, summing to 1.
+
+    **Returns:**
+
+    uint32 [outcome + 1], starting at 0.
+    """
+    widths = 1 + np.floor(probabilities * (2**32 - 1 - len(probabilities)))
+    return np.concatenate([[0], np.cumsum(widths)]).astype(np.uint32)
+
+
+class AbstractClassSampler(eqx.Module):
+    """Draws classes: each owns an interval of the integers below a total."""
+
+    @abc.abstractmethod
+    def total(self) -> UInt32[Array, ""]:
+        """How many integers all classes own together."""
+
+    @abc.abstractmethod
+    def interval(
+        self, classes: Int32[Array, " excluded"]
+    ) -> tuple[UInt32[Array, " excluded"], UInt32[Array, " excluded"]]:
+        """The first integer that each class owns, and how many it owns."""
+
+    @abc.abstractmethod
+    def owner(self, place: UInt32[Array, ""]) -> Int32[Array, ""]:
+        """The class that owns the integer `place`."""
+
+    def draw(
+        self,
+        bits: UInt32[Array, ""],
+        excluded: Int32[Array, " excluded"],
+        active: Bool[Array, " excluded"],
+    ) -> Int32[Array, ""]:
+        r"""Draws a class from the distribution conditioned on not being excluded.
+
+        Draws an integer below what the others own together, then steps over each
+        excluded interval that lies at or before it. No renormalised distribution is
+        made: the work is the square of the number excluded, and finding the owner.
+
+        **Arguments:**
+
+        - `bits`: A uniform word.
+        - `excluded`: Classes to leave out; those that are active all different, and
+            not all of the classes.
+        - `active`: Which entries of `excluded` count.
+        """
+        start, width = self.interval(excluded)
+        width = jnp.where(active, width, np.uint32(0))
+        place = below(bits, self.total() - jnp.sum(width))
+        earlier = start[None, :] < start[:, None]
+        before = jnp.sum(jnp.where(earlier, width[None, :], np.uint32(0)), axis=1)
+        stepped = jnp.where(start - before <= place, width, np.uint32(0))
+        return self.owner(place + jnp.sum(stepped))
+
+
+class _EvenSampler(AbstractClassSampler):
+    """Each class owns one integer."""
+
+    num_classes: int = eqx.field(static=True)
+
+    def total(self):
+        return jnp.uint32(self.num_classes)
+
+    def interval(self, classes):
+        return classes.astype(jnp.uint32), jnp.ones(classes.shape, jnp.uint32)
+
+    def owner(self, place):
+        return place.astype(jnp.int32)
+
+
+class _WeightedSampler(AbstractClassSampler):
+    """Class `k` owns the integers from `edges[k]` up to `edges[k + 1]`."""
+
+    edges: UInt32[Array, " edge"]
+
+    def total(self):
+        return self.edges[-1]
+
+    def interval(self, classes):
+        start = self.edges[classes]
+        return start, self.edges[classes + 1] - start
+
+    def owner(self, place):
+        found = jnp.searchsorted(self.edges, place, side="right")
+        return found.astype(jnp.int32) - 1
+
+
+@dataclasses.dataclass(frozen=True)
+class Uniform:
+    """All classes of the split are equally likely."""
+
+    def build(self, num_classes: int) -> AbstractClassSampler:
+        """The sampler of `num_classes` classes."""
+        return _EvenSampler(num_classes)
+
+
+@dataclasses.dataclass(frozen=True)
+class Zipf:
+    r"""A power law: $p_k \propto (k + 1)^{-\alpha}$.
+
+    The rank $k$ of a class is its position in the split. Probabilities are multiples
+    of $2^{-32}$, and none is zero.
+    """
+
+    alpha: float
+    """The exponent, at least 0; 0 is the uniform distribution. Language is near 1 (Chan
+    et al., 2022)."""
+
+    def __post_init__(self):
+        if not (math.isfinite(self.alpha) and self.alpha >= 0):
+            raise ValueError(f"alpha must be at least 0, got {self.alpha}")
+
+    def build(self, num_classes: int) -> AbstractClassSampler:
+        """The sampler of `num_classes` classes; its table is made in float64."""
+        weights = np.arange(1, num_classes + 1, dtype=np.float64) ** -self.alpha
+        return _WeightedSampler(jnp.asarray(edges(weights / weights.sum())))
+
+
+Distribution = Uniform | Zipf

@@ -1,0 +1,55 @@
+"""Which exemplar of its class each position of a sequence shows."""
+
+import abc
+import dataclasses
+
+import jax.numpy as jnp
+from jaxtyping import Array, Int32, UInt32
+
+from ._random import below
+
+
+class AbstractExemplarChoice(abc.ABC):
+    """Which exemplar of its class each position of a sequence shows."""
+
+    @abc.abstractmethod
+    def sample(
+        self,
+        draws: Int32[Array, " draw"],
+        slots: Int32[Array, " exemplar"],
+        num_exemplars: int,
+        bits: UInt32[Array, " exemplar"],
+    ) -> Int32[Array, " exemplar"]:
+        """Positions in the split of exemplars, in [0, num_exemplars).
+
+        **Arguments:**
+
+        - `draws`, `slots`: As `sample_slots` gives them.
+        - `num_exemplars`: How many exemplars the split has.
+        - `bits`: Independent uniform words.
+        """
+
+
+@dataclasses.dataclass(frozen=True)
+class Free(AbstractExemplarChoice):
+    """Each position's exemplar is an independent uniform draw from the split."""
+
+    def sample(self, draws, slots, num_exemplars, bits):
+        return below(bits, num_exemplars).astype(jnp.int32)
+
+
+@dataclasses.dataclass(frozen=True)
+class Matched(AbstractExemplarChoice):
+    """All items of the query's class show one exemplar, and so do all distractors.
+
+    The two, and that of each other position, are independent uniform draws from the
+    split. Under `no_support` the items of the supporting class share one as well.
+    """
+
+    def sample(self, draws, slots, num_exemplars, bits):
+        chosen = below(bits[: draws.shape[0]], num_exemplars).astype(jnp.int32)
+        # At burstiness 0 another draw can happen to be of the query's class.
+        return jnp.where(draws == draws[0], chosen[0], chosen)[slots]
+
+
+ExemplarChoice = Free | Matched

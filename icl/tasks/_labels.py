@@ -1,0 +1,191 @@
+"""Label schemes: what each class of a sequence is called."""
+
+import abc
+import dataclasses
+
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Int, Int32, UInt32
+
+from ._context import Context, Mixture
+from ._random import below
+from ._split import check_choice, Part, Split
+
+
+class AbstractLabels(abc.ABC):
+    """What each class of a sequence is called."""
+
+    @abc.abstractmethod
+    def check(self, context: Context | Mixture) -> None:
+        """Raises `ValueError` unless the scheme fits every context."""
+
+    @abc.abstractmethod
+    def label_count(self, num_classes: int) -> int:
+        """How many labels a model needs, for data with so many classes."""
+
+    @abc.abstractmethod
+    def pairs(self) -> Int[np.ndarray, "pair 2"] | None:
+        """A table of pairs of labels to draw from, if the scheme has one."""
+
+    @abc.abstractmethod
+    def assign(
+        self,
+        draws: Int32[Array, " draw"],
+        slots: Int32[Array, " exemplar"],
+        pairs: Int32[Array, "pair 2"] | None,
+        bits: UInt32[Array, " exemplar"],
+    ) -> Int32[Array, " exemplar"]:
+        """The label of each position.
+
+        **Arguments:**
+
+        - `draws`: Classes drawn, as indices in the data; the query's is the first.
+        - `slots`: Which draw fills each position.
+        - `pairs`: The table of `pairs()`.
+        - `bits`: Independent uniform words.
+        """
+
+
+class _OwnNumber(AbstractLabels):
+    """Schemes whose labels are the classes' indices in the whole data set."""
+
+    def label_count(self, num_classes):
+        return num_classes
+
+    def pairs(self):
+        return None
+
+
+@dataclasses.dataclass(frozen=True)
+class ClassLabels(_OwnNumber):
+    """A class's label is its own index in the whole data set."""
+
+    def check(self, context):
+        pass
+
+    def assign(self, draws, slots, pairs, bits):
+        return draws[slots]
+
+
+@dataclasses.dataclass(frozen=True)
+class Relabel(AbstractLabels):
+    """Few-shot labels: two different labels, drawn anew for each sequence.
+
+    One goes to the query's class and one to the other class, so that only the context
+    tells which is which (Singh et al., 2024). Needs contexts of just two classes.
+    """
+
+    num_labels: int = 5
+    """How many labels there are, at least 2."""
+    split: Split | None = None
+    """Divides the unordered pairs of different labels such that each label is in at
+    least one pair for training: while one is not, the pairs are divided again with new
+    randomness from the split's seed. By default every pair is for training, and no
+    table of them is made."""
+    part: Part = "train"
+    """Whose pairs to use. The pair is uniform among them, and so is its order."""
+
+    def __post_init__(self):
+        check_choice("part", self.part, ("train", "val", "test"))
+        if self.num_labels < 2:
+            raise ValueError(f"num_labels must be at least 2, got {self.num_labels}")
+        if self.split is None and self.part != "train":
+            raise ValueError(f"without a split there are no {self.part!r} pairs")
+
+    def check(self, context):
+        _check_two_classes("Relabel", context)
+
+    def label_count(self, num_classes):
+        return self.num_labels
+
+    def pairs(self):
+        if self.split is None:
+            return None
+        return _label_pairs(self.split, self.part, self.num_labels)
+
+    def assign(self, draws, slots, pairs, bits):
+        if pairs is not None:
+            return pairs[below(bits[0], pairs.shape[0]).astype(jnp.int32)][slots]
+        first = below(bits[0], self.num_labels)
+        second = below(bits[1], self.num_labels - 1)
+        second = second + (second >= first).astype(second.dtype)
+        return jnp.stack([first, second]).astype(jnp.int32)[slots]
+
+
+@dataclasses.dataclass(frozen=True)
+class FlippedLabels(_OwnNumber):
+    """Class labels, but the two classes of the context have exchanged theirs.
+
+    So has the query: a model that uses the context answers with the target, and one
+    that knows the class from training with the other label. Needs contexts of just two
+    classes.
+    """
+
+    def check(self, context):
+        _check_two_classes("FlippedLabels", context)
+
+    def assign(self, draws, slots, pairs, bits):
+        return draws[1 - slots]
+
+
+@dataclasses.dataclass(frozen=True)
+class QueryLabelOnContext(_OwnNumber):
+    """Class labels, but one item of the context carries the query's label.
+
+    The item is uniform. As its class is not the query's, copying from a match is of no
+    use, but the label is in the context: the "CIWL" sequences of Singh et al. (2025).
+    Needs contexts with `no_support`.
+    """
+
+    def check(self, context):
+        for kind, _ in context.components:
+            if not kind.no_support:
+                raise ValueError(
+                    "QueryLabelOnContext needs contexts with no_support=True, got "
+                    f"{kind}"
+                )
+
+    def assign(self, draws, slots, pairs, bits):
+        position = below(bits[0], slots.shape[0] - 1)
+        chosen = jnp.arange(slots.shape[0], dtype=jnp.uint32) == position
+        return jnp.where(chosen, draws[0], draws[slots])
+
+
+Labels = ClassLabels | Relabel | FlippedLabels | QueryLabelOnContext
+
+
+def _label_pairs(
+    split: Split, part: Part, num_labels: int
+) -> Int[np.ndarray, "pair 2"]:
+    """The pairs of a part, in both orders; all labels are among those in training."""
+    if 2 * split.train < num_labels:
+        raise ValueError(
+            f"{split.train} pairs for training cannot have all {num_labels} labels"
+        )
+    num_pairs = num_labels * (num_labels - 1) // 2
+    attempts = 1 if split.seed is None else 1000
+    for attempt in range(attempts):
+        train = _unordered(split.part("train", num_pairs, attempt=attempt))
+        if len(np.unique(train)) == num_labels:
+            pairs = _unordered(split.part(part, num_pairs, attempt=attempt))
+            return np.concatenate([pairs, pairs[:, ::-1]])
+    raise ValueError(
+        f"in none of {attempts} attempts at {split} of the {num_pairs} pairs is each "
+        f"of the {num_labels} labels in training; give it more pairs"
+    )
+
+
+def _unordered(index: Int[np.ndarray, " pair"]) -> Int[np.ndarray, "pair 2"]:
+    """The pairs of different numbers in the order (0, 1), (0, 2), (1, 2), (0, 3) …."""
+    high = np.floor((1 + np.sqrt(1 + 8 * index.astype(np.float64))) / 2).astype(int)
+    return np.stack([index - high * (high - 1) // 2, high], axis=-1)
+
+
+def _check_two_classes(scheme: str, context: Context | Mixture) -> None:
+    for kind, _ in context.components:
+        if not kind.has_two_classes:
+            raise ValueError(
+                f"{scheme} needs contexts with the query's class and exactly one other "
+                f"(all of the length taken by burstiness and a distractor, or one item "
+                f"left), got {kind}"
+            )

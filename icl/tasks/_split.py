@@ -1,0 +1,79 @@
+"""Disjoint parts of classes, exemplars or label pairs."""
+
+import dataclasses
+import difflib
+from typing import Literal
+
+import numpy as np
+
+
+Part = Literal["train", "val", "test"]
+
+
+@dataclasses.dataclass(frozen=True)
+class Split:
+    """How many of `n` things are for training, validation and testing.
+
+    The parts are disjoint uniformly random subsets; what is left over is in none. A
+    larger `train` with the same seed need not contain a smaller one.
+    """
+
+    train: int
+    """How many are for training, at least 0."""
+    val: int = 0
+    """How many are for validation, at least 0."""
+    test: int = 0
+    """How many are for testing, at least 0."""
+    seed: int | None = 0
+    """Of the random choice, at least 0. `None` keeps the order of the data: the first
+    `train` things are for training, the next `val` for validation, the next `test` for
+    testing."""
+
+    def __post_init__(self):
+        for name in ("train", "val", "test"):
+            if getattr(self, name) < 0:
+                raise ValueError(f"{name} must be at least 0, got {self}")
+        if self.seed is not None and self.seed < 0:
+            raise ValueError(f"seed must be at least 0 or None, got {self.seed}")
+
+    def part(self, name: Part, n: int, *, attempt: int = 0) -> np.ndarray:
+        """The members of a part.
+
+        **Arguments:**
+
+        - `name`: `"train"`, `"val"` or `"test"`.
+        - `n`: How many things are divided.
+        - `attempt`: Another number gives another, independent split of the same seed.
+
+        **Returns:**
+
+        int64 [member], increasing, each in [0, n).
+
+        **Raises:**
+
+        `ValueError` if the parts together are more than `n`, or this part is empty.
+        """
+        check_choice("part", name, ("train", "val", "test"))
+        total = self.train + self.val + self.test
+        if total > n:
+            raise ValueError(
+                f"{self} divides {total} things, but there are {n} of them"
+            )
+        if getattr(self, name) == 0:
+            raise ValueError(f"the {name!r} part of {self} is empty")
+        if self.seed is None:
+            order = np.arange(total)
+        else:
+            rng = np.random.default_rng([self.seed, attempt])
+            order = rng.choice(n, size=total, replace=False)
+        start = {"train": 0, "val": self.train, "test": self.train + self.val}[name]
+        return np.sort(order[start : start + getattr(self, name)])
+
+
+def check_choice(argument: str, value: str, choices: tuple[str, ...]) -> None:
+    """Raises `ValueError` with the nearest name unless `value` is a choice."""
+    if value in choices:
+        return
+    near = difflib.get_close_matches(str(value), choices, n=1)
+    hint = f"; did you mean {near[0]!r}?" if near else ""
+    raise ValueError(f"{argument} must be one of {choices}, got {value!r}{hint}")

@@ -1,0 +1,301 @@
+"""Training: steps inside the compiled program, many members side by side."""
+
+import contextlib
+import functools
+import signal
+import threading
+import time
+import warnings
+from collections.abc import Iterator, Sequence
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import PyTree
+from tqdm import tqdm
+
+from ._log import Log
+from ._members import Members
+from ._steps import evaluate, initial_state, State, train_steps
+from ._training import (
+    check_edits,
+    Member as Member,
+    Result as Result,
+    Task as Task,
+    Training as Training,
+)
+from .runs import RunWriter
+
+
+def fit(
+    members: Member | Sequence[Member],
+    training: Training,
+    *,
+    runs: RunWriter | Sequence[RunWriter] = (),
+    resume_interval: float = 5.0,
+    label: str = "training",
+) -> list[Result]:
+    """Trains one model, or many members as one program.
+
+    Members are spread over the local devices as evenly as they divide, and `vmap`ped on
+    each. A member's result does not depend on its company, up to rounding. One compiled
+    program serves any schedule.
+
+    **Arguments:**
+
+    - `members`: What to train.
+    - `training`: How long, and when to look.
+    - `runs`: A run folder for each member, from `icl.runs.open_run`. What is there is
+        continued from its resume point, to the same bits.
+    - `resume_interval`: The least number of seconds between two resume points; more
+        if writing one takes more than a tenth of it, and 0 is after each event. They
+        are set after evaluations and checkpoints, when a signal (Ctrl-C, SIGTERM) asks
+        to stop, and at the end.
+    - `label`: The progress bar's title.
+
+    **Returns:**
+
+    The results, in the members' order.
+
+    **Raises:** `ValueError` if members differ in more than numbers, or if the disk is
+    full; `FloatingPointError` once no member's loss is finite any more. In each case
+    the run folders can be resumed.
+    """
+    members = [members] if isinstance(members, Member) else list(members)
+    runs = [runs] if isinstance(runs, RunWriter) else list(runs)
+    if not members:
+        raise ValueError("fit needs at least one member")
+    if runs and len(runs) != len(members):
+        raise ValueError(f"{len(members)} members need as many runs, got {len(runs)}")
+    if len({run.path.resolve() for run in runs}) < len(runs):
+        raise ValueError("each member needs a run folder of its own, got one twice")
+    return _Fit(members, training, runs, resume_interval).run(label)
+
+
+# Rows of the buffer in which a dispatch collects its losses: its largest step count.
+_BUFFER = 4096
+# Long enough to hide the cost of a dispatch, short enough to see progress.
+_DISPATCH_SECONDS = 0.5
+
+
+class _Fit:
+    """The loop around the compiled program: events, logs, resume points."""
+
+    def __init__(
+        self,
+        members: list[Member],
+        training: Training,
+        runs: list[RunWriter],
+        resume_interval: float,
+    ):
+        self.training = training
+        self.runs = runs
+        self.resume_interval = resume_interval
+        self.static = [eqx.filter(m.model, eqx.is_array, inverse=True) for m in members]
+        for member in members:
+            _check(member)
+        prepared = [
+            _with_arrays(member, static)
+            for member, static in zip(members, self.static, strict=True)
+        ]
+        self.members = Members(prepared)
+        self.step = 0
+        self.logs = [Log() for _ in members]
+        fresh = [initial_state(member, training.batch_size) for member in members]
+        self.state: State = self.members.stack(self._resumed(fresh))
+        self.compiled_steps = self.members.map(
+            functools.partial(
+                train_steps,
+                batch_size=training.batch_size,
+                microbatch_size=training.microbatch_size,
+                buffer=_BUFFER,
+            )
+        )
+        self.compiled_evaluate = self.members.map(evaluate)
+        self.saved_at = time.monotonic()
+        self.saving = 0.0
+        self.dispatch = 16
+        self.warm = False
+        self.diverged: set[int] = set()
+
+    def _resumed(self, fresh: list[State]) -> list[State]:
+        """The states to start from: fresh, or the latest that all runs have."""
+        if not self.runs:
+            return fresh
+        points = [run.resume_points for run in self.runs]
+        common = set.intersection(*map(set, points))
+        batch = self.training.batch_size
+        sequences = max(common, default=None)
+        if sequences is None and any(max(p, default=0) for p in points):
+            # All have one at 0 before the first step, so this is no kill's doing: do
+            # not drop what was trained apart.
+            at = [f"{run.path} at {run.resume_points or 'none'}" for run in self.runs]
+            raise ValueError(
+                f"the runs have no resume point in common: {', '.join(at)}"
+            )
+        states = fresh
+        if sequences is not None:
+            self.step = sequences // batch
+            self.logs = [run.log.truncated(self.step, sequences) for run in self.runs]
+            states = [
+                run.load_state(sequences, state)
+                for run, state in zip(self.runs, fresh, strict=True)
+            ]
+        # Only now that all could be read.
+        for run in self.runs:
+            run.drop_after(-1 if sequences is None else sequences)
+        return states
+
+    @property
+    def sequences(self) -> int:
+        return self.step * self.training.batch_size
+
+    def run(self, label: str) -> list[Result]:
+        training, count = self.training, len(self.logs)
+        look = training.steps_of(training.evaluate_at)
+        keep = training.steps_of(training.checkpoint_at)
+        stops = sorted(look | keep | {training.num_steps})
+        bar = tqdm(
+            total=training.num_steps * count,
+            initial=self.step * count,
+            desc=label,
+            unit="step",
+            disable=None,  # Quiet when the output is no terminal.
+        )
+        with bar, _stop_signals() as asked:
+            if self.step == 0:
+                self._save()
+            for stop in stops:
+                while self.step < stop and not asked:
+                    self._advance(stop, bar)
+                if self.step == stop:
+                    self._event(stop in look, stop in keep)
+                if asked:
+                    self._save()
+                    raise KeyboardInterrupt(f"stopped at {self.sequences} sequences")
+        self._save()
+        models = self.members.unstack(self.state.model)
+        return [
+            Result(eqx.combine(jax.tree.map(jnp.asarray, model), static), log)
+            for model, static, log in zip(models, self.static, self.logs, strict=True)
+        ]
+
+    def _advance(self, stop: int, bar: tqdm) -> None:
+        count = min(stop - self.step, self.dispatch, _BUFFER)
+        start = time.perf_counter()
+        state, rows = self.compiled_steps(self.state, jnp.asarray(count, jnp.int32))
+        rows = [jax.device_get(row) for row in self.members.unstack(rows)]
+        if self.warm:
+            rate = count / (time.perf_counter() - start)
+            self.dispatch = max(1, int(rate * _DISPATCH_SECONDS))
+        self.warm = True
+        rows = [{name: x[:count] for name, x in row.items()} for row in rows]
+        self._check_finite(rows)
+        for log, row in zip(self.logs, rows, strict=True):
+            log.add_steps(row)
+        self.state, self.step = state, self.step + count
+        bar.update(count * len(rows))
+        losses = [row["loss"][count - 1] for row in rows]
+        bar.set_postfix(loss=f"{np.nanmean(losses):.4f}", refresh=False)
+
+    def _check_finite(self, rows: list[dict[str, np.ndarray]]) -> None:
+        """Warns of a member that is no longer finite, raises after the last."""
+        new: dict[int, str] = {}
+        for k, row in enumerate(rows):
+            for name, what in (("loss", "loss"), ("grad_norm", "gradient's norm")):
+                finite = np.isfinite(row[name])
+                if k not in self.diverged | new.keys() and not finite.all():
+                    bad = int(np.argmin(finite))
+                    value, step = row[name][bad], self.step + bad
+                    new[k] = f"member {k}: the {what} is {value} at step {step}"
+        self.diverged.update(new)
+        if len(self.diverged) == len(rows):
+            raise FloatingPointError(f"{'; '.join(new.values())}; no other is left")
+        for message in new.values():
+            warnings.warn(f"{message}; the others go on", stacklevel=2)
+
+    def _event(self, look: bool, keep: bool) -> None:
+        # A resumed member's log may have this event, or its neighbour's alone.
+        lacking = [self.sequences not in log.events for log in self.logs]
+        if look and any(lacking):
+            metrics = self.members.unstack(self.compiled_evaluate(self.state))
+            for log, sets, lacks in zip(self.logs, metrics, lacking, strict=True):
+                if lacks:
+                    log.add_evaluation(self.sequences, jax.device_get(sets))
+        if keep and self.runs:
+            models = self.members.unstack(self.state.model)
+            for run, model in zip(self.runs, models, strict=True):
+                run.save_checkpoint(self.sequences, model)
+        # A large log takes long to write: spend a tenth of the time on it at most, but
+        # 0 means after every event.
+        interval = self.resume_interval and max(self.resume_interval, 10 * self.saving)
+        if time.monotonic() - self.saved_at >= interval:
+            self._save()
+
+    def _save(self) -> None:
+        if not self.runs:
+            return
+        start = time.monotonic()
+        batch = self.training.batch_size
+        states = self.members.unstack(self.state)
+        for run, state, log in zip(self.runs, states, self.logs, strict=True):
+            run.save_resume_point(self.sequences, state, log, batch)
+        self.saved_at = time.monotonic()
+        self.saving = self.saved_at - start
+
+
+def _check(member: Member) -> None:
+    if member.edits:
+        draw = functools.partial(member.task.sample, key=jax.random.key(0))
+        check_edits(member.model, member.task, member.edits, jax.eval_shape(draw))
+
+
+def _with_arrays(member: Member, static: PyTree) -> Member:
+    """The member without its weights, which are in the state; numbers as arrays."""
+    if isinstance(member.train_seed, int) and not 0 <= member.train_seed < 2**32:
+        raise ValueError(f"train_seed must be in [0, 2^32), got {member.train_seed}")
+    for name in member.evaluations:
+        if name in ("", "iter") or "/" in name:
+            raise ValueError(f"an evaluation set cannot be named {name!r} in a log")
+    return Member(
+        static,
+        member.task,
+        jax.tree.map(lambda x: jnp.asarray(x, float), member.optimizer),
+        jnp.asarray(member.train_seed, jnp.uint32),
+        tuple(member.edits),
+        dict(member.evaluations),
+    )
+
+
+@contextlib.contextmanager
+def _stop_signals() -> Iterator[list[int]]:
+    """Collects SIGINT and SIGTERM, so that the loop stops where it can save.
+
+    A second signal acts at once.
+    """
+    asked: list[int] = []
+    if threading.current_thread() is not threading.main_thread():
+        yield asked
+        return
+
+    def ask(number, frame):
+        asked.append(number)
+        restore()
+
+    heeded = [
+        number
+        for number in (signal.SIGINT, signal.SIGTERM)
+        # Ignored under nohup, or in the background of a script: that is to stay so.
+        if signal.getsignal(number) is not signal.SIG_IGN
+    ]
+    before = {number: signal.signal(number, ask) for number in heeded}
+
+    def restore():
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+    try:
+        yield asked
+    finally:
+        restore()

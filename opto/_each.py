@@ -1,0 +1,79 @@
+"""An edit once for each index of some axes: what `opto.sweep` runs over."""
+
+import itertools
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from ._site import Site, Sites
+from ._where import axis_size, canonical, Where
+
+
+class Each(eqx.Module):
+    """An edit once for each index of `axes`; made by `edit.each("layer", "head")`.
+
+    The indices are those that the edit selects of an axis, or all there are.
+    """
+
+    edit: Any
+    axes: tuple[str, ...] = eqx.field(static=True)
+
+    def __init__(self, edit: Any, axes: tuple[str, ...]):
+        if not axes:
+            raise ValueError('each() needs the name of an axis, such as each("head")')
+        self.edit = edit
+        self.axes = tuple(canonical(axis) for axis in axes)
+        if len(set(self.axes)) < len(self.axes):
+            raise ValueError(f"each{axes} names an axis twice")
+        if "layer head" in edit.where.indices and {"layer", "head"} & set(self.axes):
+            raise ValueError("heads= picks pairs; sweep those with opto.stack")
+
+    def expand(self, table: Sites) -> tuple[Any, tuple[int, ...], np.ndarray]:
+        """The edit with a leading axis on its arrays, the grid's shape, what exists.
+
+        A grid over layers of different widths has points that do not exist; there the
+        third result is false.
+        """
+        found = table.match(self.edit.site)
+        self.edit.check(found)
+        found = self.edit.where.within(found)
+        indices = dict(self.edit.where.indices)
+        new = {a: jnp.zeros((0, 1), int) for a in self.axes if a not in indices}
+        Where({**indices, **new}).check(found)
+        ranges = [self._range(axis, indices, found) for axis in self.axes]
+        points = list(itertools.product(*ranges))
+        grid = np.array(points, np.int32).reshape(-1, len(self.axes))
+        named = [dict(zip(self.axes, point, strict=True)) for point in points]
+        exists = np.array([_exists(point, found) for point in named], bool)
+
+        def repeat(x):
+            return jnp.broadcast_to(x, (len(grid), *x.shape)) if eqx.is_array(x) else x
+
+        kept = {k: repeat(x) for k, x in indices.items() if k not in self.axes}
+        kept[" ".join(self.axes)] = jnp.asarray(grid)[:, None]
+        edit = jax.tree.map(repeat, self.edit)
+        edit = eqx.tree_at(lambda e: e.where, edit, Where(kept))
+        return edit, tuple(len(r) for r in ranges), exists
+
+    def __repr__(self) -> str:
+        return f"{self.edit!r}.each({', '.join(map(repr, self.axes))})"
+
+    def _range(self, axis: str, indices: dict, found: tuple[Site, ...]) -> list[int]:
+        if axis in indices:
+            return [int(i) for i in np.asarray(indices[axis])[:, 0]]
+        if axis == "layer" and all("layer" not in site.axes for site in found):
+            return sorted({site.layer for site in found if site.layer is not None})
+        return list(range(max(axis_size(axis, site) for site in found)))
+
+
+def _exists(point: dict[str, int], found: tuple[Site, ...]) -> bool:
+    layer = point.pop("layer", None)
+    here = [site for site in found if layer is None or site.layer == layer]
+    return all(
+        -axis_size(axis, site) <= index < axis_size(axis, site)
+        for site in here
+        for axis, index in point.items()
+    )

@@ -1,0 +1,209 @@
+"""The sites of a model: what can be recorded and edited, found without computing."""
+
+import dataclasses
+import difflib
+import re
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array
+
+from ._tap import VisitorTap
+
+
+try:  # Its place since JAX 0.10.
+    from jax.extend.core import get_opaque_trace_state
+except ImportError:
+    from jax.core import get_opaque_trace_state
+
+
+@dataclasses.dataclass(frozen=True)
+class Site:
+    """One named intermediate value of a model, for one example.
+
+    **Fields:**
+
+    - `name`: Dotted, e.g. `blocks.1.attn.pattern`.
+    - `axes`: The name of each axis, e.g. `("head", "seq", "kv_seq")`.
+    - `shape`: The length of each axis.
+    - `dtype`: Of the value.
+    """
+
+    name: str
+    axes: tuple[str, ...]
+    shape: tuple[int, ...]
+    dtype: np.dtype
+
+    @property
+    def layer(self) -> int | None:
+        """The first number in the name: `blocks.1.attn.z` is in layer 1."""
+        numbers = [part for part in self.name.split(".") if part.isdigit()]
+        return int(numbers[0]) if numbers else None
+
+    @property
+    def dims(self) -> str:
+        """Axes and their lengths, `[head=8 seq=5 d_head=8]`."""
+        pairs = zip(self.axes, self.shape, strict=True)
+        return "[" + " ".join(f"{axis}={size}" for axis, size in pairs) + "]"
+
+    def __str__(self) -> str:
+        return f"{self.name} {self.dtype}{self.dims}"
+
+
+class Sites(Mapping[str, Site]):
+    """The sites of a model in the order of computation; prints as a table."""
+
+    def __init__(self, table: Mapping[str, Site]):
+        self._table = dict(table)
+
+    def __getitem__(self, name: str) -> Site:
+        return self._table[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._table)
+
+    def __len__(self) -> int:
+        return len(self._table)
+
+    def __repr__(self) -> str:
+        width = max((len(name) for name in self), default=0)
+        rows = (f"{s.name:{width}}  {s.dtype}{s.dims}" for s in self.values())
+        return "\n".join(rows)
+
+    def match(self, pattern: str) -> tuple[Site, ...]:
+        """The sites that a name or a glob selects.
+
+        `*` stands for anything within one part of the name (`blocks.*.attn.z`), `**`
+        for any number of parts.
+
+        **Raises:** `ValueError` with the nearest name if there is none.
+        """
+        if not isinstance(pattern, str):
+            kind = type(pattern).__name__
+            raise ValueError(f"a site is given by its name or a glob, got {kind}")
+        regex = re.escape(pattern).replace(r"\*\*", ".*").replace(r"\*", "[^.]*")
+        found = tuple(s for s in self.values() if re.fullmatch(regex, s.name))
+        if not found:
+            verb = "no site matches" if "*" in pattern else "no site"
+            raise ValueError(f"{verb} {pattern!r}{self._nearest(pattern)}")
+        return found
+
+    def _nearest(self, pattern: str) -> str:
+        globs = {re.sub(r"\b\d+\b", "*", name): None for name in self}
+        known = [*globs] if "*" in pattern else [*self]
+        close = difflib.get_close_matches(pattern, known, n=1, cutoff=0.5)
+        if close:
+            return f"; did you mean {close[0]!r}?"
+        # The start or the end alone may be right: 'pattern', 'blocks.9.attn.z'.
+        last = pattern.split(".")[-1]
+        ends = [name for name in self if name.split(".")[-1] == last]
+        return f"; sites: {', '.join(ends or list(self))}"
+
+
+def sites(model: Callable[..., Any], *inputs: Any) -> Sites:
+    """Lists every site of a model with its axes, shape and dtype; computes nothing.
+
+    **Arguments:**
+
+    - `model`: A callable that takes `tap=`, usually an Equinox module.
+    - `inputs`: What it is called with: one example, or a batch if the model says what
+        one example is (`input_axes`, see `opto.run`). Arrays or
+        `jax.ShapeDtypeStruct`s.
+
+    **Returns:**
+
+    The sites of one example. Printing them gives a table.
+
+    **Raises:** `ValueError` if a site is named twice, if its axes do not fit its value,
+    or if it is named inside of a `vmap` or `scan`.
+    """
+    example, _ = one_example(model, inputs)
+    return discover(model, *example)
+
+
+def discover(fn: Callable[..., Any], *args: Any) -> Sites:
+    """`sites` of any function `fn(*args, tap=)`, which may close over tracers."""
+    axes_of: dict[str, tuple[str, ...]] = {}
+
+    def visited(fn, *args):
+        values: dict[str, Array] = {}
+        outside = get_opaque_trace_state()
+
+        def visit(name, value, axes):
+            if get_opaque_trace_state() != outside:
+                raise ValueError(
+                    f"site {name!r} is named inside of a vmap, scan, jit or similar "
+                    "within the model, which its value cannot leave; call tap outside"
+                )
+            if name in values:
+                raise ValueError(f"two values are named {name!r}; use tap.scope")
+            _check_value(name, value, axes)
+            values[name], axes_of[name] = value, axes
+            return value
+
+        fn(*args, tap=VisitorTap(visit, wanted=lambda name: True))
+        return values
+
+    shapes = eqx.filter_eval_shape(visited, fn, *args)
+    # Order of computation: dictionaries come back from JAX sorted by key.
+    table = {
+        name: Site(name, axes, shapes[name].shape, np.dtype(shapes[name].dtype))
+        for name, axes in axes_of.items()
+    }
+    return Sites(table)
+
+
+def _check_value(name: str, value: Any, axes: tuple[str, ...]) -> None:
+    if not eqx.is_array(value) or jnp.issubdtype(value.dtype, jax.dtypes.extended):
+        kind = value.dtype if eqx.is_array(value) else type(value).__name__
+        raise ValueError(f"site {name!r} is not an array of numbers but {kind}")
+    if len(axes) != value.ndim or len(set(axes)) < len(axes):
+        given = f"axes {' '.join(axes)!r}, but shape {value.shape}"
+        raise ValueError(f"site {name!r} has {given}; wanted one name for each axis")
+
+
+def one_example(
+    model: Callable[..., Any], inputs: tuple[Any, ...]
+) -> tuple[tuple[Any, ...], int]:
+    """Strips the batch axes from `inputs`; the number stripped comes second.
+
+    A model that sets `input_axes` (one string of axis names for each input) may be
+    given more leading axes than it names; they are batch axes. Without it the inputs
+    are one example.
+
+    **Raises:** `ValueError` naming the input whose rank or batch size does not fit.
+    """
+    declared = getattr(model, "input_axes", None)
+    if declared is None:
+        return inputs, 0
+    if len(inputs) != len(declared):
+        wanted = ", ".join(repr(axes) for axes in declared)
+        raise ValueError(
+            f"expected {len(declared)} inputs ({wanted}), got {len(inputs)}"
+        )
+    batches = [
+        _batch_shape(i, np.shape(x), axes)
+        for i, (x, axes) in enumerate(zip(inputs, declared, strict=True))
+    ]
+    if len(set(batches)) > 1:
+        got = ", ".join(
+            f"{axes!r}: {b}" for axes, b in zip(declared, batches, strict=True)
+        )
+        raise ValueError(f"the inputs' batch axes differ ({got})")
+    lead = len(batches[0])
+    example = tuple(
+        jax.ShapeDtypeStruct(np.shape(x)[lead:], jax.numpy.result_type(x))
+        for x in inputs
+    )
+    return (inputs, 0) if lead == 0 else (example, lead)
+
+
+def _batch_shape(i: int, shape: tuple[int, ...], axes: str) -> tuple[int, ...]:
+    lead = len(shape) - len(axes.split())
+    if lead < 0:
+        raise ValueError(f"input {i} has axes {axes!r}, got an array of shape {shape}")
+    return shape[:lead]

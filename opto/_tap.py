@@ -1,0 +1,81 @@
+"""The one call that models make: `value = tap("name", value, "axis axis")`."""
+
+import abc
+from collections.abc import Callable
+
+from jaxtyping import Array
+
+
+class Tap(abc.ABC):
+    """Names the intermediate values of a model as it computes them.
+
+    A model takes `tap: Tap = identity` and writes
+
+    ```python
+    q = tap("q", q, "head seq d_head")
+    ```
+
+    With no request that is `q` itself and compiles to nothing. Call it outside of
+    `jax.vmap`, `jax.lax.scan` and the like within the model: a value named inside of
+    one cannot leave it (`opto.sites` says so).
+    """
+
+    @abc.abstractmethod
+    def __call__(self, name: str, value: Array, axes: str) -> Array:
+        """Returns `value`, recorded or edited if someone asked for it.
+
+        **Arguments:**
+
+        - `name`: The site's name within the current scope, without dots.
+        - `value`: The intermediate value, of any shape.
+        - `axes`: The names of its axes, separated by spaces.
+        """
+
+    @abc.abstractmethod
+    def scope(self, name: str) -> "Tap":
+        """A tap whose names are prefixed by `name` and a dot."""
+
+    @abc.abstractmethod
+    def wants(self, *names: str) -> bool:
+        """Whether a site at or below one of `names` is recorded or edited.
+
+        For values that cost something to compute: skip them when nobody asks.
+        """
+
+
+class _Identity(Tap):
+    def __call__(self, name: str, value: Array, axes: str) -> Array:
+        return value
+
+    def scope(self, name: str) -> Tap:
+        return self
+
+    def wants(self, *names: str) -> bool:
+        return False
+
+
+identity = _Identity()
+"""The tap of a model that nobody watches."""
+
+
+class VisitorTap(Tap):
+    """Hands every named value to `visit(name, value, axes)`; see `opto.visit`."""
+
+    def __init__(
+        self,
+        visit: Callable[[str, Array, tuple[str, ...]], Array],
+        wanted: Callable[[str], bool],
+        prefix: str = "",
+    ):
+        self._visit = visit
+        self._wanted = wanted
+        self._prefix = prefix
+
+    def __call__(self, name: str, value: Array, axes: str) -> Array:
+        return self._visit(self._prefix + name, value, tuple(axes.split()))
+
+    def scope(self, name: str) -> Tap:
+        return VisitorTap(self._visit, self._wanted, f"{self._prefix}{name}.")
+
+    def wants(self, *names: str) -> bool:
+        return any(self._wanted(self._prefix + name) for name in names)

@@ -1,0 +1,210 @@
+"""Which entries of a site an edit selects: by the name of an axis, as arrays."""
+
+import contextlib
+import difflib
+import operator
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.core import Tracer
+from jaxtyping import Array, Bool, Int
+
+from ._site import Site
+
+
+Chosen = int | np.integer | Sequence[int] | np.ndarray | Array
+
+
+class Where(eqx.Module):
+    """A selection: for some axes, the indices that are selected.
+
+    `indices` maps the names of axes that are chosen together (`"head"`, or
+    `"layer head"` for pairs) to the chosen index tuples. An entry is selected if every
+    group selects it. `layer` is the number in the site's name.
+    """
+
+    indices: dict[str, Int[Array, "*sweep choice axis"]]
+
+    @staticmethod
+    def of(
+        heads: str | Sequence[Sequence[int]] | None, axes: Mapping[str, Chosen]
+    ) -> "Where":
+        """From the keywords of an edit: `heads="1:3 1:7"`, `head=[0, 1]`, `pos=-1`."""
+        indices: dict[str, Array] = {}
+        for axis, chosen in axes.items():
+            if canonical(axis) in indices:
+                raise ValueError("pos= and seq= are the same axis; give one")
+            indices[canonical(axis)] = _integers(axis, chosen, width=1)
+        if heads is not None:
+            if clash := {"layer", "head"} & indices.keys():
+                raise ValueError(f"heads= already says which {min(clash)}; give one")
+            pairs = parse_heads(heads)
+            indices["layer head"] = _integers("heads", pairs, width=2)
+        return Where(indices)
+
+    def keywords(self) -> dict[str, Any]:
+        """The keywords that `of` would take, in one normal form, for the text form."""
+        keywords: dict[str, Any] = {}
+        for name, chosen in sorted(self.indices.items()):
+            if not is_concrete(chosen) or chosen.ndim != 2:
+                keywords[name.replace(" ", "_")] = chosen
+            elif name == "layer head":
+                pairs = np.asarray(chosen).tolist()
+                keywords["heads"] = " ".join(f"{layer}:{head}" for layer, head in pairs)
+            else:
+                flat = np.asarray(chosen)[:, 0].tolist()
+                keywords[name] = flat[0] if len(flat) == 1 else flat
+        return keywords
+
+    def mask(self, site: Site) -> Bool[Array, "..."] | None:
+        """True at the selected entries, broadcasting over the site; `None`: all."""
+        mask = None
+        for name, chosen in self.indices.items():
+            # Axes: choice, then the site's, of length one unless this group names it.
+            hit: Any = True
+            for j, axis in enumerate(name.split()):
+                index = chosen[:, j].reshape(-1, *[1] * len(site.shape))
+                hit = hit & _points_at(axis, index, site)
+            group = jnp.any(hit, axis=0)
+            mask = group if mask is None else mask & group
+        return mask
+
+    def within(self, sites: Sequence[Site]) -> tuple[Site, ...]:
+        """Those of the sites that lie in the selected layers."""
+        for name, chosen in self.indices.items():
+            if "layer" in (axes := name.split()) and is_concrete(chosen):
+                layers = np.asarray(chosen)[..., axes.index("layer")]
+                sites = [s for s in sites if "layer" in s.axes or s.layer in layers]
+        return tuple(sites)
+
+    def check(self, sites: Sequence[Site]) -> None:
+        """Raises `ValueError` for an axis a site lacks or an index out of range."""
+        for site in sites:
+            _check_axes([axis for name in self.indices for axis in name.split()], site)
+        for name, chosen in self.indices.items():
+            axes = name.split()
+            if is_concrete(chosen):
+                here = sites if "layer" in axes else self.within(sites)
+                for choice in np.asarray(chosen).reshape(-1, len(axes)).tolist():
+                    _check_choice(dict(zip(axes, choice, strict=True)), here)
+
+
+def parse_heads(heads: str | Sequence[Sequence[int]]) -> list[tuple[int, int]]:
+    """Reads `"1:3 1:7"`, layer:head, 0-based; a list of pairs passes through."""
+    pairs = []
+    for word in heads.split() if isinstance(heads, str) else heads:
+        parts = word.split(":") if isinstance(word, str) else word
+        try:
+            layer, head = (
+                int(part) if isinstance(part, str) else operator.index(part)
+                for part in parts
+            )
+        except (TypeError, ValueError):
+            wanted = "heads: expected layer:head such as '1:3'"
+            raise ValueError(f"{wanted}, got {word!r}") from None
+        pairs.append((layer, head))
+    return pairs
+
+
+def canonical(axis: str) -> str:
+    """`pos`, as interpretability calls it, is the axis `seq`."""
+    return "seq" if axis == "pos" else axis
+
+
+def axis_size(axis: str, site: Site) -> int:
+    """The length of an axis of a site."""
+    return site.shape[find_axis(axis, site)]
+
+
+def find_axis(axis: str, site: Site) -> int:
+    """Which axis of a site has this name.
+
+    `unit` is the last axis and `pos` and `seq` stand for each other, unless the site
+    has an axis of that very name.
+
+    **Raises:** `ValueError` with the nearest name if there is none.
+    """
+    alias = {"unit": site.axes[-1:], "seq": ("pos",), "pos": ("seq",)}
+    for name in (axis, *alias.get(axis, ())):
+        if name in site.axes:
+            return site.axes.index(name)
+    close = difflib.get_close_matches(axis, site.axes, n=1)
+    hint = f"; did you mean {close[0]!r}?" if close else ""
+    raise ValueError(f"site {site} has no axis {axis!r}{hint}")
+
+
+def is_concrete(x: Any) -> bool:
+    """Whether `x` is an array whose entries are known now, not while tracing."""
+    return eqx.is_array(x) and not isinstance(x, Tracer)
+
+
+def known(x: Any, dtype: Any = None) -> Array:
+    """`jnp.asarray`, but concrete even within a `jit`, unless `x` holds tracers.
+
+    Never weakly typed, so that a number and an array share one compiled program.
+    """
+    now = contextlib.nullcontext if _holds_tracer(x) else jax.ensure_compile_time_eval
+    with now(), np.errstate(over="ignore"):
+        array = jnp.asarray(x, dtype)
+        return array.astype(array.dtype)
+
+
+def _holds_tracer(x: Any) -> bool:
+    return any(isinstance(leaf, Tracer) for leaf in jax.tree.leaves(x))
+
+
+def _points_at(axis: str, index: Array, site: Site) -> Array:
+    if axis == "layer" and "layer" not in site.axes:
+        return index == site.layer
+    i = find_axis(axis, site)
+    size = site.shape[i]
+    # A leading axis for the choices.
+    positions = jnp.arange(size).reshape(
+        [1, *(size if j == i else 1 for j in range(len(site.axes)))]
+    )
+    return jnp.where(index < 0, index + size, index) == positions
+
+
+def _check_axes(axes: Sequence[str], site: Site) -> None:
+    named: dict[int, str] = {}
+    for axis in axes:
+        if axis == "layer" and "layer" not in site.axes and site.layer is not None:
+            continue
+        place = find_axis(axis, site)
+        if place in named:
+            both = f"{named[place]}= and {axis}="
+            raise ValueError(f"{both} are the same axis of {site}; give one")
+        named[place] = axis
+
+
+def _check_choice(choice: dict[str, int], sites: Sequence[Site]) -> None:
+    """One index tuple must select something at some site, and fit where it does."""
+    if "layer" in choice and all("layer" not in site.axes for site in sites):
+        layer = choice.pop("layer")
+        layers = sorted({site.layer for site in sites if site.layer is not None})
+        sites = [site for site in sites if site.layer == layer]
+        if not sites:
+            raise ValueError(
+                f"layer {layer} is out of range: the sites lie in {layers}"
+            )
+    for site in sites:
+        for axis, index in choice.items():
+            size = axis_size(axis, site)
+            if not -size <= index < size:
+                raise ValueError(f"{axis} {index} is out of range at {site}")
+
+
+def _integers(name: str, chosen: Any, width: int) -> Array:
+    array = known(chosen) if _holds_tracer(chosen) else np.asarray(chosen)
+    if array.size == 0:
+        raise ValueError(f"{name}=[] selects nothing")
+    if not jnp.issubdtype(array.dtype, jnp.integer):
+        raise ValueError(f"{name}= takes whole-number indices, got {chosen!r}")
+    # Ahead of the cast, which would wrap around.
+    if is_concrete(array) and not -(2**31) <= array.min() <= array.max() < 2**31:
+        raise ValueError(f"{name}= is out of range of any axis, got {chosen!r}")
+    return known(array.reshape(-1, width), jnp.int32)

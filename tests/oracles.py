@@ -1,0 +1,131 @@
+"""What the library computes, in plain NumPy and float64, from the formulas."""
+
+import math
+
+import numpy as np
+
+
+def layer_norm(x, scale, offset):
+    mean = x.mean(-1, keepdims=True)
+    variance = ((x - mean) ** 2).mean(-1, keepdims=True)
+    return (x - mean) / np.sqrt(variance + 1e-5) * scale + offset
+
+
+def softmax(x):
+    e = np.exp(x - x.max(-1, keepdims=True))
+    return e / e.sum(-1, keepdims=True)
+
+
+def gelu(x):
+    """The tanh form: Hendrycks & Gimpel 2016."""
+    return 0.5 * x * (1 + np.tanh(math.sqrt(2 / math.pi) * (x + 0.044715 * x**3)))
+
+
+def rope(x, theta):
+    """Rotates each pair of entries, written with complex numbers; x [seq, d_head]."""
+    seq, d = x.shape
+    z = x[:, 0::2] + 1j * x[:, 1::2]
+    angle = np.outer(np.arange(seq), theta ** (-np.arange(d // 2) * 2.0 / d))
+    z = z * np.exp(1j * angle)
+    return np.stack([z.real, z.imag], -1).reshape(seq, d)
+
+
+def sinusoid(seq, d, theta):
+    table = np.zeros((seq, d))
+    for t in range(seq):
+        for i in range(d // 2):
+            table[t, 2 * i] = math.sin(t / theta ** (2 * i / d))
+            table[t, 2 * i + 1] = math.cos(t / theta ** (2 * i / d))
+    return table
+
+
+def attention(x, w, *, num_heads, causal, scale, theta):
+    """Head by head and query by query; `w`: query, key, value, output (and biases).
+
+    Returns the output and the patterns [head, query, key].
+    """
+    seq, d_model = x.shape
+    d = d_model // num_heads
+    q, k, v = (x @ w[n].T + w.get(f"{n}_bias", 0) for n in ("query", "key", "value"))
+    z, patterns = np.zeros((seq, d_model)), np.zeros((num_heads, seq, seq))
+    for h in range(num_heads):
+        part = slice(h * d, (h + 1) * d)
+        qh, kh = q[:, part], k[:, part]
+        if theta is not None:
+            qh, kh = rope(qh, theta), rope(kh, theta)
+        for i in range(seq):
+            seen = i + 1 if causal else seq
+            row = softmax((kh[:seen] @ qh[i]) * (d**-0.5 if scale is None else scale))
+            patterns[h, i, :seen] = row
+            z[i, part] = row @ v[:seen, part]
+    return z @ w["output"].T, patterns
+
+
+def transformer(examples, labels, w, *, heads, causal=True, scale=None, theta=1e4):
+    """Logits of all tokens and the patterns of each layer, for one sequence.
+
+    `w` is the tree of weights that `weights_of` makes; `theta` is None without RoPE.
+    """
+    context = len(examples) - 1
+    if "exemplar" in w:
+        exemplars = examples @ w["exemplar"].T + w["exemplar_bias"]
+    else:
+        exemplars = w["exemplar_table"][examples]
+    tokens = []
+    for i in range(context):
+        tokens += [exemplars[i], w["label_table"][labels[i]]]
+    x = np.array([*tokens, exemplars[context]]) + w.get("added", 0.0)
+    patterns = []
+    for block, num_heads in zip(w["blocks"], heads, strict=True):
+        normed = layer_norm(x, *block["norm"]) if "norm" in block else x
+        out, pattern = attention(
+            normed,
+            block,
+            num_heads=num_heads,
+            causal=causal,
+            scale=scale,
+            theta=theta,
+        )
+        x = x + out
+        patterns.append(pattern)
+        if "expand" in block:
+            normed = layer_norm(x, *block["mlp_norm"]) if "norm" in block else x
+            hidden = gelu(normed @ block["expand"].T + block["expand_bias"])
+            x = x + hidden @ block["contract"].T + block["contract_bias"]
+    if "norm" in w:
+        x = layer_norm(x, *w["norm"])
+    return x @ w["unembed"].T + w["unembed_bias"], patterns
+
+
+def weights_of(model):
+    """The arrays of an `ExemplarLabelModel` by name, in float64."""
+    f = lambda x: np.asarray(x, np.float64)
+    w = {"label_table": f(model.embedding.label.weight)}
+    exemplar = model.embedding.exemplar
+    if hasattr(exemplar, "bias"):
+        w |= {"exemplar": f(exemplar.weight), "exemplar_bias": f(exemplar.bias)}
+    else:
+        w["exemplar_table"] = f(exemplar.weight)
+    w["blocks"] = []
+    for block in model.blocks:
+        row = {}
+        for name in ("query", "key", "value", "output"):
+            layer = getattr(block.attn, name)
+            row[name] = f(layer.weight)
+            if layer.bias is not None:
+                row[f"{name}_bias"] = f(layer.bias)
+        if hasattr(block.attn_norm, "weight"):
+            row["norm"] = (f(block.attn_norm.weight), f(block.attn_norm.bias))
+        if block.mlp is not None:
+            for name in ("expand", "contract"):
+                layer = getattr(block.mlp, name)
+                row |= {name: f(layer.weight), f"{name}_bias": f(layer.bias)}
+            if hasattr(block.mlp_norm, "weight"):
+                row["mlp_norm"] = (f(block.mlp_norm.weight), f(block.mlp_norm.bias))
+        w["blocks"].append(row)
+    if hasattr(model.final_norm, "weight"):
+        w["norm"] = (f(model.final_norm.weight), f(model.final_norm.bias))
+    return w | {
+        "unembed": f(model.unembed.weight),
+        "unembed_bias": f(model.unembed.bias),
+    }

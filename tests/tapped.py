@@ -1,0 +1,351 @@
+"""Models with taps that know nothing of icl, and what the opto tests share.
+
+`MODELS` is the table of models, each with inputs; `EDITS` the table of edits, each with
+what it should do, in NumPy.
+"""
+
+import dataclasses
+from collections.abc import Callable
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+import opto
+from icl.models import TransformerConfig
+
+
+class MLP(eqx.Module):
+    """Sites at every layer and one with an axis `layer`; fields that are no arrays.
+
+    Has no `input_axes`: its inputs are always one example.
+    """
+
+    layers: tuple[eqx.nn.Linear, ...]
+    readout: eqx.nn.Linear
+    activation: Callable
+    name: str
+
+    def __init__(self, key):
+        keys = jax.random.split(key, 4)
+        self.layers = tuple(eqx.nn.Linear(4, 4, key=k) for k in keys[:3])
+        self.readout = eqx.nn.Linear(12, 2, key=keys[3])
+        self.activation = jax.nn.gelu
+        self.name = "mlp"
+
+    def __call__(self, x, *, tap=opto.identity):
+        hiddens = []
+        for i, layer in enumerate(self.layers):
+            here = tap.scope("layers").scope(str(i))
+            pre = here("pre", layer(x), "hidden")
+            x = here("post", self.activation(pre), "hidden")
+            hiddens.append(x)
+        hiddens = tap("hiddens", jnp.stack(hiddens), "layer hidden")
+        return tap("out", self.readout(hiddens.ravel()), "label")
+
+    def bare(self, x):
+        hiddens = []
+        for layer in self.layers:
+            x = self.activation(layer(x))
+            hiddens.append(x)
+        return self.readout(jnp.stack(hiddens).ravel())
+
+
+class CNN(eqx.Module):
+    """Sites of three axes and of none, of integers and of booleans; takes a key."""
+
+    conv: eqx.nn.Conv2d
+    embedding: jax.Array
+    dropout: eqx.nn.Dropout
+    input_axes: tuple[str, ...] = eqx.field(static=True)
+
+    def __init__(self, key):
+        keys = jax.random.split(key)
+        self.conv = eqx.nn.Conv2d(2, 3, 3, key=keys[0])
+        self.embedding = jax.random.normal(keys[1], (5, 2))
+        self.dropout = eqx.nn.Dropout(0.3)
+        self.input_axes = ("channel height width", "")
+
+    def __call__(self, image, key, *, tap=opto.identity):
+        maps = tap("maps", self.conv(image), "channel row column")
+        dropped = tap("dropped", self.dropout(maps, key=key), "channel row column")
+        gate = tap("gate", dropped > 0, "channel row column")
+        gated = tap("gated", jnp.where(gate, dropped, -0.1), "channel row column")
+        # Read by nobody: an edit here changes the record and nothing else.
+        tap("peak", jnp.max(gated), "")
+        winner = tap("winner", jnp.argmax(gated, 0), "row column")
+        features = tap("features", self.embedding[winner], "row column feature")
+        return features.sum((0, 1)) + gated.sum()
+
+    def bare(self, image, key):
+        maps = self.dropout(self.conv(image), key=key)
+        gated = jnp.where(maps > 0, maps, -0.1)
+        return self.embedding[jnp.argmax(gated, 0)].sum((0, 1)) + gated.sum()
+
+
+class Heads(eqx.Module):
+    """Attention with the heads as an axis of every weight."""
+
+    query: jax.Array
+    key: jax.Array
+    value: jax.Array
+    output: jax.Array
+
+    def __init__(self, heads, key):
+        keys = jax.random.split(key, 4)
+        shapes = [(heads, 2, 6)] * 3 + [(heads, 6, 2)]
+        self.query, self.key, self.value, self.output = (
+            0.6 * jax.random.normal(k, shape)
+            for k, shape in zip(keys, shapes, strict=True)
+        )
+
+    def __call__(self, x, *, tap=opto.identity):
+        q = tap("q", jnp.einsum("hkd,sd->hsk", self.query, x), "head seq d_head")
+        k = tap("k", jnp.einsum("hkd,sd->hsk", self.key, x), "head seq d_head")
+        v = tap("v", jnp.einsum("hkd,sd->hsk", self.value, x), "head seq d_head")
+        # Recomputed in the backward pass; the taps are outside.
+        pattern = tap("pattern", jax.checkpoint(_pattern)(q, k), "head seq kv_seq")
+        z = tap("z", jnp.einsum("hst,htk->hsk", pattern, v), "head seq d_head")
+        return tap("out", jnp.einsum("hdk,hsk->sd", self.output, z), "seq d_model")
+
+    def bare(self, x):
+        q, k, v = (
+            jnp.einsum("hkd,sd->hsk", w, x) for w in (self.query, self.key, self.value)
+        )
+        z = jnp.einsum("hst,htk->hsk", jax.checkpoint(_pattern)(q, k), v)
+        return jnp.einsum("hdk,hsk->sd", self.output, z)
+
+
+def _pattern(q, k):
+    scores = jnp.einsum("hsk,htk->hst", q, k)
+    return jax.nn.softmax(jnp.where(jnp.tri(q.shape[1]) > 0, scores, -1e9))
+
+
+class Ragged(eqx.Module):
+    """Two layers of attention with two and three heads."""
+
+    layers: tuple[Heads, ...]
+
+    input_axes = ("seq d_model",)
+
+    def __init__(self, key):
+        keys = jax.random.split(key)
+        self.layers = tuple(Heads(n, k) for n, k in zip((2, 3), keys, strict=True))
+
+    def __call__(self, x, *, tap=opto.identity):
+        x = tap("embed", x, "seq d_model")
+        for i, layer in enumerate(self.layers):
+            here = tap.scope(f"layers.{i}")
+            x = here("resid", x + layer(x, tap=here), "seq d_model")
+        return x
+
+    def bare(self, x):
+        for layer in self.layers:
+            x = x + layer.bare(x)
+        return x
+
+
+class Waves(eqx.Module):
+    """Two layers of two and three heads that compile in no time."""
+
+    weights: tuple[jax.Array, ...]
+
+    input_axes = ("seq d_head",)
+
+    def __init__(self, key):
+        keys = jax.random.split(key)
+        shapes = ((2, 4, 2), (3, 4, 2))
+        self.weights = tuple(
+            jax.random.normal(k, s) for k, s in zip(keys, shapes, strict=True)
+        )
+
+    def __call__(self, x, *, tap=opto.identity):
+        x = tap("embed", x, "seq d_head")
+        for i, weight in enumerate(self.weights):
+            here = tap.scope(f"layers.{i}")
+            q = here("q", weight * x, "head seq d_head")
+            z = here("z", jnp.cos(q), "head seq d_head")
+            x = x + z.sum(0)
+        return x
+
+
+def transformer():
+    config = TransformerConfig(num_layers=1, d_model=12, num_heads=3, mlp_ratio=1.0)
+    return config.build(4, dim=3, key=jax.random.key(3))
+
+
+def _normal(seed, *shape):
+    return np.random.default_rng(seed).normal(size=shape).astype(np.float32)
+
+
+MODELS: dict[str, Callable[[], tuple[Any, tuple[Any, ...]]]] = {
+    # A NumPy input among JAX's.
+    "mlp": lambda: (MLP(jax.random.key(0)), (_normal(0, 4),)),
+    "cnn": lambda: (
+        CNN(jax.random.key(1)),
+        (jnp.asarray(_normal(1, 2, 4, 5)), jax.random.key(11)),
+    ),
+    "ragged": lambda: (Ragged(jax.random.key(2)), (jnp.asarray(_normal(2, 4, 6)),)),
+    "transformer": lambda: (
+        transformer(),
+        (jnp.asarray(_normal(3, 3, 3)), jnp.array([1, 0, 2])),
+    ),
+}
+
+
+class Counted(eqx.Module):
+    """Counts how often Python runs the model, that is how often it is traced."""
+
+    model: eqx.Module
+    count: list = eqx.field(static=True)
+
+    @property
+    def input_axes(self):
+        return getattr(self.model, "input_axes", None)
+
+    def __call__(self, *inputs, tap=opto.identity):
+        self.count.append(1)
+        return self.model(*inputs, tap=tap)
+
+
+class Count(list):
+    """A list that is compared by identity and so can be a static field."""
+
+    __hash__ = object.__hash__
+    __eq__ = object.__eq__
+
+
+class Plain(opto.Tap):
+    """A tap that is none: what a model does without this library."""
+
+    def __call__(self, name, value, axes):
+        return value
+
+    def scope(self, name):
+        return self
+
+    def wants(self, *names):
+        return False
+
+
+def untapped(model):
+    """The same computation in code without taps, where there is such code."""
+    if hasattr(model, "bare"):
+        return model.bare
+    return lambda *inputs: model(*inputs, tap=Plain())
+
+
+class Negate(opto.Edit):
+    """A user's own edit: turns the sign of the selected entries."""
+
+    site: str = eqx.field(static=True)
+    where: opto.Where
+    strength: jax.Array
+
+    def __init__(self, site, *, strength=1.0, heads=None, **where):
+        self.site, self.where = site, opto.Where.of(heads, where)
+        self.strength = jnp.asarray(strength, float)
+
+    def replacement(self, value, site):
+        return -value
+
+    def arguments(self):
+        return {}
+
+
+class Apply(opto.Edit):
+    """A user's own edit with a function among its fields, not static."""
+
+    site: str = eqx.field(static=True)
+    function: Callable
+    where: opto.Where
+    strength: jax.Array
+
+    def __init__(self, site, function, *, strength=1.0, **where):
+        self.site, self.function = site, function
+        self.where = opto.Where.of(None, where)
+        self.strength = jnp.asarray(strength, float)
+
+    def replacement(self, value, site):
+        return self.function(value)
+
+    def arguments(self):
+        return {"function": self.function}
+
+
+@dataclasses.dataclass
+class Case:
+    """An edit of one site: how to make it and what it does.
+
+    `make(site, **keywords)` is the edit; `target(value)` the values of the whole site
+    at strength 1, and `mask(shape)` the entries that take them.
+    """
+
+    make: Callable[..., opto.Edit]
+    target: Callable[[np.ndarray], np.ndarray]
+    mask: Callable[[tuple[int, ...]], np.ndarray] = lambda shape: np.ones(shape, bool)
+
+
+def _first(shape):
+    mask = np.zeros(shape, bool)
+    mask[[0, -1]] = True
+    return mask
+
+
+def _corner(shape):
+    mask = np.zeros(shape, bool)
+    mask[-1, ..., :2] = True
+    return mask
+
+
+def _draw(shape):
+    return _normal(7, *shape)
+
+
+def _column(shape):
+    return _draw((shape[0], *[1] * (len(shape) - 1)))
+
+
+EDITS: dict[str, Case] = {
+    "zero": Case(lambda s, **k: opto.Zero(s.name, **k), np.zeros_like),
+    "number": Case(
+        lambda s, **k: opto.Clamp(s.name, 0.7, **k),
+        lambda v: np.full_like(v, 0.7),
+    ),
+    "array": Case(
+        lambda s, **k: opto.Clamp(s.name, _draw(s.shape), **k),
+        lambda v: _draw(v.shape),
+    ),
+    "length_one": Case(
+        lambda s, **k: opto.Clamp(s.name, _column(s.shape), **k),
+        lambda v: np.broadcast_to(_column(v.shape), v.shape),
+    ),
+    "last_axis": Case(
+        lambda s, **k: opto.Clamp(s.name, _draw(s.shape[-1:]), axes=s.axes[-1], **k),
+        lambda v: np.broadcast_to(_draw(v.shape[-1:]), v.shape),
+    ),
+    "axes_reversed": Case(
+        lambda s, **k: opto.Clamp(
+            s.name, _draw(s.shape[::-1]), axes=" ".join(s.axes[::-1]), **k
+        ),
+        lambda v: _draw(v.shape[::-1]).T,
+    ),
+    "first_and_last": Case(
+        lambda s, **k: opto.Zero(s.name, **{s.axes[0]: [0, -1]}, **k),
+        np.zeros_like,
+        _first,
+    ),
+    "two_axes": Case(
+        lambda s, **k: opto.Clamp(s.name, -2, unit=[0, 1], **{s.axes[0]: -1}, **k),
+        lambda v: np.full_like(v, -2),
+        _corner,
+    ),
+    "negate": Case(
+        lambda s, **k: Negate(s.name, **{s.axes[0]: [-1, 0, -1]}, **k),
+        lambda v: -v,
+        _first,
+    ),
+    "apply": Case(lambda s, **k: Apply(s.name, jnp.abs, **k), np.abs),
+}

@@ -1,0 +1,220 @@
+import dataclasses
+import json
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import h5py
+import numpy as np
+import pytest
+
+import icl
+from icl import cli
+from icl.config import to_json
+from icl.data import LowRankClasses
+from icl.schedules import Every
+from icl.studies import induction
+from icl.train import Training
+
+
+README = Path(__file__).parents[1] / "README.md"
+OMNIGLOT = Path(__file__).parents[1].parent / "shared/data/omniglot"
+
+
+def small(**changes):
+    """The main run, small enough to train in a moment."""
+    base = induction(LowRankClasses(num_classes=60, num_exemplars=3, dim=16))
+    sets = {
+        name: dataclasses.replace(s, size=20) for name, s in base.evaluations.items()
+    }
+    training = Training(1280, 32, None, Every(640), Every(640))
+    changes = {"evaluations": sets, "training": training, **changes}
+    return dataclasses.replace(base, **changes)
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory):
+    """The folder of a small finished run."""
+    folder = tmp_path_factory.mktemp("runs") / "small"
+    icl.run_experiment(small(), folder)
+    return folder
+
+
+def call(capsys, *arguments):
+    """Status, stdout and stderr of a command."""
+    with pytest.raises(SystemExit) as stop:
+        cli.main([str(x) for x in arguments])
+    out, err = capsys.readouterr()
+    return stop.value.code or 0, out, err
+
+
+def test_sites(capsys, run):
+    status, out, _ = call(capsys, "sites", run)
+    assert status == 0
+    assert "blocks.1.attn.pattern  float32[head=8 seq=5 kv_seq=5]" in out
+    assert len(out.splitlines()) == 31
+
+
+def test_eval_equals_the_log(capsys, run):
+    status, out, _ = call(capsys, "eval", run)
+    assert status == 0
+    rows = {line.split()[0]: line.split()[1:] for line in out.splitlines()[1:]}
+    header = out.splitlines()[0].split()
+    with h5py.File(run / "log.h5") as log:
+        for name, value in zip(header, rows["loss"], strict=True):
+            expected = log[f"eval/{name}/loss"][-1].mean()
+            assert float(value) == pytest.approx(expected, abs=2e-4)
+
+
+def test_eval_under_an_edit(capsys, run):
+    """With all attention output off, the query's label cannot depend on the context."""
+    edit = "Zero('blocks.*.attn.out')"
+    _, plain, _ = call(capsys, "eval", run)
+    status, out, _ = call(capsys, "eval", run, "--edit", edit)
+    assert status == 0
+    assert out != plain
+    trained = icl.load(run)
+    from icl.evaluate import evaluate
+    from opto import parse
+
+    batch = trained.evaluations["train"]
+    rows = evaluate(trained.model, trained.task, batch, edits=[parse(edit)])
+    loss = next(x for x in out.splitlines() if x.startswith("loss"))
+    column = out.splitlines()[0].split().index("train")
+    assert float(loss.split()[1 + column]) == pytest.approx(
+        float(rows["loss"].mean()), abs=2e-4
+    )
+
+
+def test_train_from_a_config_file(capsys, run, tmp_path):
+    """A run's config.json is a preset, and gives the same bits again."""
+    out = tmp_path / "again"
+    status, text, _ = call(capsys, "train", run / "config.json", "--out", out)
+    assert status == 0
+    assert "1,280 sequences" in text
+    name = "checkpoints/000000001280.eqx"
+    assert (out / name).read_bytes() == (run / name).read_bytes()
+    meta = json.loads((out / "meta.json").read_text())
+    assert meta["versions"].keys() >= {"jax", "equinox", "icl-opto"}
+
+
+def test_train_with_an_override_and_resume(capsys, tmp_path):
+    config = tmp_path / "small.json"
+    config.write_text(json.dumps(to_json(small())))
+    out = tmp_path / "run"
+    options = ["--out", out, "--optimizer.learning-rate.rate", "1e-3"]
+    assert call(capsys, "train", config, *options)[0] == 0
+    assert icl.Run(out).config["optimizer"]["learning_rate"]["rate"] == 1e-3
+    status, _, err = call(capsys, "train", config, *options)
+    assert status == 2
+    assert "already holds a run" in err
+    assert call(capsys, "train", config, *options, "--resume")[0] == 0
+    status, _, err = call(capsys, "train", config, "--out", out, "--resume")
+    assert status == 2
+    assert "optimizer.learning_rate.rate: 0.001 there, 1e-05 here" in err
+
+
+def test_data(capsys, tmp_path):
+    file = tmp_path / "x.h5"
+    options = ["--out", file, "--num-classes", 4, "--num-exemplars", 2, "--dim", 3]
+    assert call(capsys, "data", "low-rank", *options)[0] == 0
+    with h5py.File(file) as opened:
+        expected = LowRankClasses(4, 2, 3).load()
+        np.testing.assert_array_equal(opened["features"], expected)
+    status, _, err = call(capsys, "data", "low-rank", *options)
+    assert status == 2
+    assert "exists" in err
+
+
+@pytest.mark.skipif(not OMNIGLOT.exists(), reason="Omniglot is not here")
+def test_data_omniglot(capsys, tmp_path):
+    zips = sorted(OMNIGLOT.glob("*.zip"))
+    out = tmp_path / "o.h5"
+    status, text, _ = call(
+        capsys, "data", "omniglot", *zips, "--out", out, "--size", 14
+    )
+    assert status == 0
+    assert "242 classes, 20 exemplars" in text
+
+
+BAD = {
+    "no command": ["trian"],
+    "no preset": ["train", "inductoin", "--out", "{tmp}/a"],
+    "no preset given": ["train", "--out", "{tmp}/a"],
+    "no out": ["train", "induction"],
+    "unknown option": [
+        "train",
+        "induction",
+        "--out",
+        "{tmp}/a",
+        "--model.num-head",
+        "2",
+    ],
+    "not a number": ["train", "induction", "--out", "{tmp}/a", "--init-seed", "x"],
+    "impossible": ["train", "induction", "--out", "{tmp}/a", "--model.num-heads", "7"],
+    "bad edit": ["train", "induction", "--out", "{tmp}/a", "--edits", "Zro('x')"],
+    "no site": ["train", "induction", "--out", "{tmp}/a", "--edits", "Zero('x')"],
+    "no config": ["train", "{tmp}/none.json", "--out", "{tmp}/a"],
+    "no run": ["eval", "{tmp}"],
+    "no checkpoint": ["eval", "{run}", "--checkpoint", "5"],
+    "bad eval edit": ["eval", "{run}", "--edit", "Zero('blocks.9.attn.z')"],
+    "no such data": ["demo", "--data", "{tmp}/none.h5", "--out", "{tmp}/a"],
+    "path alone": ["demo", "--path", "x", "--out", "{tmp}/a"],
+    "no source": ["data", "omnigot", "--out", "{tmp}/a.h5"],
+    "no zip": ["data", "omniglot", "{tmp}/none.zip", "--out", "{tmp}/a.h5"],
+    "folder in use": ["train", "induction", "--out", "{run}"],
+}
+SAYS = {
+    "no command": "did you mean 'train'",
+    "no preset": "did you mean 'induction'",
+    "unknown option": "--model.num-heads",
+    "impossible": "num_heads must divide d_model=64, got 7",
+    "bad edit": "no edit 'Zro'; did you mean Zero?",
+    "no site": "no site 'x'",
+    "no checkpoint": "the nearest 0",
+    "bad eval edit": "no site 'blocks.9.attn.z'; did you mean 'blocks.",
+    "no source": "did you mean 'omniglot'",
+    "folder in use": "already holds a run",
+}
+
+
+@pytest.mark.parametrize("name", BAD)
+def test_bad_input_is_one_line_and_status_2(capsys, name, run, tmp_path):
+    arguments = [x.format(tmp=tmp_path, run=run) for x in BAD[name]]
+    status, out, err = call(capsys, *arguments)
+    assert status == 2
+    assert out == ""
+    assert err.count("\n") == 1
+    assert err.startswith("icl: ")
+    assert "Traceback" not in err
+    assert SAYS.get(name, "") in err
+    assert not list(tmp_path.iterdir())  # nothing was left behind
+
+
+@pytest.mark.parametrize(
+    "command", [[], ["demo"], ["train"], ["train", "induction"], ["eval"], ["data"]]
+)
+def test_help(capsys, command):
+    status, out, err = call(capsys, *command, "--help")
+    assert status == 0
+    assert "usage" in out
+    assert err == ""
+
+
+def test_a_process_of_its_own_is_quiet_when_piped(run):
+    """The entry point itself: no progress bar, no traceback when the pipe closes."""
+    command = f"{sys.executable} -m icl sites {run} | head -n 1"
+    done = subprocess.run(["sh", "-c", command], capture_output=True, text=True)
+    assert done.stdout.startswith("embed")
+    assert done.stderr == ""
+
+
+def test_readme_example_runs(run, capsys):
+    """The README's Python, word for word but for the run it reads."""
+    code = re.search(r"```python\n(.*?)```", README.read_text(), re.DOTALL)[1]
+    names = {}
+    exec(code.replace("runs/demo", str(run)), names)
+    out = capsys.readouterr().out
+    assert "(20, 8, 5, 5)" in out
+    assert names["logits"].shape == (20, 3, 5)

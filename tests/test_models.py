@@ -1,0 +1,235 @@
+from pathlib import Path
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+import oracles
+import pytest
+
+import opto
+from icl.models import Learned, NoPositions, Rope, Sinusoidal, TransformerConfig
+
+
+CONFIGS = {
+    "paper": TransformerConfig(),
+    "mlp": TransformerConfig(mlp_ratio=4.0, num_layers=3, d_model=16, num_heads=2),
+    "ragged_heads": TransformerConfig(num_heads=(2, 8)),
+    "no_norm": TransformerConfig(layer_norm=False, init_scale=0.5),
+    "not_causal": TransformerConfig(causal=False, scale=0.3),
+    "qkv_bias": TransformerConfig(qkv_bias=True),
+    "learned": TransformerConfig(positions=Learned(32)),
+    "sinusoidal": TransformerConfig(positions=Sinusoidal(100.0)),
+    "no_positions": TransformerConfig(positions=NoPositions()),
+    "rope_30": TransformerConfig(positions=Rope(30.0)),
+    "deep": TransformerConfig(num_layers=5, d_model=32, num_heads=4),
+}
+
+
+def inputs(pairs, dim, key):
+    keys = jax.random.split(key)
+    examples = jax.random.normal(keys[0], (pairs + 1, dim))
+    return examples, jax.random.randint(keys[1], (pairs + 1,), 0, 5)
+
+
+def shaken(model, key):
+    """All arrays away from their initial zeros and ones, so that each one matters."""
+    leaves, structure = jax.tree.flatten(eqx.filter(model, eqx.is_array))
+    keys = jax.random.split(key, len(leaves))
+    leaves = [
+        x + 0.2 * jax.random.normal(k, x.shape)
+        for x, k in zip(leaves, keys, strict=True)
+    ]
+    return eqx.combine(jax.tree.unflatten(structure, leaves), model)
+
+
+@pytest.mark.parametrize("name", CONFIGS)
+@pytest.mark.parametrize("pairs", [2, 9])
+def test_forward_equals_numpy_in_float64(name, pairs, getkey):
+    config = CONFIGS[name]
+    with jax.enable_x64(True):
+        model = shaken(config.build(5, dim=7, key=getkey()), getkey())
+        examples, labels = inputs(pairs, 7, getkey())
+        logits, record = opto.run(
+            model, examples, labels, record=["logits", "blocks.*.attn.pattern"]
+        )
+        everywhere = np.asarray(record["logits"])
+    w = oracles.weights_of(model)
+    seq = 2 * pairs + 1
+    if isinstance(config.positions, Learned):
+        w["added"] = np.asarray(model.embedding.positions.table)[:seq]
+    if isinstance(config.positions, Sinusoidal):
+        w["added"] = oracles.sinusoid(seq, config.d_model, config.positions.theta)
+    theta = config.positions.theta if isinstance(config.positions, Rope) else None
+    expected, patterns = oracles.transformer(
+        np.asarray(examples),
+        np.asarray(labels),
+        w,
+        heads=config.heads,
+        causal=config.causal,
+        scale=config.scale,
+        theta=theta,
+    )
+    np.testing.assert_allclose(everywhere, expected, atol=1e-9)
+    np.testing.assert_allclose(np.asarray(logits), expected[::2], atol=1e-9)
+    for layer, pattern in enumerate(patterns):
+        ours = record[f"blocks.{layer}.attn.pattern"]
+        np.testing.assert_allclose(np.asarray(ours), pattern, atol=1e-9)
+
+
+def test_ids_are_looked_up(getkey):
+    model = shaken(
+        TransformerConfig().build(5, num_exemplars=40, key=getkey()), getkey()
+    )
+    examples, labels = jnp.array([3, 39, 3]), jnp.array([1, 4, 1])
+    expected, _ = oracles.transformer(
+        np.asarray(examples),
+        np.asarray(labels),
+        oracles.weights_of(model),
+        heads=(8, 8),
+    )
+    logits = eqx.filter_jit(model)(examples, labels)
+    np.testing.assert_allclose(logits, expected[::2], atol=2e-5)
+
+
+@pytest.mark.parametrize("name", CONFIGS)
+def test_query_logits_are_the_last_row(name, getkey):
+    model = shaken(CONFIGS[name].build(5, dim=7, key=getkey()), getkey())
+    examples, labels = inputs(3, 7, getkey())
+    np.testing.assert_allclose(
+        eqx.filter_jit(model.query_logits)(examples, labels),
+        eqx.filter_jit(model)(examples, labels)[-1],
+        atol=2e-5,
+    )
+
+
+@pytest.mark.parametrize("name", [n for n in CONFIGS if n != "not_causal"])
+def test_nothing_leaks_from_the_future(name, getkey):
+    model = shaken(CONFIGS[name].build(5, dim=7, key=getkey()), getkey())
+    examples, labels = inputs(3, 7, getkey())
+    jacobian = jax.jit(jax.jacobian(lambda x: model(x, labels)))(examples)
+    size = np.abs(np.asarray(jacobian)).sum((1, 3))  # [output exemplar, input exemplar]
+    assert np.all(size[np.triu_indices(4, 1)] == 0)
+    assert np.all(size[np.tril_indices(4)] > 0)
+
+
+def test_the_querys_label_is_not_read(getkey):
+    model = shaken(TransformerConfig().build(5, dim=7, key=getkey()), getkey())
+    examples, labels = inputs(2, 7, getkey())
+    other = labels.at[-1].set((labels[-1] + 1) % 5)
+    assert jnp.array_equal(model(examples, labels), model(examples, other))
+
+
+def test_attention_equals_jax(getkey):
+    """`jax.nn.dot_product_attention` on our q, k, v gives our z."""
+    model = TransformerConfig(num_layers=1).build(5, dim=7, key=getkey())
+    _, record = opto.run(model, *inputs(4, 7, getkey()), record="blocks.0.attn.*")
+    q, k, v = (record[f"blocks.0.attn.{n}"].swapaxes(0, 1) for n in "qkv")
+    z = jax.nn.dot_product_attention(q, k, v, is_causal=True).swapaxes(0, 1)
+    np.testing.assert_allclose(record["blocks.0.attn.z"], z, atol=1e-6)
+
+
+def test_result_sums_to_out(getkey):
+    model = TransformerConfig().build(5, dim=7, key=getkey())
+    _, record = opto.run(model, *inputs(2, 7, getkey()), record="blocks.1.attn.*")
+    total = record["blocks.1.attn.result"].sum(0)
+    np.testing.assert_allclose(total, record["blocks.1.attn.out"], atol=1e-6)
+
+
+def test_initialisation(getkey):
+    config = TransformerConfig(
+        d_model=512, mlp_ratio=1.0, qkv_bias=True, init_scale=0.5
+    )
+    model = config.build(1000, dim=256, key=getkey())
+    attn = model.blocks[0].attn
+    for layer in (
+        attn.query,
+        attn.key,
+        attn.value,
+        attn.output,
+        model.blocks[0].mlp.expand,
+    ):
+        std = 0.5 / np.sqrt(layer.weight.shape[1])
+        assert abs(float(layer.weight.std()) / std - 1) < 0.02
+    assert abs(float(model.embedding.exemplar.weight.std()) * 16 / 0.5 - 1) < 0.02
+    table = model.embedding.label.weight
+    # The standard deviation of a normal truncated at two of its own is 0.8796 of it.
+    assert abs(float(table.std()) / (0.02 * 0.8796) - 1) < 0.02
+    assert float(jnp.abs(table).max()) <= 0.04
+    for bias in (attn.query.bias, model.unembed.bias, model.embedding.exemplar.bias):
+        assert not jnp.any(bias)
+    # Keys are used once: no two matrices are alike.
+    flat = [w.weight.ravel() for w in (attn.query, attn.key, attn.value, attn.output)]
+    flat += [model.blocks[1].attn.query.weight.ravel()]
+    correlation = np.corrcoef(np.stack(flat)) - np.eye(len(flat))
+    assert np.abs(correlation).max() < 0.02
+
+
+@pytest.mark.parametrize(
+    ("build", "message"),
+    [
+        (lambda: TransformerConfig(num_heads=7), "divide d_model=64, got 7"),
+        (lambda: TransformerConfig(num_heads=(8,)), "one for each block; got 1"),
+        (lambda: TransformerConfig(num_layers=0), "num_layers must be positive, got 0"),
+        (
+            lambda: TransformerConfig().build(5, key=jax.random.key(0)),
+            "give dim= for vectors or num_exemplars= for ids",
+        ),
+        (
+            lambda: TransformerConfig(num_heads=64).build(
+                5, dim=4, key=jax.random.key(0)
+            )(jnp.ones((3, 4)), jnp.zeros(3, int)),
+            "Rope needs an even d_head",
+        ),
+        (
+            lambda: TransformerConfig(positions=Learned(4)).build(
+                5, dim=4, key=jax.random.key(0)
+            )(jnp.ones((3, 4)), jnp.zeros(3, int)),
+            "Learned positions end at 4 tokens, got 5",
+        ),
+    ],
+)
+def test_bad_settings(build, message):
+    with pytest.raises(ValueError, match=message):
+        build()
+
+
+DATA = Path(__file__).parents[1].parent / "shared/data/icl_dynamics"
+
+
+@pytest.mark.skipif(not DATA.exists(), reason="the reference run is not here")
+def test_forward_equals_icl_dynamics():
+    """Weights and activations that the public code computed (shared/data)."""
+    arrays = []
+    with open(DATA / "run/checkpoints/00000064000.eqx", "rb") as file:
+        for _ in range(40):
+            arrays.append(np.load(file))
+    arrays = [x for x in arrays if x.dtype == np.float32]
+    exemplar, exemplar_bias, labels_table, *rest = arrays
+    model = TransformerConfig().build(5, dim=32, key=jax.random.key(0))
+    leaves = [exemplar, exemplar_bias, labels_table.T]
+    for i in range(2):
+        scale, offset, qkv, out = rest[4 * i : 4 * i + 4]
+        leaves += [scale, offset, *np.split(qkv, 3), out]
+    leaves += rest[8:12]
+    template, structure = jax.tree.flatten(eqx.filter(model, eqx.is_array))
+    assert [x.shape for x in leaves] == [x.shape for x in template]
+    model = eqx.combine(jax.tree.unflatten(structure, leaves), model)
+    saved = np.load(DATA / "activations.npz")
+    out, record = opto.run(model, saved["examples"], saved["labels"], record="**")
+    np.testing.assert_allclose(out, saved["out"], atol=2e-5)
+    for layer in range(2):
+        theirs = f"transformer_output/block_outputs/{layer}"
+        ours = f"blocks.{layer}"
+        for name, key in {
+            f"{ours}.resid_pre": f"{theirs}/x",
+            f"{ours}.attn.normed": f"{theirs}/norm_inp",
+            f"{ours}.attn.q_pre": f"{theirs}/attn_output/pre_rope_q",
+            f"{ours}.attn.k": f"{theirs}/attn_output/k",
+            f"{ours}.attn.v": f"{theirs}/attn_output/v",
+            f"{ours}.attn.pattern": f"{theirs}/attn_output/attn_scores",
+            f"{ours}.attn.out": f"{theirs}/attn_output/out",
+            f"{ours}.resid_post": f"{theirs}/out",
+        }.items():
+            expected = saved[key].reshape(record[name].shape)
+            np.testing.assert_allclose(record[name], expected, atol=2e-5, err_msg=name)

@@ -1,0 +1,558 @@
+"""Mistakes and what is said of them; the text form of edits and what is none."""
+
+import functools
+import re
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import jaxtyping
+import numpy as np
+import pytest
+from tapped import MODELS, Negate
+
+import opto
+from opto import Clamp, parse, Zero
+
+
+@pytest.fixture
+def unchecked():
+    """Without the tests' own checks of types, as users run it."""
+    jaxtyping.config.update("jaxtyping_disable", True)
+    yield
+    jaxtyping.config.update("jaxtyping_disable", False)
+
+
+@functools.cache
+def ragged():
+    return MODELS["ragged"]()
+
+
+def run(*edits, record=()):
+    model, inputs = ragged()
+    return opto.run(model, *inputs, record=record, edits=edits)
+
+
+def sweep(edits, **settings):
+    model, inputs = ragged()
+    total = lambda out, x: out.sum()
+    return opto.sweep(total, model, *inputs, edits=edits, **settings)
+
+
+def with_inputs(*shapes):
+    model, _ = ragged()
+    return opto.run(model, *(jnp.ones(shape) for shape in shapes))
+
+
+def two_inputs(*shapes):
+    class Two(eqx.Module):
+        input_axes = ("seq d", "seq")
+
+        def __call__(self, x, y, *, tap=opto.identity):
+            return x
+
+    return opto.run(Two(), *(jnp.ones(shape) for shape in shapes))
+
+
+def taps(body):
+    """A model of one input whose call is `body(x, tap)`."""
+    return lambda x, tap=opto.identity: body(x, tap)
+
+
+def named_inside(transform):
+    """Names a value inside of a transformation of JAX."""
+    return taps(lambda x, tap: transform(lambda row: tap("h", 2 * row, "d"))(x))
+
+
+TRANSFORMATIONS = {
+    "vmap": jax.vmap,
+    "jit": jax.jit,
+    "filter_jit": eqx.filter_jit,
+    "checkpoint": jax.checkpoint,
+    "scan": lambda f: lambda x: jax.lax.scan(lambda c, r: (c, f(r)), 0.0, x)[1],
+    "map": lambda f: lambda x: jax.lax.map(f, x),
+    "grad": lambda f: lambda x: jax.grad(lambda y: f(y).sum())(x[0]),
+    "jvp": lambda f: lambda x: jax.jvp(f, (x[0],), (x[0],)),
+    "cond": lambda f: lambda x: jax.lax.cond(x[0, 0] > 0, f, lambda y: y, x[0]),
+    "while": lambda f: lambda x: jax.lax.while_loop(lambda y: y[0] < 3, f, x[0]),
+}
+
+
+@pytest.mark.parametrize("name", TRANSFORMATIONS)
+def test_a_site_inside_of_a_transformation(name):
+    """Its value cannot leave: the table of sites would be wrong, the record leak."""
+    model = named_inside(TRANSFORMATIONS[name])
+    x = jnp.ones((2, 3))
+    message = "site 'h' is named inside of a vmap, scan, jit or similar"
+    for look in (
+        lambda: opto.sites(model, x),
+        lambda: opto.run(model, x),
+        lambda: opto.visit(model, x, record="h"),
+        lambda: jax.jit(lambda x: opto.lift(model)(x, edits=[Zero("h")]))(x),
+        lambda: jax.vmap(lambda x: opto.run(model, x, edits=[Zero("h")])[0])(x[None]),
+    ):
+        with pytest.raises(ValueError, match=message):
+            look()
+    # Nobody asks, nothing leaks.
+    model(x)
+    opto.visit(model, x)
+
+
+z, q = "layers.1.z", "layers.0.q"
+P = "layers.*.pattern"
+
+ERRORS = {
+    # Sites.
+    "misspelt": (
+        lambda: run(Zero("layers.1.pattrn")),
+        "no site 'layers.1.pattrn'; did you mean 'layers.1.pattern'?",
+    ),
+    "misspelt_glob": (
+        lambda: run(record="layers.*.pattrn"),
+        "no site matches 'layers.*.pattrn'; did you mean 'layers.*.pattern'?",
+    ),
+    "end_alone": (
+        lambda: run(record="z"),
+        "no site 'z'; sites: layers.0.z, layers.1.z",
+    ),
+    "nothing_near": (
+        lambda: run(record="wxyz"),
+        "no site 'wxyz'; sites: embed, layers",
+    ),
+    "no_such_layer": (lambda: run(Zero("layers.7.z")), "no site 'layers.7.z'; did you"),
+    "dot_is_no_wildcard": (lambda: run(Zero("layers.0xz")), "no site 'layers.0xz'"),
+    "star_stays_in_its_part": (
+        lambda: run(Zero("layers.*z")),
+        "no site matches 'layers.*z'",
+    ),
+    "empty": (lambda: run(record=[""]), "no site ''"),
+    "site_number": (lambda: run(Zero(3)), "by its name or a glob, got int"),
+    "record_number": (lambda: run(record=[3]), "by its name or a glob, got int"),
+    "in_sweep": (lambda: sweep(Zero("layers.*.zz").each("head")), "no site matches"),
+    # Selections.
+    "head_out_of_range": (
+        lambda: run(Zero(z, head=3)),
+        "head 3 is out of range at layers.1.z float32[head=3 seq=4 d_head=2]",
+    ),
+    "negative_out_of_range": (lambda: run(Zero(z, head=-4)), "head -4 is out of range"),
+    "one_of_several": (lambda: run(Zero(z, head=[0, 9])), "head 9 is out of range"),
+    "unit_out_of_range": (lambda: run(Zero(z, unit=2)), "unit 2 is out of range at"),
+    "pos_out_of_range": (lambda: run(Zero(z, pos=4)), "seq 4 is out of range at"),
+    "one_layer_is_too_narrow": (
+        lambda: run(Zero("layers.*.z", head=2)),
+        "head 2 is out of range at layers.0.z",
+    ),
+    "pair_out_of_range": (
+        lambda: run(Zero("layers.*.z", heads="1:2 0:2")),
+        "head 2 is out of range at layers.0.z",
+    ),
+    "layer_out_of_range": (
+        lambda: run(Zero("layers.*.z", layer=2)),
+        "layer 2 is out of range: the sites lie in [0, 1]",
+    ),
+    "layer_of_another_site": (
+        lambda: run(Zero(z, layer=0)),
+        "layer 0 is out of range: the sites lie in [1]",
+    ),
+    "layer_and_head": (
+        lambda: run(Zero("layers.*.z", layer=1, head=3)),
+        "head 3 is out of range at layers.1.z",
+    ),
+    "no_layer": (lambda: run(Zero("embed", layer=0)), "has no axis 'layer'"),
+    "no_axis": (
+        lambda: run(Zero(z, haed=1)),
+        "site layers.1.z float32[head=3 seq=4 d_head=2] has no axis 'haed'; did you "
+        "mean 'head'?",
+    ),
+    "no_axis_at_all": (lambda: run(Zero("embed", head=1)), "has no axis 'head'"),
+    "empty_selection": (lambda: Zero(z, head=[]), "head=[] selects nothing"),
+    "empty_heads": (lambda: Zero(z, heads=""), "heads=[] selects nothing"),
+    "float": (lambda: Zero(z, head=1.5), "head= takes whole-number indices, got 1.5"),
+    "whole_float": (lambda: Zero(z, head=1.0), "head= takes whole-number indices"),
+    "bool": (lambda: Zero(z, head=True), "head= takes whole-number indices, got True"),
+    "mask": (lambda: Zero(z, head=np.ones(3, bool)), "takes whole-number indices"),
+    "text": (lambda: Zero(z, head="1"), "head= takes whole-number indices, got '1'"),
+    "none": (lambda: Zero(z, head=None), "head= takes whole-number indices, got None"),
+    "wraps_around": (lambda: Zero(z, head=2**32), "head= is out of range of any axis"),
+    "pos_and_seq": (lambda: Zero(z, pos=0, seq=1), "are the same axis; give one"),
+    "two_names": (
+        lambda: run(Zero("layers.*.z", unit=0, d_head=1)),
+        "unit= and d_head= are the same axis of layers.0.z float32[head=2 seq=4 d_head",
+    ),
+    "two_names_swept": (
+        lambda: sweep(Zero(z, d_head=[0]).each("unit")),
+        "d_head= and unit= are the same axis of layers.1.z",
+    ),
+    "two_names_swept_both": (
+        lambda: sweep(Zero(z).each("unit", "d_head")),
+        "unit= and d_head= are the same axis of layers.1.z",
+    ),
+    "unit_of_a_number": (
+        lambda: opto.run(
+            taps(lambda x, tap: tap("a", x, "")),
+            jnp.ones(()),
+            edits=[Zero("a", unit=0)],
+        ),
+        "site a float32[] has no axis 'unit'",
+    ),
+    "heads_and_head": (
+        lambda: Zero(z, heads="0:1", head=1),
+        "heads= already says which head",
+    ),
+    "heads_and_layer": (lambda: Zero(z, heads="0:1", layer=1), "says which layer"),
+    "heads_one_number": (lambda: Zero(z, heads="3"), "such as '1:3', got '3'"),
+    "heads_word": (lambda: Zero(z, heads="a:b"), "such as '1:3', got 'a:b'"),
+    "heads_triple": (lambda: Zero(z, heads=[(0, 1, 2)]), "got (0, 1, 2)"),
+    "heads_flat": (lambda: Zero(z, heads=[0, 1]), "such as '1:3', got 0"),
+    "heads_float": (lambda: Zero(z, heads=[(1.5, 0)]), "got (1.5, 0)"),
+    # Values.
+    "too_long": (
+        lambda: run(Clamp(z, jnp.ones((3, 4, 5)))),
+        "an array of shape (3, 4, 5) does not fit layers.1.z float32[head=3 seq=4",
+    ),
+    "too_few_axes": (
+        lambda: run(Clamp(z, jnp.ones(2))),
+        "an array of shape (2,) does not fit layers.1.z",
+    ),
+    "fits_one_layer_only": (
+        lambda: run(Clamp("layers.*.z", jnp.ones((2, 1, 1)))),
+        "shape (2, 1, 1) does not fit layers.1.z",
+    ),
+    "axes_misspelt": (
+        lambda: run(Clamp(z, jnp.ones(3), axes="heed")),
+        "has no axis 'heed'; did you mean 'head'?",
+    ),
+    "axes_layer": (
+        lambda: run(Clamp("layers.*.z", jnp.ones(2), axes="layer")),
+        "has no axis 'layer'",
+    ),
+    "axes_too_many": (
+        lambda: run(Clamp(z, jnp.ones(3), axes="head seq")),
+        "axes='head seq' does not fit a value of shape (3,)",
+    ),
+    "axes_twice": (
+        lambda: run(Clamp(z, jnp.ones((3, 3)), axes="head head")),
+        "axes='head head' does not fit a value of shape (3, 3)",
+    ),
+    "axes_too_long": (lambda: run(Clamp(z, jnp.ones(4), axes="head")), "does not fit"),
+    "nan": (lambda: Clamp(z, float("nan")), "the value is not finite everywhere"),
+    "inf": (
+        lambda: Clamp(z, [1.0, -np.inf]),
+        "Clamp at 'layers.1.z': the value is not",
+    ),
+    "overflows": (lambda: Clamp(z, 1e39), "the value is not finite everywhere"),
+    "strengths": (lambda: run(Zero(z, strength=[0.5])), "one number, got an array of"),
+    "strength_nan": (
+        lambda: run(Zero(z, strength=float("nan"))),
+        "strength is a finite number, got nan",
+    ),
+    # Edits and records.
+    "single_edit": (
+        lambda: opto.run(*[ragged()[0], *ragged()[1]], edits=Zero(z)),
+        "edits is a sequence of edits, got one: write [Zero('layers.1.z')]",
+    ),
+    "single_edit_visited": (
+        lambda: opto.visit(*[ragged()[0], *ragged()[1]], edits=Zero(z)),
+        "edits is a sequence of edits, got one",
+    ),
+    "not_an_edit": (lambda: run("Zero"), "edits are opto.Edit values"),
+    "not_an_edit_swept": (lambda: sweep(["Zero"]), "edits are opto.Edit values"),
+    "swept_edit": (
+        lambda: run(Zero(z).each("head")),
+        "(swept ones go to opto.sweep), got Each: Zero('layers.1.z').each('head')",
+    ),
+    "stacked_edit": (
+        lambda: run(opto.stack([Zero(z)])),
+        "(swept ones go to opto.sweep), got Stacked: stack([Zero('layers.1.z')])",
+    ),
+    "swept_lift": (
+        lambda: opto.lift(ragged()[0])(*ragged()[1], edits=[Zero(z).each("head")]),
+        "go to opto.sweep",
+    ),
+    "asked_twice": (
+        lambda: run(record={z: jnp.sum, "layers.*.z": None}),
+        "record asks twice for 'layers.1.z', differently",
+    ),
+    "asked_twice_otherwise": (
+        lambda: run(record={"layers.*.z": None, z: jnp.sum}),
+        "record asks twice for 'layers.1.z', differently",
+    ),
+    "reducer": (lambda: run(record={z: "mean"}), "reducer of 'layers.1.z' is not call"),
+    "record_none": (lambda: run(record=None), "record is a site, several or a mapping"),
+    "record_int": (lambda: run(record=3), "record is a site, several or a mapping"),
+    # Sweeps.
+    "each_nothing": (lambda: Zero(z).each(), "needs the name of an axis"),
+    "each_twice": (lambda: Zero(z).each("pos", "seq"), "names an axis twice"),
+    "each_misspelt": (lambda: sweep(Zero(z).each("hed")), "did you mean 'head'?"),
+    "each_layer": (lambda: sweep(Zero("embed").each("layer")), "has no axis 'layer'"),
+    "each_of_pairs": (
+        lambda: Zero("layers.*.z", heads="0:1 1:2").each("head"),
+        "heads= picks pairs; sweep those with opto.stack",
+    ),
+    "each_out_of_range": (
+        lambda: sweep(Zero(z, head=[0, 3]).each("head")),
+        "head 3 is out of range",
+    ),
+    "nothing_swept": (lambda: sweep(Zero(z)), "no edit is swept"),
+    "nothing_swept_at_all": (lambda: sweep([]), "no edit is swept"),
+    "fixed_edit_wrong": (
+        lambda: sweep([Zero(z).each("head"), Zero(q, head=5)]),
+        "head 5 is out of range",
+    ),
+    "stacked_edit_wrong": (
+        lambda: sweep(opto.stack([Zero(q, head=0), Zero(q, head=5)])),
+        "head 5 is out of range",
+    ),
+    "stack_nothing": (lambda: opto.stack([]), "at least one opto.Edit"),
+    "stack_one": (lambda: opto.stack(Zero(z)), "takes a list of at least one"),
+    "stack_each": (lambda: opto.stack([Zero(z).each("head")]), "takes a list of at"),
+    "stack_sites": (
+        lambda: opto.stack([Zero(z), Zero(q)]),
+        "differ in more than arrays",
+    ),
+    "stack_kinds": (lambda: opto.stack([Zero(z), Negate(z)]), "differ in more than"),
+    "stack_counts": (
+        lambda: opto.stack([Zero(z, head=0), Zero(z, head=[0, 1])]),
+        "Zero('layers.1.z', head=0) and Zero('layers.1.z', head=[0, 1]) differ",
+    ),
+    "stack_shapes": (
+        lambda: opto.stack([Clamp(z, 0.5), Clamp(z, jnp.ones((1, 1, 1)))]),
+        "differ in more than arrays",
+    ),
+    "chunk_zero": (lambda: sweep(Zero(z).each("head"), chunk=0), "chunk is a positive"),
+    "chunk_negative": (lambda: sweep(Zero(z).each("head"), chunk=-1), "None, got -1"),
+    "chunk_half": (lambda: sweep(Zero(z).each("head"), chunk=1.5), "None, got 1.5"),
+    # Models and inputs.
+    "twice": (
+        lambda: opto.sites(
+            taps(lambda x, t: t("a", x, "i") + t("a", x, "i")), jnp.ones(2)
+        ),
+        "two values are named 'a'; use tap.scope",
+    ),
+    "too_few_names": (
+        lambda: opto.run(taps(lambda x, t: t("a", x, "i")), jnp.ones((2, 3))),
+        "site 'a' has axes 'i', but shape (2, 3)",
+    ),
+    "name_twice": (
+        lambda: opto.run(taps(lambda x, t: t("a", x, "i i")), jnp.ones((2, 2))),
+        "axes 'i i', but shape (2, 2); wanted one name for each axis",
+    ),
+    "number": (
+        lambda: opto.sites(taps(lambda x, t: x * t("a", 1.0, "")), jnp.ones(2)),
+        "site 'a' is not an array of numbers but float",
+    ),
+    "tree": (
+        lambda: opto.sites(taps(lambda x, t: t("a", (x, x), "i")), jnp.ones(2)),
+        "site 'a' is not an array of numbers but tuple",
+    ),
+    "key": (
+        lambda: opto.sites(taps(lambda x, t: t("a", x, "")), jax.random.key(0)),
+        "site 'a' is not an array of numbers but key<fry>",
+    ),
+    "no_sites": (
+        lambda: opto.run(taps(lambda x, t: x), jnp.ones(2), record="a"),
+        "no site 'a'",
+    ),
+    "too_many_inputs": (
+        lambda: with_inputs((4, 6), (4,)),
+        "expected 1 inputs ('seq d_model'), got 2",
+    ),
+    "no_inputs": (lambda: with_inputs(), "expected 1 inputs ('seq d_model'), got 0"),
+    "rank": (
+        lambda: with_inputs((6,)),
+        "input 0 has axes 'seq d_model', got an array of shape (6,)",
+    ),
+    "batches": (
+        lambda: two_inputs((5, 4, 6), (3, 4)),
+        "the inputs' batch axes differ ('seq d': (5,), 'seq': (3,))",
+    ),
+    "one_batched": (lambda: two_inputs((5, 4, 6), (4,)), "'seq d': (5,), 'seq': ()"),
+}
+
+
+@pytest.mark.usefixtures("unchecked")
+@pytest.mark.parametrize("name", ERRORS)
+def test_mistakes_are_named(name):
+    mistake, message = ERRORS[name]
+    with pytest.raises(ValueError, match=re.escape(message)) as caught:
+        mistake()
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.usefixtures("unchecked")
+def test_a_generator_of_edits_is_not_empty():
+    model, inputs = ragged()
+    edits = [Zero("layers.*.z")]
+    expected = inputs[0]  # Without attention the residual stream stays as it is.
+    for fn in (opto.run, opto.visit):
+        out, _ = fn(model, *inputs, edits=(edit for edit in edits))
+        np.testing.assert_array_equal(out, expected)
+
+
+@pytest.mark.usefixtures("unchecked")
+def test_a_numpy_constant_is_a_site():
+    model = taps(lambda x, tap: x * tap("c", np.full(2, 3.0), "i"))
+    out, record = opto.run(model, jnp.ones(2), record="c", edits=[Zero("c", i=0)])
+    np.testing.assert_array_equal(out, [0, 3])
+    assert record["c"].dtype == jnp.float32
+
+
+def test_duplicated_indices_are_harmless():
+    once, _ = run(Zero(z, head=[0, 2], pos=1))
+    twice, _ = run(Zero(z, head=[2, 0, 0, -1, -3], pos=[1, -3]))
+    np.testing.assert_allclose(once, twice, atol=1e-6)
+    out, record = run(record=[])
+    assert len(record) == 0
+    np.testing.assert_array_equal(out, run(record={})[0])
+
+
+# Texts.
+
+TEXTS = {
+    "plain": Zero("blocks.*.attn.z"),
+    "quotes": Zero("""a'b"c"""),
+    "number": Clamp("x", 0.1),
+    "tiny": Clamp("x", np.float32(1e-30)),
+    "denormal": Clamp("x", np.float32(1e-40)),
+    "third": Clamp("x", np.float32(1 / 3), strength=np.float32(1 / 3)),
+    "minus_zero": Clamp("x", -0.0),
+    "big": Clamp("x", np.finfo(np.float32).max),
+    "whole": Clamp("x", -7),
+    "whole_big": Clamp("x", -(2**31)),
+    "flag": Clamp("x", True),
+    "complex": Clamp("x", 1.5 - 2j),
+    "nested": Clamp("x", [[0.1, -0.0, 1e-30], [-3, 1e20, 7]], axes="seq d"),
+    "deep": Clamp("x", np.arange(-12, 12).reshape(2, 3, 1, 4)),
+    "empty": Clamp("x", np.zeros((2, 0))),
+    "bfloat16": Clamp("x", jnp.array([0.1, 3e38], jnp.bfloat16)),
+    "float16": Clamp("x", jnp.array([0.1, 6e-8], jnp.float16)),
+    "axes": Clamp("x", [1.0, 2.0], axes="head", pos=-1),
+    "head": Zero("x", head=3),
+    "many": Zero("x", unit=[0, -1, 5], layer=2, kv_seq=[1]),
+    "heads": Zero("x", heads=[(0, 1), (1, -2)]),
+    "all": Clamp("x", [1, 2], axes="d", heads="0:1", pos=[0, 1], strength=0.7),
+    "off": Zero("x", strength=0),
+    "over": Zero("x", strength=-1.5),
+}
+
+
+@pytest.mark.parametrize("name", TEXTS)
+def test_the_text_reads_back_as_the_edit(name):
+    edit = TEXTS[name]
+    text = repr(edit)
+    read = parse(f"  {text}\n")
+    assert "\n" not in text
+    assert repr(read) == text
+    assert type(read) is type(edit)
+    # The sites, the names of axes and which indices there are.
+    assert jax.tree.structure(read) == jax.tree.structure(edit)
+    pairs = zip(jax.tree.leaves(read), jax.tree.leaves(edit), strict=True)
+    for ours, expected in pairs:
+        assert ours.shape == expected.shape
+        if expected.dtype.itemsize < 4 and expected.dtype != bool:
+            # A text has no word for these; the numbers are the same.
+            expected = expected.astype(jnp.float32)
+        assert ours.dtype == expected.dtype
+        assert np.asarray(ours).tobytes() == np.asarray(expected).tobytes()
+
+
+def test_how_texts_look():
+    edit = Clamp("blocks.0.attn.pattern", [[0.5, 1.0]], axes="seq kv_seq", head=[0, 1])
+    expected = (
+        "Clamp('blocks.0.attn.pattern', value=[[0.5, 1.0]], axes='seq kv_seq', "
+        "head=[0, 1])"
+    )
+    assert repr(edit) == expected
+    assert repr(parse("Clamp('x',0.25,head=[2],strength=.5)")) == (
+        "Clamp('x', value=0.25, head=2, strength=0.5)"
+    )
+    assert repr(Zero("x", heads=[(1, 3), (1, 7)])) == "Zero('x', heads='1:3 1:7')"
+    assert repr(Zero("x", pos=-1)) == "Zero('x', seq=-1)"
+    # In a jit there is nothing to write down but the shapes.
+    shown = []
+    jax.jit(lambda v, i: shown.append(repr(Clamp("x", v, head=i))))(jnp.ones(3), 1)
+    assert shown == ["Clamp('x', value=float32[3], head=int32[1, 1])"]
+
+
+BAD_TEXTS = {
+    "": "character 1: ",
+    "   ": "character 1: ",
+    "Zero": "expected an edit such as Zero(",
+    "3": "expected an edit such as Zero(",
+    "'Zero'": "expected an edit such as Zero(",
+    "opto.Zero('x')": "expected an edit such as Zero(",
+    "Zero('x'), Zero('y')": "expected an edit such as Zero(",
+    "Zero('x').each('head')": "expected an edit such as Zero(",
+    "Zero('x')('y')": "expected an edit such as Zero(",
+    "lambda: Zero('x')": "expected an edit such as Zero(",
+    "Zero('x') if True else 1": "expected an edit such as Zero(",
+    "Zeroo('x')": "no edit 'Zeroo'; did you mean Zero?",
+    "clamp('x', 1)": "no edit 'clamp'; did you mean Clamp?",
+    "Foo('x')": "no edit 'Foo'; known: Clamp, Zero",
+    "eval('1')": "no edit 'eval'; known: ",
+    "Zero('x'": "character 5: '(' was never closed",
+    "Zero('x'))": "character 10: unmatched ')'",
+    "Zero('x') foo": "character 11: invalid syntax",
+    "Zero('x'); Zero('y')": "character 10: invalid syntax",
+    "Zero('x', head=)": "character 1",
+    "Zero('x\0')": "null bytes",
+    "Zero()": "missing 1 required positional argument: 'site'",
+    "Clamp('x')": "missing 1 required positional argument: 'value'",
+    "Zero('x', 1)": "takes 2 positional arguments but 3 were given",
+    "Zero('x', site='y')": "multiple values for argument 'site'",
+    "Zero('x', head=1, head=2)": "character 19: head= is given twice",
+    "Zero('x', **{'head': 1})": "character 13: no ** here",
+    "Zero(*['x'])": "character 6: expected a string, a number or a list",
+    "Zero(__import__('os').system('x'))": "character 6: expected a string, a number or",
+    "Zero('x', head=[0, exit()])": "character 16: expected a string, a number or",
+    "Zero(x)": "character 6: expected a string, a number or a list, got 'x'",
+    "Zero(f'{1}')": "character 6: expected a string",
+    "Clamp('x', 1 + 1)": "character 12: expected a string, a number or a list",
+    "Clamp('x', [i for i in 'abc'])": "character 12: expected a string",
+    "Clamp('x', nan)": "character 12: expected a string",
+    "Clamp('x', {[1]})": "character 12: expected a string",
+    "Clamp('x', 1e999)": "the value is not finite everywhere",
+    "Clamp('x', 1e39)": "the value is not finite everywhere",
+    "Clamp('x', 99999999999)": "too large to convert to int32",
+    "Clamp('x', [1, [2, 3]])": "inhomogeneous shape",
+    "Clamp('x', 'abc')": "not a valid JAX array type",
+    "Clamp('x', None)": "None is not a valid value",
+    "Zero('x', head=1.5)": "head= takes whole-number indices, got 1.5",
+    "Zero('x', head=99999999999)": "head= is out of range of any axis",
+    "Zero('x',\n\nhead=[])": "head=[] selects nothing",
+    "Zero('x', heads='3')": "heads: expected layer:head such as '1:3', got '3'",
+    "Zero('x', strength='much')": "could not convert string to float",
+    "Zero('x', strenght=0.5)": "strenght= takes whole-number indices",
+    "Zero('x', head=" + "-" * 5000 + "1)": "too deeply nested",
+    "Zero('x', head=" + "[" * 5000 + "1)": "too many nested parentheses",
+}
+
+
+@pytest.mark.usefixtures("unchecked")
+@pytest.mark.parametrize("text", BAD_TEXTS, ids=range(len(BAD_TEXTS)))
+def test_texts_that_are_no_edits(text):
+    with pytest.raises(ValueError, match=re.escape(BAD_TEXTS[text])) as caught:
+        parse(text)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.usefixtures("unchecked")
+def test_nothing_is_evaluated(tmp_path):
+    """Were any part of the text run, it would leave a file."""
+    path = tmp_path / "made"
+    for text in (
+        f"Zero(open({str(path)!r}, 'w'))",
+        f"Zero('x', head=open({str(path)!r}, 'w').close())",
+        f"[Zero('x'), open({str(path)!r}, 'w')]",
+        f"(lambda: open({str(path)!r}, 'w'))()",
+    ):
+        with pytest.raises(ValueError, match="expected"):
+            parse(text)
+    assert not path.exists()
+
+
+@pytest.mark.usefixtures("unchecked")
+def test_an_unknown_keyword_is_an_axis_that_no_site_has():
+    edit = parse("Zero('layers.1.z', haed=1)")
+    with pytest.raises(ValueError, match="has no axis 'haed'; did you mean 'head'"):
+        run(edit)

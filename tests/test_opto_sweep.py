@@ -1,0 +1,251 @@
+"""Sweeps: many edits in one compiled call, each as if it ran alone."""
+
+import functools
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from tapped import Apply, Count, Counted, MODELS, Negate, Waves
+
+import opto
+
+
+MODEL = Waves(jax.random.key(0))
+X = jax.random.normal(jax.random.key(1), (4, 2))
+
+
+def metric(out, x):
+    return jnp.sum(jnp.sin(out) * jnp.cos(x))
+
+
+@eqx.filter_jit
+def alone(edits, fn=metric):
+    """The metric with these edits, one program for each structure."""
+    return fn(opto.visit(MODEL, X, edits=edits)[0], X)
+
+
+def swept(edits, fn=metric, **settings):
+    return np.asarray(opto.sweep(fn, MODEL, X, edits=edits, **settings))
+
+
+def close(ours, expected):
+    np.testing.assert_allclose(ours, expected, rtol=1e-5, atol=1e-5)
+
+
+NAN = float("nan")
+
+
+@pytest.mark.parametrize("chunk", [None, 1, 3, 100])
+def test_each_head_equals_a_loop(chunk):
+    """Five heads of six points: 3 does not divide the count, 100 is more than all."""
+    ours = swept(opto.Zero("layers.*.z").each("layer", "head"), chunk=chunk)
+    zero = lambda layer, head: alone([opto.Zero("layers.*.z", heads=[(layer, head)])])
+    expected = [
+        [zero(0, 0), zero(0, 1), NAN],
+        [zero(1, 0), zero(1, 1), zero(1, 2)],
+    ]
+    close(ours, expected)
+    assert np.unique(ours[~np.isnan(ours)]).size == 5
+
+
+def test_axes_of_the_grid_come_in_the_order_named():
+    zero = opto.Zero("layers.*.z")
+    close(swept(zero.each("head", "layer")), swept(zero.each("layer", "head")).T)
+
+
+def test_nan_exactly_where_a_head_does_not_exist():
+    ours = swept(opto.Zero("layers.*.q").each("layer", "head", "pos"))
+    assert ours.shape == (2, 3, 4)
+    assert np.all(np.isnan(ours[0, 2]))
+    assert np.isnan(ours).sum() == 4
+    # Without `layer` the edit is one of all layers, so the head must be in each.
+    ours = swept(opto.Zero("layers.*.q").each("head"))
+    np.testing.assert_array_equal(np.isnan(ours), [False, False, True])
+    # Where the layer is chosen, its heads are what there is.
+    ours = swept(opto.Zero("layers.*.z", layer=1).each("head"))
+    close(ours, [alone([opto.Zero("layers.1.z", head=h)]) for h in range(3)])
+    ours = swept(opto.Zero("layers.*.z", layer=[1]).each("layer", "head"))
+    close(ours, [[alone([opto.Zero("layers.1.z", head=h)]) for h in range(3)]])
+
+
+def test_each_takes_the_selected_indices():
+    def one(head, pos):
+        return alone([opto.Clamp("layers.1.z", 0.5, head=head, pos=pos)])
+
+    clamp = opto.Clamp("layers.1.z", 0.5, head=[2, -3], pos=[0, 3])
+    close(swept(clamp.each("head")), [one(h, [0, 3]) for h in (2, 0)])
+    both = [[one(h, p) for p in (0, 3)] for h in (2, 0)]
+    close(swept(clamp.each("head", "pos")), both)
+    close(swept(clamp.each("head", "seq")), both)
+    units = [alone([opto.Zero("layers.1.z", unit=u)]) for u in range(2)]
+    close(swept(opto.Zero("layers.1.z").each("unit")), units)
+    pairs = opto.Zero("layers.*.z", heads="0:1 1:2").each("pos")
+    by_pos = lambda p: alone([opto.Zero("layers.*.z", heads="0:1 1:2", pos=p)])
+    close(swept(pairs), [by_pos(p) for p in range(4)])
+
+
+def test_each_over_an_axis_layer_of_the_site():
+    model, inputs = MODELS["mlp"]()
+    total = lambda out, x: out.sum()
+    edits = opto.Zero("hiddens").each("layer", "hidden")
+    ours = opto.sweep(total, model, *inputs, edits=edits)
+    assert ours.shape == (3, 4)
+    for layer, unit in ((0, 0), (2, 3)):
+        edits = [opto.Zero("hiddens", layer=layer, unit=unit)]
+        close(ours[layer, unit], opto.run(model, *inputs, edits=edits)[0].sum())
+
+
+def test_stack():
+    edits = [
+        opto.Clamp("layers.0.q", value, head=head, strength=strength)
+        for value, head, strength in ((0.5, 0, 1.0), (0.1, 1, 0.3), (1, -1, 0.9))
+    ]
+    expected = [alone([edit]) for edit in edits]
+    for chunk in (None, 2):
+        close(swept(opto.stack(edits), chunk=chunk), expected)
+    close(swept(opto.stack(edits[:1])), expected[:1])
+
+
+def test_two_sweeps_are_every_combination():
+    """In the order given, with a fixed edit before, between and after."""
+    rows = [opto.Clamp("layers.0.z", v, unit=0) for v in (1.0, 2.0, 3.0)]
+    columns = [opto.Clamp("layers.0.z", 0.5, head=h, strength=0.4) for h in range(2)]
+    fixed = [
+        opto.Clamp("layers.0.z", 4.0, strength=0.5),
+        Negate("layers.0.z", head=0),
+        opto.Zero("layers.1.q", pos=-1),
+    ]
+    swept_columns = opto.Clamp("layers.0.z", 0.5, strength=0.4).each("head")
+    edits = [fixed[0], opto.stack(rows), fixed[1], swept_columns, fixed[2]]
+    expected = [
+        [alone([fixed[0], row, fixed[1], column, fixed[2]]) for column in columns]
+        for row in rows
+    ]
+    for chunk in (None, 4):
+        close(swept(edits, chunk=chunk), expected)
+    turned = [fixed[0], swept_columns, fixed[1], opto.stack(rows), fixed[2]]
+    other = [
+        [alone([fixed[0], column, fixed[1], row, fixed[2]]) for row in rows]
+        for column in columns
+    ]
+    close(swept(turned), other)
+    # Order matters here, so the two grids are not one transposed.
+    assert np.abs(np.array(other).T - expected).max() > 1e-3
+
+
+def test_the_metric_may_have_axes():
+    by_position = lambda out, x: jnp.sin(out).sum(1)
+    ours = swept(opto.Zero("layers.*.z").each("layer", "head"), by_position)
+    assert ours.shape == (2, 3, 4)
+    assert np.all(np.isnan(ours[0, 2]))
+    close(ours[1, 2], alone([opto.Zero("layers.1.z", head=2)], by_position))
+
+
+def test_the_metric_keeps_its_dtype():
+    best = lambda out, x: jnp.argmax(out)
+    edits = opto.Zero("layers.1.z").each("head")
+    assert opto.sweep(best, MODEL, X, edits=edits).dtype == jnp.int32
+    # There is no whole number for what does not exist.
+    edits = opto.Zero("layers.*.z").each("head")
+    assert np.isnan(opto.sweep(best, MODEL, X, edits=edits)[2])
+
+
+def test_batches():
+    batch = jnp.stack([X, X[::-1], -X])
+    accuracy = lambda out, x: jnp.mean(jnp.sin(out), axis=(1, 2))
+    edits = opto.Zero("layers.1.z").each("head")
+    ours = opto.sweep(accuracy, MODEL, batch, edits=edits, chunk=2)
+    assert ours.shape == (3, 3)
+    for i, one in enumerate(batch):
+        single = lambda out, x: jnp.mean(jnp.sin(out))
+        close(ours[:, i], opto.sweep(single, MODEL, one, edits=edits))
+
+
+def test_one_compilation():
+    count = Count()
+    model = Counted(MODEL, count)
+    run = lambda edits, **k: opto.sweep(metric, model, X, edits=edits, **k)
+    z = "layers.*.z"
+    run(opto.Zero(z).each("layer", "head"))
+    # For the table of sites, and in the program for its sites and its values.
+    traced = len(count)
+    assert traced <= 3
+    for edits in (
+        opto.Zero(z).each("layer", "head"),
+        [opto.Zero(z, strength=0.5).each("layer", "head")],
+        opto.Zero(z, head=[1, 0, 0], layer=[1, 0]).each("layer", "head"),
+    ):
+        run(edits)
+        assert len(count) == traced
+    pair = lambda *values: opto.stack([opto.Clamp(z, v, head=0) for v in values])
+    run([pair(1, 2), opto.Zero(z)], chunk=1)
+    traced = len(count)
+    run([pair(3, 4), opto.Zero(z, strength=0.1)], chunk=1)
+    assert len(count) == traced
+
+
+def test_a_users_own_edit():
+    for make in (Negate, functools.partial(Apply, function=jnp.abs)):
+        ours = swept(make("layers.1.z").each("head"))
+        close(ours, [alone([make("layers.1.z", head=h)]) for h in range(3)])
+        edits = [make("layers.1.z", head=h, strength=0.3) for h in (1, 2)]
+        close(swept(opto.stack(edits)), [alone([edit]) for edit in edits])
+        close(swept(opto.stack(edits), chunk=1), [alone([edit]) for edit in edits])
+    assert repr(Negate("z", head=[1, 0], strength=0.5)) == (
+        "Negate('z', head=[1, 0], strength=0.5)"
+    )
+    assert repr(Negate("z").each("head")) == "Negate('z').each('head')"
+
+
+def test_inside_jit_vmap_and_grad():
+    edits = opto.Zero("layers.1.z", head=[0, 2]).each("head")
+    run = lambda x: opto.sweep(metric, MODEL, x, edits=edits)
+    expected = run(X)
+    close(jax.jit(run)(X), expected)
+    close(jax.vmap(run)(jnp.stack([X, X])), [expected, expected])
+
+    def made_inside(x):
+        heads = opto.Zero("layers.1.z", head=[0, 2]).each("head")
+        edits = [heads, opto.stack([opto.Zero("layers.0.q", head=1)])]
+        return opto.sweep(metric, MODEL, x, edits=edits)
+
+    pair = lambda h: [opto.Zero("layers.0.q", head=1), opto.Zero("layers.1.z", head=h)]
+    close(jax.jit(made_inside)(X)[:, 0], [alone(pair(0)), alone(pair(2))])
+    wrong = lambda: opto.stack([opto.Zero("layers.0.q", head=2)])
+    with pytest.raises(ValueError, match="head 2 is out of range"):
+        jax.jit(lambda x: opto.sweep(metric, MODEL, x, edits=wrong()))(X)
+
+
+def test_gradient_in_the_strength():
+    """Of each swept edit: differences of single runs, not of the sweep."""
+    heads = lambda s: opto.Zero("layers.1.z", strength=s).each("head")
+    slopes = jax.jit(
+        jax.jacobian(lambda s: opto.sweep(metric, MODEL, X, edits=heads(s)))
+    )
+    one = lambda s, h: alone([opto.Zero("layers.1.z", head=h, strength=s)])
+    expected = [(one(0.31, h) - one(0.29, h)) / 0.02 for h in range(3)]
+    np.testing.assert_allclose(slopes(0.3), expected, rtol=2e-3)
+
+
+def test_nothing_to_sweep_over_is_an_empty_grid():
+    model = lambda x, tap=opto.identity: tap("x", x, "seq d")
+    edits = opto.Zero("x").each("pos")
+    for chunk in (None, 2):
+        ours = opto.sweep(metric, model, jnp.zeros((0, 2)), edits=edits, chunk=chunk)
+        assert ours.shape == (0,)
+
+
+def test_the_transformer():
+    """Every head of the real model, against heads without output weights."""
+    model, inputs = MODELS["transformer"]()
+    last = lambda logits, *inputs: logits[-1]
+    edits = opto.Zero("blocks.*.attn.z").each("layer", "head")
+    ours = opto.sweep(last, model, *inputs, edits=edits)
+    assert ours.shape == (1, 3, 4)
+    where = lambda m: m.blocks[0].attn.output.weight
+    bare = eqx.filter_jit(lambda model: model(*inputs)[-1])
+    for head in range(3):
+        weight = where(model).at[:, 4 * head : 4 * head + 4].set(0)
+        close(ours[0, head], bare(eqx.tree_at(where, model, weight)))

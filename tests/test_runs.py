@@ -1,0 +1,784 @@
+import contextlib
+import dataclasses
+import errno
+import itertools
+import json
+import multiprocessing
+import os
+import re
+import resource
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import equinox as eqx
+import h5py
+import jax
+import jax.numpy as jnp
+import numpy as np
+import oracles
+import pytest
+from regression import examples, linear, main, member, regression
+
+import icl
+import icl._compile
+import icl._members
+import icl.evaluate
+import icl.runs
+import icl.train
+import opto
+from icl import measures, studies
+from icl._log import Log
+from icl.data import LowRankClasses
+from icl.experiment import EvaluationSet
+from icl.models import TransformerConfig
+from icl.optimizers import Adam, Constant
+from icl.runs import open_run, Run
+from icl.schedules import Every
+from icl.tasks import Sequence
+from icl.train import fit, Training
+
+
+def arrays_of(file):
+    """All arrays of an HDF5 file by name, as dtype, shape and bytes."""
+    found = {}
+
+    def visit(name, x):
+        if isinstance(x, h5py.Dataset):
+            found[name] = (x.dtype, x.shape, x[()].tobytes())
+
+    with h5py.File(file) as opened:
+        opened.visititems(visit)
+    return found
+
+
+def contents(folder):
+    """Everything in a finished run that must not depend on how it came about."""
+    files = sorted(Path(folder).glob("checkpoints/*"))
+    state = sorted(Path(folder).glob("resume/*"))[-1]
+    assert not [*Path(folder).rglob("*.tmp")]
+    return {
+        "config": json.loads((folder / "config.json").read_text()),
+        "log": arrays_of(folder / "log.h5"),
+        "checkpoints": {file.name: file.read_bytes() for file in files},
+        "state": (state.name, state.read_bytes()),
+    }
+
+
+# What a kill leaves
+
+
+def progress(folder):
+    return sorted(file.name for file in folder.glob("resume/*.eqx"))
+
+
+def wait_for_progress(folder, alive):
+    before = progress(folder)
+    while progress(folder) == before and alive():
+        time.sleep(0.002)
+
+
+def stop_politely(folder, signals):
+    """Runs the script in a process that signals ask to stop, then to its end."""
+    command, stops = [sys.executable, main.__code__.co_filename, str(folder)], []
+    for number in signals:
+        process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
+        wait_for_progress(folder, lambda process=process: process.poll() is None)
+        process.send_signal(number)
+        _, errors = process.communicate(timeout=100)
+        stops.append((process.returncode, errors, progress(folder)[-1]))
+    subprocess.run(command, check=True, timeout=100)
+    return stops
+
+
+def kill(make, folders, times, rng):
+    """Kills so many processes at random times, then lets one finish.
+
+    Three in four are killed soon after they begin to write, which they then do all the
+    time; the others at any time, when they make the folder or compile too.
+    """
+    left = []
+    for _ in range(times):
+        process = make(folders)
+        process.start()
+        if rng.random() < 0.75:
+            wait_for_progress(folders[0], process.is_alive)
+            time.sleep(rng.uniform(0, 0.15))
+        else:
+            time.sleep(rng.uniform(0, 1))
+        process.kill()
+        process.join()
+        left.append((process.exitcode, progress(folders[0])))
+    process = make(folders)
+    process.start()
+    process.join()
+    assert process.exitcode == 0
+    return left
+
+
+def test_kills_at_random_times_leave_runs_that_resume_to_the_same_bits(
+    tmp_path, monkeypatch
+):
+    # Processes are forked from one that has imported everything, and share what the
+    # first ones compile.
+    monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parent))
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload(["regression"])
+    make = lambda folders: context.Process(
+        target=main, args=(folders, tmp_path / "cache")
+    )
+    at = lambda place, *names: [tmp_path / place / name for name in names]
+    one, two = at("killed", "one"), at("killed", "two_a", "two_b")
+    with ThreadPoolExecutor() as pool:
+        polite = [signal.SIGINT, signal.SIGTERM]
+        stopped = pool.submit(stop_politely, tmp_path / "stopped", polite)
+        for names in (["one"], ["two_a", "two_b"]):
+            kill(make, at("calm", *names), 0, None)
+        generators = np.random.default_rng(0).spawn(2)
+        jobs = [
+            pool.submit(kill, make, folders, 10, rng)
+            for folders, rng in zip((one, two), generators, strict=True)
+        ]
+        left = [row for job in jobs for row in job.result()]
+        stops = stopped.result()
+    assert [code for code, _ in left] == [-signal.SIGKILL] * 20
+    # They did come while there was something to lose, in many places.
+    assert len({str(points) for _, points in left if points}) > 8
+    for folder in one + two:
+        assert contents(folder) == contents(tmp_path / "calm" / folder.name)
+    wanted = contents(tmp_path / "calm" / "one")
+    assert contents(tmp_path / "stopped") == wanted
+    for code, errors, last in stops:
+        assert code not in (0, -signal.SIGKILL)
+        seen = int(re.search(r"KeyboardInterrupt: stopped at (\d+)", errors)[1])
+        assert last == f"{seen:012d}.eqx"
+    assert len(wanted["checkpoints"]) == 81
+    assert wanted["log"]["eval/held/loss"][1] == (121, 20)
+
+
+class Killed(BaseException):
+    """Not an `Exception`, as nothing is to be able to handle it."""
+
+
+class Disk:
+    """The calls that change a folder, of which one fails.
+
+    After a kill every later one fails too, so that nothing is cleaned up.
+    """
+
+    def __init__(self, patched, names, error, *, fail_at=0, after=False):
+        self.count, self.dead = 0, False
+        for owner, name in names:
+            patched.setattr(owner, name, self._wrapped(getattr(owner, name)))
+        self.error, self.fail_at, self.after = error, fail_at, after
+
+    def _wrapped(self, fn):
+        def wrapped(*args, **kwargs):
+            if self.dead:
+                raise self.error
+            self.count += 1
+            if self.count != self.fail_at:
+                return fn(*args, **kwargs)
+            self.dead = isinstance(self.error, Killed)
+            if self.after:
+                fn(*args, **kwargs)
+            raise self.error
+
+        return wrapped
+
+
+CHANGES = ((os, "replace"), (Path, "unlink"), (Path, "mkdir"))
+SMALL = Training(32, 8, evaluate_at=Every(16), checkpoint_at=Every(32))
+
+
+@pytest.fixture
+def train(monkeypatch):
+    """Trains members into folders, fast: compiled once, and never synced."""
+    programs, calls = [], itertools.count()
+
+    def compiled_once(fn):
+        # A fit maps its steps, then its evaluation; both are the same in each fit.
+        call = next(calls)
+        if call < 2:
+            programs.append(icl._compile.jit(fn))
+        return programs[call % 2]
+
+    monkeypatch.setattr(icl._members, "jit", compiled_once)
+    monkeypatch.setattr(icl.runs, "_commit", lambda: None)
+    monkeypatch.setattr(os, "fsync", lambda descriptor: None)
+    held = {"held": examples(regression(), 5)}
+
+    def train(*folders, training=SMALL):
+        members = [
+            member(train_seed=seed, evaluations=held) for seed in range(len(folders))
+        ]
+        with contextlib.ExitStack() as stack:
+            opened = [open_run(folder, {"a": 1}, resume=True) for folder in folders]
+            runs = [stack.enter_context(run) for run in opened]
+            return fit(members, training, runs=runs, resume_interval=0.0)
+
+    return train
+
+
+def killed(train, folders, monkeypatch, fail_at, after):
+    with monkeypatch.context() as patched:
+        disk = Disk(patched, CHANGES, Killed(), fail_at=fail_at, after=after)
+        with contextlib.suppress(Killed):
+            train(*folders)
+    return disk
+
+
+@pytest.mark.parametrize("names", [["a"], ["a", "b"]], ids=["one", "two"])
+def test_a_kill_at_any_write_is_resumed_to_the_same_bits(
+    names, train, tmp_path, monkeypatch
+):
+    at = lambda place: [tmp_path / place / name for name in names]
+    whole = killed(train, at("calm"), monkeypatch, 0, False)
+    wanted = [contents(folder) for folder in at("calm")]
+    assert whole.count > 15 * len(names)
+    for fail_at, after in itertools.product(range(1, whole.count + 1), (False, True)):
+        folders = at(f"{fail_at}{after}")
+        assert killed(train, folders, monkeypatch, fail_at, after).dead
+        points = [set(progress(folder)) for folder in folders]
+        if all(points):  # What the slowest has saved, all still have.
+            assert min(map(max, points)) in set.intersection(*points)
+        train(*folders)
+        assert [contents(folder) for folder in folders] == wanted
+        assert {len(progress(folder)) for folder in folders} == {2}
+    # And again while resuming, which first drops what lies beyond.
+    killed(train, at("crashed"), monkeypatch, whole.count * 2 // 3, True)
+    for fail_at in itertools.count(1):
+        again = tmp_path / f"again{fail_at}"
+        shutil.copytree(tmp_path / "crashed", again)
+        folders = [again / name for name in names]
+        disk = killed(train, folders, monkeypatch, fail_at, True)
+        train(*folders)
+        assert [contents(folder) for folder in folders] == wanted
+        if not disk.dead:
+            break
+    assert fail_at > 5 * len(names)
+
+
+def test_what_one_member_did_alone_is_dropped(train, tmp_path, monkeypatch):
+    folders = [tmp_path / "a", tmp_path / "b"]
+    train(*folders)
+    assert progress(folders[1]) == ["000000000016.eqx", "000000000032.eqx"]
+    (folders[1] / "resume" / "000000000032.eqx").unlink()
+
+    def stop(self, *args):
+        raise Killed
+
+    monkeypatch.setattr(icl.train._Fit, "_advance", stop)
+    with pytest.raises(Killed):
+        train(*folders)
+    for folder in folders:
+        assert progress(folder) == ["000000000016.eqx"]
+        assert Run(folder).checkpoints == [0]
+
+
+def test_runs_that_were_trained_apart_are_not_dropped(train, tmp_path):
+    train(tmp_path / "a")
+    before = contents(tmp_path / "a")
+    with pytest.raises(ValueError, match="no resume point in common: .*b at none"):
+        train(tmp_path / "a", tmp_path / "b")
+    assert contents(tmp_path / "a") == before
+
+
+def test_a_full_disk_is_an_error_and_loses_nothing(train, tmp_path, monkeypatch):
+    train(tmp_path / "calm")
+    wanted = contents(tmp_path / "calm")
+    full = OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+    for fail_at in itertools.count(1):
+        folder = tmp_path / str(fail_at)
+        with monkeypatch.context() as patched:
+            disk = Disk(patched, ((os, "fsync"),), full, fail_at=fail_at)
+            try:
+                train(folder)
+            except ValueError as error:
+                message = str(error)
+        if disk.count < fail_at:
+            break
+        assert message == (
+            f"cannot write to {folder}: No space left on device; what was saved before "
+            "is intact, and the run resumes from there"
+        )
+        train(folder)
+        assert contents(folder) == wanted
+    assert fail_at > 20
+
+
+@pytest.fixture
+def largest_file():
+    """Sets the size that no file may exceed, which acts as a full disk does."""
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    # Python ignores SIGXFSZ: a write fails with EFBIG.
+    yield lambda size: resource.setrlimit(resource.RLIMIT_FSIZE, (size, before[1]))
+    resource.setrlimit(resource.RLIMIT_FSIZE, before)
+
+
+def test_files_that_cannot_grow_are_an_error_and_lose_nothing(
+    train, tmp_path, largest_file
+):
+    plan = Training(480, 8, evaluate_at=Every(16), checkpoint_at=Every(160))
+    train(tmp_path / "calm", training=plan)
+    wanted = contents(tmp_path / "calm")
+    folder = tmp_path / "full"
+    size = (tmp_path / "calm" / "log.h5").stat().st_size
+    largest_file(size - 200)  # The log outgrows it near the end.
+    with pytest.raises(ValueError, match="File too large") as caught:
+        train(folder, training=plan)
+    assert str(caught.value).startswith(f"cannot write to {folder}: ")
+    point = Run(folder).checkpoints[-1]
+    assert 160 <= point <= int(progress(folder)[-1][:12]) < 480
+    assert len(Run(folder).log.train["loss"]) >= point // 8
+    Run(folder).load(linear(), point)
+    # Still full: not even the owner of the lock can be noted.
+    largest_file(0)
+    with pytest.raises(ValueError, match="File too large"):
+        train(folder, training=plan)
+    largest_file(resource.getrlimit(resource.RLIMIT_FSIZE)[1])
+    train(folder, training=plan)
+    assert contents(folder) == wanted
+
+
+# The folder
+
+
+@pytest.fixture(scope="module")
+def original(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("original") / "run"
+    trained = member(evaluations={"held": examples(regression(), 5)})
+    plan = Training(16, 8, evaluate_at=Every(8), checkpoint_at=Every(8))
+    with open_run(folder, {"rate": 0.1}) as run:
+        (result,) = fit(trained, plan, runs=run)
+    return folder, result
+
+
+@pytest.fixture
+def plain_run(original, tmp_path):
+    """A run of three checkpoints, to be damaged, and its result."""
+    folder, result = original
+    return Path(shutil.copytree(folder, tmp_path / "run")), result
+
+
+def test_what_a_run_folder_holds(plain_run):
+    folder, result = plain_run
+    files = [file.relative_to(folder) for file in folder.rglob("*") if file.is_file()]
+    assert sorted(map(str, files)) == [
+        ".lock",
+        "checkpoints/000000000000.eqx",
+        "checkpoints/000000000008.eqx",
+        "checkpoints/000000000016.eqx",
+        "config.json",
+        "log.h5",
+        "meta.json",
+        "resume/000000000000.eqx",
+        "resume/000000000016.eqx",
+    ]
+    run = Run(folder)
+    assert run.config == {"rate": 0.1}
+    assert run.checkpoints == [0, 8, 16]
+    for metric, rows in result.log.train.items():
+        assert run.log.train[metric].tobytes() == np.asarray(rows).tobytes()
+    held = run.log.evaluations["held"]["loss"]
+    assert held.tobytes() == result.log.evaluations["held"]["loss"].tobytes()
+    meta = json.loads((folder / "meta.json").read_text())
+    assert meta["versions"]["jax"] == jax.__version__
+    assert meta["versions"]["equinox"] == eqx.__version__
+    assert meta["command"] == sys.argv
+    assert re.fullmatch("[0-9a-f]{40}(-dirty)?", meta["commit"])
+
+
+def test_checkpoints_hold_the_weights_to_the_bit(plain_run):
+    folder, result = plain_run
+    template = jax.tree.map(jnp.zeros_like, linear())
+    for checkpoint in (-1, 16):
+        model = Run(folder).load(template, checkpoint)
+        same = lambda a, b: np.asarray(a).tobytes() == np.asarray(b).tobytes()
+        assert jax.tree.all(jax.tree.map(same, model, result.model))
+    first = Run(folder).load(template, 0)
+    assert np.array_equal(first.weight, linear().weight)
+    assert first.version == 7
+
+
+def test_a_run_that_is_not_there(tmp_path):
+    for path in (tmp_path, tmp_path / "no", tmp_path / "no" / "where"):
+        with pytest.raises(ValueError, match="is not a run folder: it has no config"):
+            Run(path)
+
+
+def test_a_checkpoint_that_is_not_there(plain_run):
+    run = Run(plain_run[0])
+    with pytest.raises(
+        ValueError, match=r"no checkpoint 13 \(3 of them, the nearest 16"
+    ):
+        run.load(linear(), 13)
+    shutil.rmtree(run.path / "checkpoints")
+    assert run.checkpoints == []
+    with pytest.raises(ValueError, match=r"no checkpoint -1 \(0 of them\)"):
+        run.load(linear())
+
+
+def test_a_checkpoint_that_does_not_fit(plain_run):
+    folder, _ = plain_run
+    more = eqx.nn.Linear(3, 2, key=jax.random.key(0))
+    for template in (linear(4), more, (linear(), linear()), linear().weight):
+        with pytest.raises(
+            ValueError, match="000016.eqx does not fit this mod"
+        ) as caught:
+            Run(folder).load(template)
+        assert "\n" not in str(caught.value)
+
+
+def test_a_damaged_checkpoint_at_any_length(plain_run):
+    folder, _ = plain_run
+    file = folder / "checkpoints" / "000000000016.eqx"
+    whole = file.read_bytes()
+    damaged = [whole[:length] for length in range(0, len(whole), 7)]
+    damaged += [whole + b"more", b"\0" * len(whole), b"PK" + whole, whole[3:]]
+    for content in damaged:
+        file.write_bytes(content)
+        with pytest.raises(ValueError, match="000016.eqx") as caught:
+            Run(folder).load(linear())
+        assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("content", [b"", b"{", b"\x89HDF\xff", b"[1]", b"3", b"null"])
+def test_a_damaged_config(content, plain_run):
+    folder, _ = plain_run
+    (folder / "config.json").write_bytes(content)
+    for read in (
+        lambda: Run(folder).config,
+        lambda: icl.load(folder),
+        lambda: open_run(folder, {"rate": 0.1}, resume=True).__enter__(),
+    ):
+        with pytest.raises(ValueError, match="config.json") as caught:
+            read()
+        assert "\n" not in str(caught.value)
+
+
+def test_a_damaged_log(plain_run):
+    folder, _ = plain_run
+    file = folder / "log.h5"
+    whole = file.read_bytes()
+    cut = [whole[: len(whole) * k // 20] for k in range(20)]
+    for content in (*cut, b"no HDF5", b"\0" * 5000):
+        file.write_bytes(content)
+        with pytest.raises(ValueError, match="log.h5 is not a readable log") as caught:
+            _ = Run(folder).log
+        assert "\n" not in str(caught.value)
+    for names in ((), ("train/loss",), ("train", "eval"), ("train/iter", "eval")):
+        with h5py.File(file, "w") as opened:
+            for name in names:
+                opened[name] = np.zeros(3)
+        with pytest.raises(ValueError, match="log.h5 is not a readable log"):
+            _ = Run(folder).log
+
+
+def test_a_log_before_the_first_resume_point_is_empty(tmp_path):
+    with open_run(tmp_path, {}) as run:
+        assert (run.log.train, run.log.evaluations) == ({}, {})
+        assert run.log.events.tolist() == []
+
+
+def test_a_log_cut_back(tmp_path):
+    log = Log()
+    log.add_steps({"loss": np.arange(3.0)})
+    log.add_evaluation(0, {"held": {"loss": np.zeros(2)}})
+    log.add_evaluation(24, {"held": {"loss": np.ones(2)}})
+    log.add_steps({"loss": np.arange(3.0, 5.0)})
+    log.write(tmp_path / "log.h5", 8)
+    for full in (log, Log.read(tmp_path / "log.h5")):
+        cut = full.truncated(2, 16)
+        assert cut.train["loss"].tolist() == [0, 1]
+        assert cut.events.tolist() == [0]
+        assert cut.evaluations["held"]["loss"].tolist() == [[0, 0]]
+        assert full.train["loss"].tolist() == [0, 1, 2, 3, 4]
+        assert full.truncated(3, 24).events.tolist() == [0, 24]
+        assert full.truncated(0, -1).evaluations == {}
+
+
+def test_what_lies_beyond_a_resume_point_is_dropped(plain_run):
+    folder, _ = plain_run
+    with open_run(folder, {"rate": 0.1}, resume=True) as run:
+        run.drop_after(16)
+        assert (run.checkpoints, run.resume_points) == ([0, 8, 16], [0, 16])
+        run.drop_after(8)
+        assert (run.checkpoints, run.resume_points) == ([0, 8], [0])
+
+
+def test_a_run_is_not_overwritten(plain_run):
+    folder, _ = plain_run
+    before = contents(folder)
+    with pytest.raises(ValueError, match="already holds a run"):
+        open_run(folder, {"rate": 0.1}).__enter__()
+    assert contents(folder) == before
+
+
+def test_another_config_is_refused_with_what_differs(plain_run):
+    folder, _ = plain_run
+    Path(folder / "config.json").write_text(
+        json.dumps({"rate": 0.1, "task": {"size": 3, "old": 1}, "edits": ["a", "b"]})
+    )
+    other = {"rate": 0.2, "task": {"size": 4, "new": None}, "edits": ("a", "b")}
+    with pytest.raises(ValueError, match="holds a run of another config") as caught:
+        open_run(folder, other, resume=True).__enter__()
+    message = str(caught.value)
+    assert "\n" not in message
+    assert "rate: 0.1 there, 0.2 here" in message
+    assert "task.size: 3 there, 4 here" in message
+    assert "task.old" in message
+    assert "task.new" in message
+    assert "edits" not in message
+
+
+def test_a_folder_of_other_things_is_left_as_it_was(tmp_path):
+    for name in ("thesis.tex", "data.tmp", "meta.json", ".hidden"):
+        folder = tmp_path / name
+        folder.mkdir()
+        (folder / name).write_text("mine")
+        for resume in (False, True):
+            with pytest.raises(ValueError, match=f"not a run .it holds {name}"):
+                open_run(folder, {}, resume=resume).__enter__()
+        assert [file.name for file in folder.iterdir()] == [name]
+    (tmp_path / "checkpoints" / "checkpoints").mkdir(parents=True)
+    with pytest.raises(ValueError, match="not a run .it holds checkpoints"):
+        open_run(tmp_path / "checkpoints", {}).__enter__()
+    with pytest.raises(ValueError, match="cannot write to"):
+        open_run(tmp_path / "data.tmp" / "data.tmp", {}).__enter__()
+
+
+def test_leftovers_of_a_kill_are_removed_and_nothing_else(plain_run):
+    folder, _ = plain_run
+    left = [".log.h5.123.tmp", "checkpoints/.000000000016.eqx.9.tmp", "resume/.x.1.tmp"]
+    mine = ["notes.tmp", "figures/.loss.png.7.tmp"]
+    (folder / "figures").mkdir()
+    for name in (*left, *mine):
+        (folder / name).write_text("half")
+    with open_run(folder, {"rate": 0.1}, resume=True):
+        assert [name for name in left if (folder / name).exists()] == []
+        assert [name for name in mine if (folder / name).exists()] == mine
+
+
+def test_a_folder_that_is_being_written_is_refused(tmp_path):
+    # From here and, below, from another process.
+    with open_run(tmp_path / "a", {}):
+        with pytest.raises(
+            ValueError, match=f"is being written by process {os.getpid()}"
+        ):
+            open_run(tmp_path / "a", {}, resume=True).__enter__()
+    with open_run(tmp_path / "a", {}, resume=True):
+        pass
+    with pytest.raises(ZeroDivisionError):
+        with open_run(tmp_path / "a", {}, resume=True):
+            _ = 1 / 0
+    with open_run(tmp_path / "a", {}, resume=True):
+        pass
+
+
+def test_the_lock_of_a_killed_process_is_gone(tmp_path):
+    script = (
+        "import sys; from icl.runs import open_run\n"
+        "with open_run(sys.argv[1], {}): print('held', flush=True); sys.stdin.read()"
+    )
+    process = subprocess.Popen(
+        [sys.executable, "-c", script, str(tmp_path / "run")],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    with process:
+        assert process.stdout.readline() == "held\n"
+        for resume in (False, True):
+            wanted = f"is being written by process {process.pid} on "
+            with pytest.raises(ValueError, match=wanted) as caught:
+                open_run(tmp_path / "run", {}, resume=resume).__enter__()
+            assert "\n" not in str(caught.value)
+        process.kill()
+        process.wait()
+        with open_run(tmp_path / "run", {}, resume=True) as run:
+            owner = (run.path / ".lock").read_text()
+            assert owner.startswith(f"process {os.getpid()} ")
+
+
+# Replay
+
+
+D, HEADS = 8, 2
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory):
+    """A small transformer under an edit, with 18 checkpoints."""
+    out = tmp_path_factory.mktemp("run") / "small"
+    source = LowRankClasses(num_classes=60, num_exemplars=1, dim=6)
+    plan = dataclasses.replace(
+        studies.induction(source),
+        model=TransformerConfig(d_model=D, num_heads=HEADS),
+        optimizer=Adam(Constant(0.02)),
+        training=Training(17 * 8, 8, evaluate_at=Every(68), checkpoint_at=Every(8)),
+        evaluations={"train": EvaluationSet(size=6)},
+        edits=("Zero('blocks.0.attn.z', head=1)",),
+    )
+    # Compiled quickly, not well.
+    options = {**icl._compile._CPU_OPTIONS, "xla_backend_optimization_level": 0}
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(icl._compile, "_options", lambda: options)
+        result = icl.run_experiment(plan, out)
+    return icl.load(out), result
+
+
+def test_an_experiment_is_read_back_whole(trained):
+    read, result = trained
+    assert read.run.checkpoints == list(range(0, 17 * 8 + 1, 8))
+    same = lambda a, b: np.array_equal(np.asarray(a), np.asarray(b))
+    ours, theirs = (eqx.filter(m, eqx.is_array) for m in (read.model, result.model))
+    assert jax.tree.all(jax.tree.map(same, ours, theirs))
+    assert [repr(edit) for edit in read.edits] == ["Zero('blocks.0.attn.z', head=1)"]
+    built = read.experiment.build()
+    assert jax.tree.all(jax.tree.map(same, read.evaluations, built.evaluations))
+    rows = icl.evaluate.evaluate(
+        read.model, read.task, read.evaluations["train"], edits=read.edits
+    )
+    logged = result.log.evaluations["train"]
+    assert result.log.events.tolist() == [0, 72, 136]
+    for metric, row in rows.items():
+        np.testing.assert_allclose(logged[metric][-1], row, rtol=1e-4, atol=1e-6)
+
+
+def test_a_full_disk_while_an_experiment_saves_its_sets(trained, tmp_path, monkeypatch):
+    read, _ = trained
+    replace = os.replace
+
+    def full(source, target):
+        if Path(target).name == "eval_data.h5":
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        replace(source, target)
+
+    monkeypatch.setattr(os, "replace", full)
+    with pytest.raises(ValueError, match="cannot write to .*: No space left"):
+        icl.run_experiment(read.experiment, tmp_path / "run")
+
+
+def by_hand(read, checkpoint, batch, edited):
+    """Losses and patterns of each sequence at a checkpoint, in NumPy."""
+    w = oracles.weights_of(read.run.load(read.model, checkpoint))
+    if edited:  # Without head 1 of layer 0: its columns of the output matrix.
+        w["blocks"][0]["output"][:, D // HEADS :] = 0
+    losses, patterns = [], []
+    for x, labels in zip(batch.examples, batch.labels, strict=True):
+        x, labels = np.asarray(x, np.float64), np.asarray(labels)
+        logits, pattern = oracles.transformer(x, labels, w, heads=[HEADS] * 2)
+        losses.append(-np.log(oracles.softmax(logits[-1])[labels[-1]]))
+        patterns.append(pattern)
+    return np.mean(losses), patterns
+
+
+def strengths(patterns, labels):
+    """Attention to the right label less that to the others, head by head."""
+    total = np.zeros(len(patterns[0]))
+    for pattern, row in zip(patterns, labels, strict=True):
+        for head, attention in enumerate(pattern):
+            for pair, label in enumerate(row[:-1]):
+                sign = 1 if label == row[-1] else -1
+                total[head] += sign * attention[-1, 2 * pair + 1]
+    return total / len(patterns)
+
+
+def previous_token(patterns):
+    """Attention of each label, at 1, 3, …, to the exemplar before it."""
+    rows = [[a[t, t - 1] for t in range(1, len(a), 2)] for p in patterns for a in p]
+    return np.mean(rows, 1).reshape(len(patterns), -1).mean(0)
+
+
+MEASURES = {
+    "induction": measures.induction_strength(1),
+    "previous": measures.previous_token_strength(0),
+    "previous_last": measures.previous_token_strength(1),
+}
+
+
+@pytest.mark.parametrize("edited", [True, False])
+def test_replay_is_each_checkpoint_by_hand(edited, trained):
+    read, _ = trained
+    batch = read.evaluations["train"]
+    wanted = {**MEASURES, "loss": measures.task_metric(read.task, "loss")}
+    edits = None if edited else ()
+    table = icl.replay(read, wanted, batch, edits=edits)
+    assert table["sequences"].tolist() == read.run.checkpoints
+    assert {name: x.shape for name, x in table.items()} == {
+        "sequences": (18,),
+        "induction": (18, HEADS),
+        "previous": (18, HEADS),
+        "previous_last": (18, HEADS),
+        "loss": (18,),
+    }
+    for row, checkpoint in enumerate(read.run.checkpoints):
+        loss, patterns = by_hand(read, checkpoint, batch, edited)
+        first, last = ([p[layer] for p in patterns] for layer in (0, 1))
+        close = lambda a, b: np.testing.assert_allclose(a, b, rtol=2e-4, atol=2e-6)
+        close(table["loss"][row], loss)
+        close(table["induction"][row], strengths(last, batch.labels))
+        close(table["previous"][row], previous_token(first))
+        close(table["previous_last"][row], previous_token(last))
+    assert np.ptp(table["loss"]) > 0.1
+
+
+def test_replay_of_chosen_checkpoints(trained):
+    read, _ = trained
+    batch = read.evaluations["train"]
+    whole = icl.replay(read, MEASURES, batch)
+    for count in (1, 16, 17):
+        chosen = read.run.checkpoints[::-1][:count]
+        part = icl.replay(read, MEASURES, batch, checkpoints=chosen)
+        assert part["sequences"].tolist() == chosen
+        for name in MEASURES:
+            np.testing.assert_allclose(part[name], whole[name][::-1][:count], rtol=1e-6)
+
+
+def test_replay_refuses_what_is_not_there(trained):
+    read, _ = trained
+    batch = read.evaluations["train"]
+    with pytest.raises(ValueError, match="has no checkpoints to replay"):
+        icl.replay(read, MEASURES, batch, checkpoints=())
+    with pytest.raises(ValueError, match="no checkpoint 9 .18 of them, the nearest 8"):
+        icl.replay(read, MEASURES, batch, checkpoints=(8, 9))
+    with pytest.raises(ValueError, match="'sequences'"):
+        icl.replay(read, {"sequences": MEASURES["previous"]}, batch)
+    with pytest.raises(ValueError, match="blocks.7.attn.pattern"):
+        icl.replay(read, {"x": measures.induction_strength(7)}, batch)
+    with pytest.raises(ValueError, match="blocks.1.attn.zz"):
+        icl.replay(read, MEASURES, batch, edits=[opto.Zero("blocks.1.attn.zz")])
+
+
+@pytest.mark.parametrize("context", [2, 9])
+def test_measures_of_patterns_with_bursts(context):
+    rng = np.random.default_rng(0)
+    tokens = 2 * context + 1
+    scores = rng.standard_normal((7, 3, tokens, tokens))
+    pattern = oracles.softmax(np.where(np.tri(tokens), scores, -1e20))
+    if context == 2:
+        labels = np.asarray(
+            [[1, 4, 4], [4, 1, 4], [2, 2, 2], [0, 1, 2]] + [[3, 0, 0]] * 3
+        )
+    else:  # Three of the query's label, three of a distractor's, three others.
+        labels = rng.permuted(np.tile([5, 5, 5, 7, 7, 7, 0, 1, 2], (7, 1)), axis=1)
+        labels = np.concatenate([labels, np.full((7, 1), 5)], 1)
+    batch = Sequence(
+        jnp.zeros((7, context + 1, 2)), jnp.asarray(labels), jnp.zeros_like(labels)
+    )
+    for layer in (0, 4):
+        site = f"blocks.{layer}.attn.pattern"
+        record = opto.Record({site: jnp.asarray(pattern, jnp.float32)})
+        for measure, wanted in (
+            (measures.induction_strength(layer), strengths(pattern, labels)),
+            (measures.previous_token_strength(layer), previous_token(pattern)),
+        ):
+            assert measure.record == (site,)
+            got = measure.fn(record, None, batch)
+            assert got.shape == (3,)
+            np.testing.assert_allclose(got, wanted, rtol=1e-5, atol=1e-6)

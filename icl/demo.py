@@ -126,7 +126,7 @@ def _since(sequences: np.ndarray, strengths: np.ndarray) -> list[float]:
     since = []
     for trace in strengths.T:
         weakest = int(np.argmin(trace))
-        half = 0.5 * (trace[weakest] + trace[-1])
+        half = 0.5 * float(trace[weakest] + trace[-1])
         rise = first_below(sequences[weakest:], -trace[weakest:], -half)
         since.append(float(sequences[-1]) if rise is None else rise)
     return since

@@ -6,6 +6,7 @@ from .experiment import (
     Experiment as Experiment,
     load as load,
     run_experiment as run_experiment,
+    run_experiments as run_experiments,
     Trained as Trained,
 )
 from .runs import open_run as open_run, Run as Run

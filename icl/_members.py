@@ -16,9 +16,9 @@ class Members:
     """Trees that agree in all but the values of their arrays.
 
     Arrays that are the same object in all of them (a data set, say) are kept once;
-    the others get a leading axis, over which functions are mapped: split over as many
-    devices as divide the members, `vmap`ped on each. A lone member is not mapped at
-    all, which is faster.
+    the others get a leading axis, over which functions are mapped: split evenly over
+    the devices, `vmap`ped on each. The last member is repeated to fill that axis up. A
+    lone member is not mapped at all, which is faster.
     """
 
     def __init__(self, trees: Sequence[PyTree]):
@@ -32,7 +32,7 @@ class Members:
             if not eqx.tree_equal(static, self._static):
                 raise ValueError(f"member {k} has other settings {_ONLY_NUMBERS}")
             columns.append(jax.tree.leaves(arrays))
-        self._devices = _mesh(self.count)
+        self._devices, self._width = _spread(self.count)
         self._own: list[Any] = []
         self._shared: list[Any] = []
         for leaves in zip(*columns, strict=True):
@@ -77,6 +77,7 @@ class Members:
             return jax.tree.map(_strong, trees[0])
         for k, tree in enumerate(trees):
             _check_structure(k, trees[0], tree)
+        trees = [*trees, *[trees[-1]] * (self._width - self.count)]
         stacked = jax.tree.map(_stack, *trees)
         if self._devices is None:
             return stacked
@@ -110,16 +111,21 @@ def _strong(x: Any) -> jax.Array:
     return jnp.asarray(x, x.dtype)
 
 
-def _mesh(count: int) -> jax.sharding.Mesh | None:
-    """As many devices as divide the members evenly; `None` for a single one."""
+def _spread(count: int) -> tuple[jax.sharding.Mesh | None, int]:
+    """The fewest devices on which none has more members than it must, and their total.
+
+    `None` for a single device.
+    """
     available = jax.local_devices()
-    number = max(n for n in range(1, len(available) + 1) if count % n == 0)
+    on_each = -(-count // len(available))
+    number = -(-count // on_each)
     if number == 1:
-        return None
+        return None, count
     auto = (jax.sharding.AxisType.Auto,)
-    return jax.make_mesh(
+    mesh = jax.make_mesh(
         (number,), ("member",), axis_types=auto, devices=available[:number]
     )
+    return mesh, number * on_each
 
 
 _ONLY_NUMBERS = "than member 0: members may differ in numbers only"

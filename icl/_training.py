@@ -28,7 +28,11 @@ class Task(Protocol):
         ...
 
     def metrics(self, outputs: Any, example: Any, /) -> dict[str, Array]:
-        """Numbers for one example; the mean of `"loss"` is minimised."""
+        """Numbers for one example; the mean of `"loss"` is minimised.
+
+        The log has the loss of each step and `grad_norm`, the norm of its gradient
+        before any clipping.
+        """
         ...
 
 
@@ -51,6 +55,8 @@ class Training:
     def __post_init__(self):
         for name in ("num_sequences", "batch_size"):
             positive(name, getattr(self, name))
+        for schedule in (self.evaluate_at, self.checkpoint_at):
+            schedule.points(self.num_sequences)
         micro = self.microbatch_size
         if micro is None:
             return

@@ -99,9 +99,9 @@ def _findings(trained: Trained, over_training: dict[str, np.ndarray]) -> Finding
             for name, rows in sets.items()
         },
         induction_strength=over_training["induction"][-1].tolist(),
-        induction_since=_since(over_training["sequences"], over_training["induction"]),
+        induction_since=since(over_training["sequences"], over_training["induction"]),
         previous_token_strength=over_training["previous"][-1].tolist(),
-        previous_token_since=_since(
+        previous_token_since=since(
             over_training["sequences"], over_training["previous"]
         ),
         accuracy=accuracy,
@@ -121,8 +121,11 @@ def first_below(x: np.ndarray, y: np.ndarray, level: float) -> float | None:
     return float(np.interp(level, [y[k], y[k - 1]], [x[k], x[k - 1]]))
 
 
-def _since(sequences: np.ndarray, strengths: np.ndarray) -> list[float]:
-    """When each head is half way from its weakest to its strength at the end."""
+def since(sequences: np.ndarray, strengths: np.ndarray) -> list[float]:
+    """When each head is half way from its weakest to its strength at the end.
+
+    **Arguments:** `sequences`, `[checkpoint]`; `strengths`, `[checkpoint, head]`.
+    """
     since = []
     for trace in strengths.T:
         weakest = int(np.argmin(trace))

@@ -1,20 +1,22 @@
 """An experiment on exemplar-label sequences: one value that rebuilds a run."""
 
+import contextlib
 import dataclasses
+import functools
 import os
 import zlib
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import PRNGKeyArray
+from jaxtyping import Array, PRNGKeyArray
 
 import opto
 
 from .config import from_json, to_json
-from .data import LowRankClasses, Source
+from .data import digest, LowRankClasses, Source
 from .models import ExemplarLabelModel, TransformerConfig
 from .optimizers import Adam, Optimizer
 from .runs import disk, open_run, Run
@@ -105,7 +107,10 @@ class Experiment:
 
         **Raises:** `ValueError` for whatever in the config cannot be.
         """
-        task = self.task.build(jnp.asarray(self.data.load()))
+        return self._member(jnp.asarray(self.data.load()))
+
+    def _member(self, data: Array) -> Member:
+        task = self.task.build(data)
         model, edits = self._model(task), self._edits()
         # A misspelt site is an error now, not after the compilation.
         opto.check(edits, opto.sites(model, *example_inputs(task)))
@@ -164,16 +169,58 @@ def run_experiment(
     - `out`: The folder; see `icl.runs.open_run` for when it is refused.
     - `resume`: Continue the run that is there.
 
-    **Raises:** `ValueError` for bad configs and folders, `FloatingPointError` if the
-    loss stops being finite.
+    **Raises:** `ValueError` for bad configs and folders, and if the data's file is not
+    what the run began with; `FloatingPointError` if the loss stops being finite.
     """
-    member = experiment.build()
-    with open_run(out, to_json(experiment), resume=resume) as run:
-        sets = run.path / "eval_data.h5"
-        if member.evaluations and not sets.exists():
-            with disk(run.path):
-                save_sequences(sets, member.evaluations)
-        return fit(member, experiment.training, runs=run)[0]
+    return run_experiments([experiment], [out], resume=resume)[0]
+
+
+def run_experiments(
+    experiments: Iterable[Experiment],
+    outs: Iterable[str | os.PathLike],
+    *,
+    resume: bool = False,
+) -> list[Result]:
+    """Trains experiments that differ in numbers only as the members of one program.
+
+    Seeds, learning rates, edits' values and the heads they select may differ; `fit`
+    says what may not.
+
+    **Arguments:**
+
+    - `outs`: A run folder for each; see `icl.runs.open_run` for when one is refused.
+    - `resume`: Continue the runs that are there.
+
+    **Raises:** As `run_experiment`, and `ValueError` if the experiments cannot share a
+    program.
+    """
+    experiments, outs = list(experiments), list(outs)
+    if not experiments or len(experiments) != len(outs):
+        got = f"{len(experiments)} experiments and {len(outs)} folders"
+        raise ValueError(f"each experiment needs a folder, got {got}")
+    training = experiments[0].training
+    for experiment in experiments:
+        if experiment.training != training:
+            got = f"{training} and {experiment.training}"
+            raise ValueError(
+                f"experiments that train together share training=, got {got}"
+            )
+    # The same data is the same array, which members share.
+    load = functools.cache(lambda source: jnp.asarray(source.load()))
+    members = [e._member(load(e.data)) for e in experiments]
+    with contextlib.ExitStack() as stack:
+        runs = []
+        for experiment, member, out in zip(experiments, members, outs, strict=True):
+            opened = open_run(out, to_json(experiment), resume=resume)
+            runs.append(run := stack.enter_context(opened))
+            if (data := digest(experiment.data)) is not None:
+                run.check_data(data)
+                run.keep_digest(data)
+            sets = run.path / "eval_data.h5"
+            if member.evaluations and not sets.exists():
+                with disk(run.path):
+                    save_sequences(sets, member.evaluations)
+        return fit(members, training, runs=runs)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -194,11 +241,13 @@ class Trained:
 def load(path: str | os.PathLike, checkpoint: int = -1) -> Trained:
     """Reads a run: its model at a checkpoint (sequences seen; -1 is the last).
 
-    **Raises:** `ValueError` if there is no run, no such checkpoint, or no data.
+    **Raises:** `ValueError` if there is no run, no such checkpoint, or the data's file
+    is not there or not what it was.
     """
     run = Run(path)
     experiment = from_json(Experiment, run.config)
     task = experiment.task.build(jnp.asarray(experiment.data.load()))
+    run.check_data(digest(experiment.data))
     saved = run.path / "eval_data.h5"
     sets = load_sequences(saved) if saved.exists() else {}
     model = run.load(experiment._model(task), checkpoint)

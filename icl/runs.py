@@ -52,7 +52,7 @@ class Run:
 
     @property
     def log(self) -> Log:
-        """The log up to the last resume point; empty before the first."""
+        """What was logged, up to the last save; empty before the first."""
         file = self.path / "log.h5"
         return Log.read(file) if file.exists() else Log()
 
@@ -72,15 +72,30 @@ class Run:
         **Raises:** `ValueError` if there is no such checkpoint or it does not fit.
         """
         known = self.checkpoints
-        if checkpoint == -1 and known:
+        if not known:
+            raise ValueError(f"{self.path} has no checkpoints yet")
+        if checkpoint == -1:
             checkpoint = known[-1]
         if checkpoint not in known:
-            have = f"{len(known)} of them"
-            if known:
-                nearest = min(known, key=lambda n: abs(n - checkpoint))
-                have += f", the nearest {nearest}"
+            nearest = min(known, key=lambda n: abs(n - checkpoint))
+            have = f"{len(known)} of them, the nearest {nearest}"
             raise ValueError(f"{self.path} has no checkpoint {checkpoint} ({have})")
         return _read_tree(self._checkpoint_file(checkpoint), template)
+
+    def check_data(self, digest: str | None) -> None:
+        """Raises `ValueError` if the data's file is not the one the run began with.
+
+        **Arguments:**
+
+        - `digest`: Of the file; `None` for data that is drawn from a seed.
+        """
+        file = self.path / "data.sha256"
+        known = file.read_text() if file.is_file() else digest
+        if known != digest:
+            raise ValueError(
+                f"the data's file has changed since {self.path} was trained on it: "
+                f"its SHA-256 was {known}, now {digest}"
+            )
 
     def _checkpoint_file(self, sequences: int) -> Path:
         return self.path / "checkpoints" / f"{sequences:012d}.eqx"
@@ -88,6 +103,11 @@ class Run:
 
 class RunWriter(Run):
     """A run folder that this process, and no other, writes; made by `open_run`."""
+
+    def keep_digest(self, digest: str) -> None:
+        """Notes the digest of the data's file, for `check_data`."""
+        with disk(self.path):
+            write_bytes(self.path / "data.sha256", digest.encode())
 
     def save_checkpoint(self, sequences: int, model: PyTree) -> None:
         """Keeps the arrays of `model` as `checkpoints/<sequences>.eqx`."""
@@ -207,7 +227,8 @@ def _check_same(run: Run, config: dict[str, Any], resume: bool) -> None:
     lines = list(differences(found, json.loads(json.dumps(config))))
     if lines:
         raise ValueError(
-            f"{run.path} holds a run of another config: {'; '.join(lines)}"
+            f"{run.path} holds a run of another config: {'; '.join(lines)}; its own is "
+            f"{run.path / 'config.json'}, which `icl train` takes for a preset"
         )
 
 
@@ -273,7 +294,9 @@ def _read_tree(file: Path, template: Tree) -> Tree:
             arrays = eqx.tree_deserialise_leaves(stream, arrays)
             if stream.read(1):
                 raise ValueError("it holds more arrays")
-    except (OSError, EOFError, RuntimeError, ValueError) as error:
+    except OSError as error:
+        raise ValueError(f"cannot read {file}: {error.strerror or error}") from None
+    except (EOFError, RuntimeError, ValueError) as error:
         first = str(error).splitlines()[0] if str(error) else type(error).__name__
         raise ValueError(f"{file} does not fit this model: {first}") from None
     return eqx.combine(arrays, static)

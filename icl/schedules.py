@@ -32,7 +32,12 @@ class At:
             )
 
     def points(self, total: int) -> list[int]:
-        """The sequence counts up to `total`, ascending."""
+        """The sequence counts, ascending.
+
+        **Raises:** `ValueError` if one lies beyond `total`.
+        """
+        if late := [n for n in self.sequences if n > total]:
+            raise ValueError(f"At has points beyond the end at {total}: {late}")
         return _clean(self.sequences, total)
 
 

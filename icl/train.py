@@ -38,9 +38,9 @@ def fit(
 ) -> list[Result]:
     """Trains one model, or many members as one program.
 
-    Members are spread over the local devices as evenly as they divide, and `vmap`ped on
-    each. A member's result does not depend on its company, up to rounding. One compiled
-    program serves any schedule.
+    Members are spread evenly over the local devices, and `vmap`ped on each. A member's
+    result does not depend on its company, up to rounding. One compiled program serves
+    any schedule.
 
     **Arguments:**
 

@@ -164,6 +164,10 @@ ERRORS = {
         "site layers.1.z float32[head=3 seq=4 d_head=2] has no axis 'haed'; did you "
         "mean 'head'?",
     ),
+    "misspelt_keyword": (
+        lambda: run(Zero("embed", strengh=0.5)),
+        "whole-number indices, got 0.5; did you mean strength=?",
+    ),
     "no_axis_at_all": (lambda: run(Zero("embed", head=1)), "has no axis 'head'"),
     "empty_selection": (lambda: Zero(z, head=[]), "head=[] selects nothing"),
     "empty_heads": (lambda: Zero(z, heads=""), "heads=[] selects nothing"),

@@ -5,6 +5,7 @@ import pytest
 from PIL import Image
 
 from icl import plots
+from icl.demo import first_below, since
 
 
 def learning():
@@ -83,3 +84,16 @@ def test_ablation_map_shows_what_exists():
     texts = {(t.get_position()[1], t.get_position()[0]): t.get_text() for t in ax.texts}
     expected = {(0, 0): "0", (0, 1): "-0.100", (1, 0): "+0.020", (1, 1): "0"}
     assert texts == {**expected, (1, 2): "-0.500"}
+
+
+def test_when_a_curve_crosses_a_level():
+    x, y = np.array([0, 10, 20, 30]), np.array([4, 3, 1, 2], np.float32)
+    assert first_below(x, y, 2.0) == 15.0  # Between the points, linearly.
+    assert first_below(x, y, 4.0) == 0.0
+    assert first_below(x, y, 0.5) is None
+
+
+def test_a_head_forms_half_way_between_its_weakest_and_its_last():
+    x = np.array([0, 10, 20, 30])
+    strengths = np.array([[0.5, 0], [-0.2, 0], [0.2, 0.4], [0.8, 0.4]], np.float32)
+    np.testing.assert_allclose(since(x, strengths), [20 + 10 / 6, 15], rtol=1e-6)

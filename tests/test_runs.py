@@ -1,6 +1,7 @@
 import contextlib
 import dataclasses
 import errno
+import functools
 import itertools
 import json
 import multiprocessing
@@ -33,7 +34,7 @@ import icl.train
 import opto
 from icl import measures, studies
 from icl._log import Log
-from icl.data import LowRankClasses
+from icl.data import HDF5Classes, LowRankClasses, save_source
 from icl.experiment import EvaluationSet
 from icl.models import TransformerConfig
 from icl.optimizers import Adam, Constant
@@ -419,7 +420,7 @@ def test_a_checkpoint_that_is_not_there(plain_run):
         run.load(linear(), 13)
     shutil.rmtree(run.path / "checkpoints")
     assert run.checkpoints == []
-    with pytest.raises(ValueError, match=r"no checkpoint -1 \(0 of them\)"):
+    with pytest.raises(ValueError, match=r"has no checkpoints yet"):
         run.load(linear())
 
 
@@ -662,6 +663,50 @@ def test_a_full_disk_while_an_experiment_saves_its_sets(trained, tmp_path, monke
     monkeypatch.setattr(os, "replace", full)
     with pytest.raises(ValueError, match="cannot write to .*: No space left"):
         icl.run_experiment(read.experiment, tmp_path / "run")
+
+
+def test_experiments_train_together_each_in_its_folder(trained, tmp_path):
+    read, alone = trained
+    plans = [
+        dataclasses.replace(read.experiment, train_seed=seed, edits=(edit,))
+        for seed, edit in (
+            (0, "Zero('blocks.0.attn.z', head=1)"),
+            (3, "Zero('blocks.0.attn.z', head=0)"),
+        )
+    ]
+    outs = [tmp_path / "0", tmp_path / "3"]
+    results = icl.run_experiments(plans, outs)
+    close = functools.partial(np.testing.assert_allclose, rtol=1e-4, atol=1e-5)
+    close(results[0].log.train["loss"], alone.log.train["loss"])
+    for plan, out, result in zip(plans, outs, results, strict=True):
+        again = icl.load(out)
+        assert again.experiment == plan
+        rows = icl.evaluate.evaluate(
+            again.model, again.task, again.evaluations["train"], edits=again.edits
+        )
+        logged = result.log.evaluations["train"]["loss"][-1]
+        np.testing.assert_allclose(logged, rows["loss"], rtol=1e-4, atol=1e-6)
+    longer = dataclasses.replace(plans[1], training=Training(64))
+    with pytest.raises(ValueError, match="share training="):
+        icl.run_experiments([plans[0], longer], outs)
+    with pytest.raises(ValueError, match="2 experiments and 1 folders"):
+        icl.run_experiments(plans, outs[:1])
+
+
+def test_a_run_knows_the_file_of_its_data(trained, tmp_path):
+    read, _ = trained
+    file, out = tmp_path / "classes.h5", tmp_path / "run"
+    save_source(read.experiment.data, file)
+    short = Training(16, 8, None, Every(16), Every(16))
+    source = HDF5Classes(str(file))
+    plan = dataclasses.replace(read.experiment, data=source, training=short)
+    icl.run_experiment(plan, out)
+    icl.load(out)
+    with h5py.File(file, "a") as opened:
+        opened["features"][0, 0, 0] = 7
+    for again in (icl.load, functools.partial(icl.run_experiment, plan, resume=True)):
+        with pytest.raises(ValueError, match="data's file has changed since .*run"):
+            again(out)
 
 
 def by_hand(read, checkpoint, batch, edited):

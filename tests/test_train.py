@@ -167,7 +167,7 @@ def alone():
     return [fit(one, LONG)[0] for one in eight()]
 
 
-@pytest.mark.parametrize(("count", "devices"), [(1, 1), (2, 2), (3, 1), (8, 2)])
+@pytest.mark.parametrize(("count", "devices"), [(1, 1), (2, 2), (3, 2), (8, 2)])
 def test_members_train_as_if_alone(count, devices, alone, monkeypatch):
     assert jax.local_device_count() == 2
     made = []

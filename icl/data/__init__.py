@@ -6,7 +6,11 @@ gives the features as a NumPy array, `[class, exemplar, dim]`.
 
 from ._conv import ConvEncoder as ConvEncoder
 from ._hdf5 import HDF5Classes as HDF5Classes, write_classes as write_classes
-from ._source import save_source as save_source, Source as Source
+from ._source import (
+    digest as digest,
+    save_source as save_source,
+    Source as Source,
+)
 from ._synthetic import (
     GaussianClasses as GaussianClasses,
     LowRankClasses as LowRankClasses,

@@ -1,6 +1,7 @@
 """What a source is, and writing one to a file."""
 
 import dataclasses
+import hashlib
 import json
 import os
 
@@ -11,6 +12,14 @@ from ._synthetic import GaussianClasses, LowRankClasses, OneHotClasses
 
 
 Source = LowRankClasses | GaussianClasses | OneHotClasses | HDF5Classes
+
+
+def digest(source: Source) -> str | None:
+    """The SHA-256 of a source's file; `None` for one that is drawn from a seed."""
+    if not isinstance(source, HDF5Classes):
+        return None
+    with open(source.file, "rb") as stream:
+        return hashlib.file_digest(stream, "sha256").hexdigest()
 
 
 def save_source(source: Source, out: str | os.PathLike[str]) -> tuple[int, ...]:

@@ -34,8 +34,7 @@ def program(experiment: Experiment) -> Callable[[], Any]:
     """A compiled function that does `STEPS` training steps of an experiment."""
     member: Member = experiment.build()
     state = _steps.initial_state(member, 32)
-    static = eqx.filter(member.model, eqx.is_array, inverse=True)
-    prepared = _with_arrays(member, static)
+    prepared = _with_arrays(member)
     steps = functools.partial(
         _steps.train_steps, batch_size=32, microbatch_size=None, buffer=STEPS
     )

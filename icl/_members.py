@@ -26,11 +26,9 @@ class Members:
         arrays, self._static = eqx.partition(trees[0], eqx.is_array)
         columns = [jax.tree.leaves(arrays)]
         self._structure = jax.tree.structure(arrays)
-        for k, tree in enumerate(trees[1:], 1):
-            arrays, static = eqx.partition(tree, eqx.is_array)
-            _check_structure(k, trees[0], tree)
-            if not eqx.tree_equal(static, self._static):
-                raise ValueError(f"member {k} has other settings {_ONLY_NUMBERS}")
+        check_alike(trees)
+        for tree in trees[1:]:
+            arrays = eqx.filter(tree, eqx.is_array)
             columns.append(jax.tree.leaves(arrays))
         self._devices, self._width = _spread(self.count)
         self._own: list[Any] = []
@@ -98,10 +96,27 @@ class Members:
         return jax.device_put(x, NamedSharding(self._devices, PartitionSpec()))
 
 
-def _stack(*leaves: Any) -> jax.Array:
+def check_alike(trees: Sequence[PyTree]) -> None:
+    """Raises `ValueError` for trees that differ in more than numbers."""
+    first = eqx.filter(trees[0], eqx.is_array, inverse=True)
+    for k, tree in enumerate(trees[1:], 1):
+        _check_structure(k, trees[0], tree)
+        if not eqx.tree_equal(eqx.filter(tree, eqx.is_array, inverse=True), first):
+            raise ValueError(f"member {k} has other settings {_ONLY_NUMBERS}")
+        pairs = zip(jax.tree.leaves(trees[0]), jax.tree.leaves(tree), strict=True)
+        for ours, theirs in pairs:
+            if eqx.is_array(ours):
+                _check_shapes((ours, theirs))
+
+
+def _check_shapes(leaves: Sequence[Any]) -> None:
     if len({leaf.shape for leaf in leaves}) > 1:
         shapes = ", ".join(str(leaf.shape) for leaf in leaves)
         raise ValueError(f"members have arrays of different shapes: {shapes}")
+
+
+def _stack(*leaves: Any) -> jax.Array:
+    _check_shapes(leaves)
     return _strong(jnp.stack(leaves))
 
 

@@ -37,7 +37,7 @@ def replay(
     - `measures`: What to measure, by name.
     - `batch`: Examples of the run's task, such as `trained.evaluations["train"]`.
     - `edits`: In force; `None` is the edits that the run was trained under.
-    - `checkpoints`: Sequences seen; `None` is all there are.
+    - `checkpoints`: Sequences seen, -1 for the last; `None` is all there are.
 
     **Returns:**
 
@@ -46,14 +46,17 @@ def replay(
     **Raises:** `ValueError` for a checkpoint, site or edit that does not exist.
     """
     run = trained.run
-    chosen = run.checkpoints if checkpoints is None else list(checkpoints)
+    if checkpoints is None:
+        chosen = run.checkpoints
+    else:
+        chosen = [run.find(step) for step in checkpoints]
     if "sequences" in measures:
         raise ValueError("a measure cannot be named 'sequences', which are returned")
     if not chosen:
         raise ValueError(f"{run.path} has no checkpoints to replay")
-    edits = trained.edits if edits is None else tuple(edits)
     first = jax.tree.map(lambda x: x[0], batch)
-    check_edits(trained.model, trained.task, edits, first)
+    edits = trained.edits if edits is None else edits
+    edits = check_edits(trained.model, trained.task, edits, first)
     program = _program(trained, dict(measures), edits)
     size = min(_STACK, len(chosen))
     rows: list[dict[str, np.ndarray]] = []

@@ -95,23 +95,30 @@ class Member(eqx.Module):
 
     model: PyTree
     task: Any
-    optimizer: Optimizer = Adam()  # noqa: RUF009
+    optimizer: Optimizer = Adam()
     train_seed: int | Integer[Array, ""] = 0
     edits: tuple[opto.Edit, ...] = ()
     evaluations: Mapping[str, PyTree] = dataclasses.field(default_factory=dict)
 
 
+def check_set_names(names: Iterable[str]) -> None:
+    """Raises `ValueError` for the name of an evaluation set that no log can have."""
+    for name in names:
+        if name in ("", "iter") or "/" in name or name.startswith("."):
+            raise ValueError(f"an evaluation set cannot be named {name!r} in a log")
+
+
 def check_edits(
     model: PyTree, task: Task, edits: Iterable[opto.Edit], example: PyTree
-) -> None:
-    """Raises `ValueError` unless each edit can apply in the task's forward.
+) -> tuple[opto.Edit, ...]:
+    """The edits; raises `ValueError` unless each can apply in the task's forward.
 
     To be called before compiling: within, indices are tracers, and nobody could tell
     that one is out of range.
     """
-    edits = tuple(edits)
-    if edits:
-        opto.check(edits, opto.sites(task.forward, model, example))
+    if isinstance(edits, tuple | list) and not edits:
+        return ()
+    return opto.check(edits, opto.sites(task.forward, model, example))
 
 
 @dataclasses.dataclass(frozen=True)

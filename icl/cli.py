@@ -13,6 +13,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
+import jax
 import tyro
 
 from ._options import parse
@@ -27,6 +28,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
         status = _fail(str(error))
     except FloatingPointError as error:  # The input was fine, the training was not.
         _fail(str(error))
+        status = 1
+    except (jax.errors.JaxRuntimeError, MemoryError) as error:
+        _fail(str(error) or "out of memory")  # A model too large, as a rule.
         status = 1
     except KeyboardInterrupt as error:
         _fail(str(error) or "interrupted")
@@ -97,13 +101,13 @@ def _demo(arguments: list[str]) -> None:
     if options.data is None:
         source = LowRankClasses()
     else:
-        source = HDF5Classes(str(options.data.resolve()), options.path)
+        source = HDF5Classes(str(options.data), options.path)
     print(report(demo(source, options.out), options.out))
 
 
 def _train(arguments: list[str]) -> None:
     from . import studies
-    from .config import from_json
+    from .config import from_json, with_fields
     from .experiment import Experiment, run_experiment
 
     presets = {name: getattr(studies, name) for name in studies.__all__}
@@ -111,7 +115,7 @@ def _train(arguments: list[str]) -> None:
         wants_help = bool({"-h", "--help"} & set(arguments))
         text = (
             "usage: icl train PRESET --out DIR [--resume] [options]\n\nPRESET is "
-            f"{' | '.join(presets)}, or the config.json of a run.\n"
+            f"{' | '.join(presets)}, or a run or its config.json, to repeat it.\n"
             "icl train PRESET --help lists every option of its config."
         )
         if not wants_help:
@@ -119,6 +123,8 @@ def _train(arguments: list[str]) -> None:
         print(text)
         return
     preset, *rest = arguments
+    if (Path(preset) / "config.json").is_file():
+        preset = str(Path(preset) / "config.json")
     if preset.endswith(".json"):
         base = from_json(Experiment, _read_json(Path(preset)))
     elif preset in presets:
@@ -136,11 +142,16 @@ def _train(arguments: list[str]) -> None:
         """The run folder; refused if it holds a run, unless --resume is given."""
         resume: bool = False
         """Continue the run that is there, to the same bits."""
+        set: tyro.conf.UseAppendAction[tuple[str, ...]] = ()
+        """A field of the config and its value as JSON, applied after the options; may
+        be repeated. For what has no option of its own, another kind of optimizer, say:
+        'optimizer={"type": "AdamW", "weight_decay": 0.1}'."""
         experiment: Annotated[Experiment, tyro.conf.arg(name="")] = base
 
     options = parse(TrainOptions, rest, f"train {preset}")
-    result = run_experiment(options.experiment, options.out, resume=options.resume)
-    print(f"{options.out}: trained for {_last_line(result.log, options.experiment)}")
+    experiment = with_fields(options.experiment, options.set)
+    result = run_experiment(experiment, options.out, resume=options.resume)
+    print(f"{options.out}: trained for {_last_line(result.log, experiment)}")
 
 
 def _last_line(log: Any, experiment: Any) -> str:
@@ -239,8 +250,9 @@ def _data(arguments: list[str]) -> None:
         if set(arguments) & {"-h", "--help"}:
             print(text)
             return
-        got = repr(arguments[0]) if arguments else "nothing"
-        close = difflib.get_close_matches(got, names, n=1, cutoff=0.4)
+        given = arguments[0] if arguments else ""
+        got = repr(given) if given else "nothing"
+        close = difflib.get_close_matches(given, names, n=1, cutoff=0.4)
         hint = f"did you mean {close[0]!r}?" if close else f"known: {', '.join(names)}"
         raise ValueError(f"data needs the name of a source first, got {got}; {hint}")
     name, *rest = arguments
@@ -283,5 +295,5 @@ def _read_json(path: Path) -> dict[str, Any]:
         return json.loads(path.read_text())
     except OSError as error:
         raise ValueError(f"cannot read {path}: {error.strerror}") from None
-    except json.JSONDecodeError as error:
+    except ValueError as error:  # Neither text nor JSON.
         raise ValueError(f"{path} is not JSON: {error}") from None

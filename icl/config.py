@@ -3,6 +3,7 @@
 import dataclasses
 import difflib
 import functools
+import json
 import reprlib
 import types
 from collections.abc import Iterable, Mapping
@@ -25,6 +26,38 @@ def from_json(kind: type[Config], data: dict[str, Any]) -> Config:
     config refuses.
     """
     return _read(data, kind, ())
+
+
+def with_fields(config: Config, settings: Iterable[str]) -> Config:
+    """The config with fields replaced, each given as `path=value`.
+
+    **Arguments:**
+
+    - `settings`: Such as `training.batch_size=64`. The path names a field, dotted; the
+        value is JSON, or a string as it stands.
+
+    **Raises:** `ValueError` for a path that does not exist, and as `from_json`.
+    """
+    data = to_json(config)
+    for setting in settings:
+        path, equals, text = setting.partition("=")
+        *parents, last = path.strip().split(".")
+        if not equals:
+            raise ValueError(f"config: expected path=value, got {setting!r}")
+        place: Any = data
+        for done, name in enumerate(parents):
+            if not isinstance(place, dict) or name not in place:
+                where = ".".join(parents[: done + 1])
+                near = _nearest(name, place) if isinstance(place, dict) else ""
+                raise ValueError(f"config: there is no {where!r}{near}")
+            place = place[name]
+        if not isinstance(place, dict):
+            raise ValueError(f"config: {'.'.join(parents)!r} has no fields")
+        try:
+            place[last] = json.loads(text)
+        except json.JSONDecodeError:
+            place[last] = text
+    return from_json(type(config), data)
 
 
 _hints = functools.cache(get_type_hints)

@@ -4,6 +4,7 @@ import contextlib
 import dataclasses
 import functools
 import os
+import pathlib
 import zlib
 from collections.abc import Iterable, Mapping
 
@@ -16,10 +17,11 @@ from jaxtyping import Array, PRNGKeyArray
 import opto
 
 from .config import from_json, to_json
-from .data import digest, LowRankClasses, Source
+from .data import absolute, digest, LowRankClasses, Source
 from .models import ExemplarLabelModel, TransformerConfig
 from .optimizers import Adam, Optimizer
 from .runs import disk, open_run, Run
+from .schedules import positive
 from .tasks import (
     batch,
     Context,
@@ -35,7 +37,14 @@ from .tasks import (
     save_sequences,
     Sequence,
 )
-from .train import fit, Member, Result, Training
+from .train import (
+    check_members,
+    check_set_names,
+    fit,
+    Member,
+    Result,
+    Training,
+)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -61,6 +70,9 @@ class EvaluationSet:
     noise: float | None = None
     """Standard deviation of the noise on each example."""
 
+    def __post_init__(self):
+        positive("size", self.size)
+
     def of(self, task: ExemplarLabel) -> ExemplarLabel:
         """The settings of this set's sampler: the task's, where this has `None`."""
         names = {field.name for field in dataclasses.fields(self)}
@@ -83,13 +95,13 @@ class Experiment:
 
     task: ExemplarLabel
     """The sampler of training sequences."""
-    data: Source = LowRankClasses()  # noqa: RUF009
+    data: Source = LowRankClasses()
     """Where the classes come from; see `icl.data`."""
-    model: TransformerConfig = TransformerConfig()  # noqa: RUF009
+    model: TransformerConfig = TransformerConfig()
     """The transformer."""
-    optimizer: Optimizer = Adam()  # noqa: RUF009
+    optimizer: Optimizer = Adam()
     """With its learning rate."""
-    training: Training = Training()  # noqa: RUF009
+    training: Training = Training()
     """How long, and when to look."""
     evaluations: dict[str, EvaluationSet] = dataclasses.field(default_factory=dict)
     """The sets it is evaluated on, by name."""
@@ -101,6 +113,15 @@ class Experiment:
     """Of the batches: batch n is a function of this seed and n alone."""
     eval_seed: int = 1
     """Of the evaluation sets."""
+
+    def __post_init__(self):
+        for name in ("init_seed", "train_seed", "eval_seed"):
+            seed = getattr(self, name)
+            if isinstance(seed, bool) or not isinstance(seed, int):
+                raise ValueError(f"{name} must be an integer, got {seed!r}")
+            if not 0 <= seed < 2**32:
+                raise ValueError(f"{name} must be in [0, 2^32), got {seed}")
+        check_set_names(self.evaluations)
 
     def build(self) -> Member:
         """The initial model with its task, edits and evaluation sets.
@@ -115,7 +136,27 @@ class Experiment:
         # A misspelt site is an error now, not after the compilation.
         opto.check(edits, opto.sites(model, *example_inputs(task)))
         sets = self._evaluation_sets(task)
+        for name, examples in sets.items():
+            self._check_set(name, model, task, examples)
         return Member(model, task, self.optimizer, self.train_seed, edits, sets)
+
+    def _check_set(
+        self,
+        name: str,
+        model: ExemplarLabelModel,
+        task: ExemplarLabelTask,
+        examples: Sequence,
+    ) -> None:
+        """Raises `ValueError` for sequences that the model cannot take."""
+        need = self.evaluations[name].of(self.task).build(task.data).num_labels
+        if need > task.num_labels:
+            got = f"{need} labels for a model of {task.num_labels}"
+            raise ValueError(f"evaluation set {name!r} has {got}")
+        try:
+            first = jax.tree.map(lambda x: x[0], examples)
+            eqx.filter_eval_shape(task.forward, model, first)
+        except ValueError as error:
+            raise ValueError(f"evaluation set {name!r}: {error}") from None
 
     def _model(self, task: ExemplarLabelTask) -> ExemplarLabelModel:
         if task.data.ndim == 3:
@@ -198,6 +239,8 @@ def run_experiments(
     if not experiments or len(experiments) != len(outs):
         got = f"{len(experiments)} experiments and {len(outs)} folders"
         raise ValueError(f"each experiment needs a folder, got {got}")
+    if len({os.path.realpath(out) for out in outs}) < len(outs):
+        raise ValueError("each experiment needs a folder of its own, got one twice")
     training = experiments[0].training
     for experiment in experiments:
         if experiment.training != training:
@@ -207,20 +250,36 @@ def run_experiments(
             )
     # The same data is the same array, which members share.
     load = functools.cache(lambda source: jnp.asarray(source.load()))
+    # Absolute paths: a run is read from other places than it was started from.
+    experiments = [dataclasses.replace(e, data=absolute(e.data)) for e in experiments]
     members = [e._member(load(e.data)) for e in experiments]
+    check_members(members)  # Before there are folders.
     with contextlib.ExitStack() as stack:
         runs = []
-        for experiment, member, out in zip(experiments, members, outs, strict=True):
+        for experiment, out in zip(experiments, outs, strict=True):
             opened = open_run(out, to_json(experiment), resume=resume)
             runs.append(run := stack.enter_context(opened))
             if (data := digest(experiment.data)) is not None:
                 run.check_data(data)
                 run.keep_digest(data)
-            sets = run.path / "eval_data.h5"
-            if member.evaluations and not sets.exists():
-                with disk(run.path):
-                    save_sequences(sets, member.evaluations)
+        members = [
+            dataclasses.replace(member, evaluations=_kept(member.evaluations, run.path))
+            for member, run in zip(members, runs, strict=True)
+        ]
         return fit(members, training, runs=runs)
+
+
+def _kept(
+    evaluations: Mapping[str, Sequence], folder: pathlib.Path
+) -> Mapping[str, Sequence]:
+    """The sets as the run began with: a later version of JAX may draw others."""
+    file = folder / "eval_data.h5"
+    if not evaluations:
+        return evaluations
+    if not file.exists():
+        with disk(folder):
+            save_sequences(file, evaluations)
+    return load_sequences(file)
 
 
 @dataclasses.dataclass(frozen=True)

@@ -63,7 +63,10 @@ def task_metric(task: Any, name: str) -> Measure:
     """The mean over sequences of one of the task's metrics, e.g. `accuracy`."""
 
     def fn(record: opto.Record, outputs: PyTree, batch: PyTree) -> Array:
-        return jnp.mean(jax.vmap(task.metrics)(outputs, batch)[name])
+        metrics = jax.vmap(task.metrics)(outputs, batch)
+        if name not in metrics:
+            raise ValueError(f"no metric {name!r}; there is {', '.join(metrics)}")
+        return jnp.mean(metrics[name])
 
     return Measure(fn)
 

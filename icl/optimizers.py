@@ -54,6 +54,9 @@ def _check_optimizer(optimizer: Any, **ranges: Any) -> None:
     if clip is not None and not 0 < clip < math.inf:
         raise ValueError(f"clip_norm must be positive or None, got {clip}")
     _check(optimizer, **ranges)
+    if getattr(optimizer, "eps", 1.0) == 0:
+        # A weight whose gradient has always been zero would become NaN.
+        raise ValueError("eps must be positive, got 0")
 
 
 @_numbers

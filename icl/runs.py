@@ -20,6 +20,7 @@ from typing import Any, TypeVar
 
 import equinox as eqx
 import jax
+import numpy as np
 from jaxtyping import PyTree
 
 from ._atomic import TEMPORARY, write_bytes
@@ -36,7 +37,10 @@ class Run:
         """**Raises:** `ValueError` if there is no run at `path`."""
         self.path = Path(path)
         if not (self.path / "config.json").is_file():
-            raise ValueError(f"{self.path} is not a run folder: it has no config.json")
+            hint = "; give its folder" if self.path.name == "config.json" else ""
+            raise ValueError(
+                f"{self.path} is not a run folder: it has no config.json{hint}"
+            )
 
     @property
     def config(self) -> dict[str, Any]:
@@ -71,16 +75,23 @@ class Run:
 
         **Raises:** `ValueError` if there is no such checkpoint or it does not fit.
         """
+        return _read_tree(self._checkpoint_file(self.find(checkpoint)), template)
+
+    def find(self, checkpoint: int) -> int:
+        """The checkpoint, -1 being the last; raises `ValueError` if it is not there."""
+        if isinstance(checkpoint, bool) or not isinstance(checkpoint, int | np.integer):
+            wanted = "checkpoint must be an integer, the sequences seen"
+            raise ValueError(f"{wanted}, got {checkpoint!r}")
         known = self.checkpoints
         if not known:
             raise ValueError(f"{self.path} has no checkpoints yet")
         if checkpoint == -1:
-            checkpoint = known[-1]
+            return known[-1]
         if checkpoint not in known:
             nearest = min(known, key=lambda n: abs(n - checkpoint))
             have = f"{len(known)} of them, the nearest {nearest}"
             raise ValueError(f"{self.path} has no checkpoint {checkpoint} ({have})")
-        return _read_tree(self._checkpoint_file(checkpoint), template)
+        return int(checkpoint)
 
     def check_data(self, digest: str | None) -> None:
         """Raises `ValueError` if the data's file is not the one the run began with.
@@ -167,7 +178,11 @@ def open_run(
     config differs (with the fields), if it holds something else, or if another process
     writes to it.
     """
+    if not os.fspath(path):
+        raise ValueError("a run needs the name of a folder, got ''")
     folder = Path(path)
+    if folder.exists() and not folder.is_dir():
+        raise ValueError(f"{folder} is a file; a run needs a folder")
     with disk(folder):
         folder.mkdir(parents=True, exist_ok=True)
     _check_free(folder)
@@ -177,6 +192,8 @@ def open_run(
         else:
             _create(folder, config)
         with disk(folder):
+            for part in ("checkpoints", "resume"):
+                (folder / part).mkdir(exist_ok=True)
             for part in ("", "checkpoints", "resume"):
                 for leftover in (folder / part).glob(TEMPORARY):
                     leftover.unlink()
@@ -209,8 +226,6 @@ def _create(folder: Path, config: dict[str, Any]) -> None:
         "command": sys.argv,
     }
     with disk(folder):
-        (folder / "checkpoints").mkdir(exist_ok=True)
-        (folder / "resume").mkdir(exist_ok=True)
         write_bytes(folder / "meta.json", json.dumps(meta, indent=2).encode())
         # Last: the folder is a run from here on.
         write_bytes(folder / "config.json", json.dumps(config, indent=2).encode())
@@ -270,9 +285,10 @@ def disk(folder: Path) -> Iterator[None]:
         yield
     except OSError as error:
         reason = error.strerror or error
+        began = (folder / "config.json").exists()
+        hint = "; what was saved before is intact, and the run resumes from there"
         raise ValueError(
-            f"cannot write to {folder}: {reason}; what was saved before is intact, and "
-            "the run resumes from there"
+            f"cannot write to {folder}: {reason}{hint if began else ''}"
         ) from error
 
 
@@ -298,7 +314,8 @@ def _read_tree(file: Path, template: Tree) -> Tree:
         raise ValueError(f"cannot read {file}: {error.strerror or error}") from None
     except (EOFError, RuntimeError, ValueError) as error:
         first = str(error).splitlines()[0] if str(error) else type(error).__name__
-        raise ValueError(f"{file} does not fit this model: {first}") from None
+        wrong = "is damaged or of another model"
+        raise ValueError(f"{file} {wrong}: {first}") from None
     return eqx.combine(arrays, static)
 
 

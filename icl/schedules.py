@@ -78,7 +78,12 @@ class Dense:
             raise ValueError(f"need 0 <= start < stop, got {self.start}, {self.stop}")
 
     def points(self, total: int) -> list[int]:
-        """The sequence counts from 0 to `total`, ascending."""
+        """The sequence counts from 0 to `total`, ascending.
+
+        **Raises:** `ValueError` if the window begins beyond `total`.
+        """
+        if self.start > total:
+            raise ValueError(f"Dense begins at {self.start}, beyond the end at {total}")
         window = range(self.start, self.stop + 1, self.inside)
         return _clean([*range(0, total, self.outside), *window, total], total)
 

@@ -12,14 +12,14 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import PyTree
 from tqdm import tqdm
 
 from ._log import Log
-from ._members import Members
+from ._members import check_alike, Members
 from ._steps import evaluate, initial_state, State, train_steps
 from ._training import (
     check_edits,
+    check_set_names as check_set_names,
     Member as Member,
     Result as Result,
     Task as Task,
@@ -95,10 +95,7 @@ class _Fit:
         self.static = [eqx.filter(m.model, eqx.is_array, inverse=True) for m in members]
         for member in members:
             _check(member)
-        prepared = [
-            _with_arrays(member, static)
-            for member, static in zip(members, self.static, strict=True)
-        ]
+        prepared = [_with_arrays(member) for member in members]
         self.members = Members(prepared)
         self.step = 0
         self.logs = [Log() for _ in members]
@@ -134,10 +131,16 @@ class _Fit:
             raise ValueError(
                 f"the runs have no resume point in common: {', '.join(at)}"
             )
+        for run in self.runs:
+            if sequences is None and run.checkpoints:
+                raise ValueError(
+                    f"{run.path} has checkpoints but no resume point to go on from; "
+                    "train into another folder, or delete this one"
+                )
         states = fresh
         if sequences is not None:
             self.step = sequences // batch
-            self.logs = [run.log.truncated(self.step, sequences) for run in self.runs]
+            self.logs = [_log_of(run, self.step, sequences) for run in self.runs]
             states = [
                 run.load_state(sequences, state)
                 for run, state in zip(self.runs, fresh, strict=True)
@@ -245,21 +248,38 @@ class _Fit:
         self.saving = self.saved_at - start
 
 
+def _log_of(run: RunWriter, step: int, sequences: int) -> Log:
+    """The run's log as it was at a resume point."""
+    log = run.log.truncated(step, sequences)
+    rows = min((len(x) for x in log.train.values()), default=0)
+    if rows < step:
+        raise ValueError(
+            f"{run.path / 'log.h5'} ends at step {rows}, before the resume point at "
+            f"step {step}: rows are lost, and the run cannot go on"
+        )
+    return log
+
+
 def _check(member: Member) -> None:
     if member.edits:
         draw = functools.partial(member.task.sample, key=jax.random.key(0))
         check_edits(member.model, member.task, member.edits, jax.eval_shape(draw))
 
 
-def _with_arrays(member: Member, static: PyTree) -> Member:
+def check_members(members: Sequence[Member]) -> None:
+    """Raises `ValueError` unless `fit` can train these as one program."""
+    for member in members:
+        _check(member)
+    check_alike([_with_arrays(member) for member in members])
+
+
+def _with_arrays(member: Member) -> Member:
     """The member without its weights, which are in the state; numbers as arrays."""
     if isinstance(member.train_seed, int) and not 0 <= member.train_seed < 2**32:
         raise ValueError(f"train_seed must be in [0, 2^32), got {member.train_seed}")
-    for name in member.evaluations:
-        if name in ("", "iter") or "/" in name:
-            raise ValueError(f"an evaluation set cannot be named {name!r} in a log")
+    check_set_names(member.evaluations)
     return Member(
-        static,
+        eqx.filter(member.model, eqx.is_array, inverse=True),
         member.task,
         jax.tree.map(lambda x: jnp.asarray(x, float), member.optimizer),
         jnp.asarray(member.train_seed, jnp.uint32),

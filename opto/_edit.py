@@ -45,8 +45,8 @@ class Edit(eqx.Module):
         """The edited value: `(1 - strength) * value + strength * replacement`.
 
         In that form both ends are exact: strength 0 gives `value`, strength 1 the
-        replacement (to the bit without jit; compiled, to rounding). An entry that is
-        not finite stays so below strength 1.
+        replacement (to the bit without jit; compiled, to rounding). Where either is not
+        finite there is nothing between: the value below strength 1, then the new one.
         """
         new = jnp.asarray(self.replacement(value, site)).astype(value.dtype)
         blend = _blend(value, new, self.strength)
@@ -64,6 +64,10 @@ class Edit(eqx.Module):
         for site in sites:
             value = jax.ShapeDtypeStruct(site.shape, site.dtype)
             new = jax.eval_shape(lambda v, s=site: self.replacement(v, s), value)
+            both = (new.dtype, site.dtype)
+            theirs, ours = (jnp.issubdtype(t, jnp.complexfloating) for t in both)
+            if theirs and not ours:
+                raise ValueError(f"{type(self).__name__}: complex values at {site}")
             same_rank = len(new.shape) == len(site.shape)
             pairs = zip(new.shape, site.shape, strict=False)
             if new.shape and not (same_rank and all(a in (1, b) for a, b in pairs)):
@@ -130,9 +134,9 @@ class Clamp(Edit):
         **Raises:** `ValueError` for a value that is not finite, and for indices that
         are not whole numbers.
         """
-        self.site = site
+        self.site = _named("site", site)
         self.value = known(value)
-        self.axes = axes
+        self.axes = None if axes is None else _named("axes", axes)
         self.where = Where.of(heads, where)
         self.strength = known(strength, float)
         if is_concrete(self.value) and not np.all(np.isfinite(np.asarray(self.value))):
@@ -171,7 +175,7 @@ class Zero(Edit):
         **where: Chosen,
     ):
         """**Arguments:** `site`, `strength`, `heads`, `where`: as for `opto.Clamp`."""
-        self.site = site
+        self.site = _named("site", site)
         self.where = Where.of(heads, where)
         self.strength = known(strength, float)
 
@@ -182,12 +186,20 @@ class Zero(Edit):
         return {}
 
 
+def _named(argument: str, text: Any) -> str:
+    if not isinstance(text, str):
+        raise ValueError(f"{argument} must be a string, got {text!r}")
+    return text
+
+
 def _blend(old: Array, new: Array, strength: Array) -> Array:
-    # Scores that a model masks with -inf are not multiplied, as 0 * inf is NaN.
-    finite = jnp.isfinite(old)
+    # What is not finite is not multiplied, as 0 * inf is NaN: such as scores that a
+    # model masks with -inf.
+    finite = jnp.isfinite(old) & jnp.isfinite(new)
     with jax.numpy_dtype_promotion("standard"):
         blend = (1 - strength) * jnp.where(finite, old, jnp.zeros_like(old))
-        blend = (blend + strength * new).astype(old.dtype)
+        blend = blend + strength * jnp.where(finite, new, jnp.zeros_like(new))
+        blend = blend.astype(old.dtype)
     ends = jnp.where(strength == 1, new, old)
     if jnp.issubdtype(old.dtype, jnp.inexact):
         return jnp.where(finite, blend, ends)

@@ -47,8 +47,9 @@ def run(
     """Runs a model in one compiled call, recording some sites and editing others.
 
     The arrays inside of edits are arguments of the compiled program: another head,
-    value or strength does not compile again; another kind or number of edits does, and
-    so does another reducer (a `lambda` written anew is another one).
+    value or strength does not compile again; another kind or number of edits does, as
+    do more selected heads than before and another reducer (a `lambda` written anew is
+    another one).
 
     **Arguments:**
 
@@ -196,7 +197,9 @@ def known_sites(model, example) -> Sites:
     dims = tuple((jax.numpy.shape(x), jax.numpy.result_type(x)) for x in leaves)
     rest, rest_structure = jax.tree.flatten(static)
     try:
-        key = (structure, dims, tuple(rest), rest_structure)
+        # 1, 1.0 and True are equal, but not the same program.
+        kinds = tuple(type(leaf) for leaf in rest)
+        key = (structure, dims, tuple(rest), kinds, rest_structure)
         hash(key)
     except TypeError:  # A static part that cannot be hashed: look every time.
         return discover(model, *example)

@@ -3,7 +3,7 @@
 import dataclasses
 import difflib
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import equinox as eqx
@@ -78,14 +78,21 @@ class Sites(Mapping[str, Site]):
         """The sites that a name or a glob selects.
 
         `*` stands for anything within one part of the name (`blocks.*.attn.z`), `**`
-        for any number of parts.
+        for any number of parts, none too (`**.pattern`).
 
         **Raises:** `ValueError` with the nearest name if there is none.
         """
         if not isinstance(pattern, str):
             kind = type(pattern).__name__
             raise ValueError(f"a site is given by its name or a glob, got {kind}")
-        regex = re.escape(pattern).replace(r"\*\*", ".*").replace(r"\*", "[^.]*")
+        regex = re.escape(pattern)
+        for glob, meaning in (
+            (r"\*\*\.", r"(?:.*\.)?"),
+            (r"\.\*\*", r"(?:\..*)?"),
+            (r"\*\*", ".*"),
+            (r"\*", "[^.]*"),
+        ):
+            regex = regex.replace(glob, meaning)
         found = tuple(s for s in self.values() if re.fullmatch(regex, s.name))
         if not found:
             verb = "no site matches" if "*" in pattern else "no site"
@@ -189,6 +196,8 @@ def one_example(
         _batch_shape(i, np.shape(x), axes)
         for i, (x, axes) in enumerate(zip(inputs, declared, strict=True))
     ]
+    shapes = [np.shape(x)[len(b) :] for x, b in zip(inputs, batches, strict=True)]
+    _check_sizes(shapes, declared)
     if len(set(batches)) > 1:
         got = ", ".join(
             f"{axes!r}: {b}" for axes, b in zip(declared, batches, strict=True)
@@ -200,6 +209,18 @@ def one_example(
         for x in inputs
     )
     return (inputs, 0) if lead == 0 else (example, lead)
+
+
+def _check_sizes(shapes: Sequence[tuple[int, ...]], declared: Sequence[str]) -> None:
+    """Raises `ValueError` if an axis that two inputs name differs in length."""
+    sizes: dict[str, int] = {}
+    for i, (shape, axes) in enumerate(zip(shapes, declared, strict=True)):
+        for axis, size in zip(axes.split(), shape, strict=True):
+            if sizes.setdefault(axis, size) != size:
+                raise ValueError(
+                    f"input {i} has {size} on the axis {axis!r}, the inputs before "
+                    f"it {sizes[axis]}"
+                )
 
 
 def _batch_shape(i: int, shape: tuple[int, ...], axes: str) -> tuple[int, ...]:

@@ -130,7 +130,11 @@ def _sweep(
         now = iter(eqx.combine(arrays, rest))
         edits = [next(now) if edit is None else edit for edit in fixed]
         out, _ = run(model, *inputs, edits=edits)
-        return metric(out, *inputs)
+        value = metric(out, *inputs)
+        if not isinstance(value, jax.Array | np.ndarray | float | int):
+            kind = type(value).__name__
+            raise ValueError(f"the metric must return an array of numbers, got {kind}")
+        return jnp.asarray(value)
 
     if chunk is None:
         return jax.vmap(one)(arrays)

@@ -1,6 +1,7 @@
 import os
 
 import jax
+import jaxtyping
 import pytest
 
 
@@ -19,3 +20,11 @@ def getkey():
         return key
 
     return get
+
+
+@pytest.fixture
+def unchecked():
+    """Without the tests' own checks of types, as users run it."""
+    jaxtyping.config.update("jaxtyping_disable", True)
+    yield
+    jaxtyping.config.update("jaxtyping_disable", False)

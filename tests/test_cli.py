@@ -87,6 +87,28 @@ def test_eval_under_an_edit(capsys, run):
     )
 
 
+def test_set_replaces_any_field(capsys, tmp_path):
+    file, out = tmp_path / "small.json", tmp_path / "run"
+    file.write_text(json.dumps(to_json(small())))
+    status, _, _ = call(
+        capsys,
+        "train",
+        file,
+        "--out",
+        out,
+        *("--set", 'optimizer={"type": "AdamW", "weight_decay": 0.5}'),
+        *("--set", "training.num_sequences=64"),
+        *("--set", "data.seed=7"),
+    )
+    assert status == 0
+    config = json.loads((out / "config.json").read_text())
+    assert config["optimizer"]["type"] == "AdamW"
+    assert config["optimizer"]["weight_decay"] == 0.5
+    assert config["training"]["num_sequences"] == 64
+    assert config["data"]["seed"] == 7
+    assert icl.load(out).run.checkpoints == [0, 64]
+
+
 def test_train_from_a_config_file(capsys, run, tmp_path):
     """A run's config.json is a preset, and gives the same bits again."""
     out = tmp_path / "again"
@@ -164,6 +186,25 @@ BAD = {
     "no source": ["data", "omnigot", "--out", "{tmp}/a.h5"],
     "no zip": ["data", "omniglot", "{tmp}/none.zip", "--out", "{tmp}/a.h5"],
     "folder in use": ["train", "induction", "--out", "{run}"],
+    "seed": ["train", "induction", "--out", "{tmp}/a", "--eval-seed", str(2**32)],
+    "set": ["train", "induction", "--out", "{tmp}/a", "--set", "modle.d_model=3"],
+    "set kind": ["train", "induction", "--out", "{tmp}/a", "--set", "optimizer=Sgd"],
+    "too few labels": [
+        "train",
+        "induction",
+        "--out",
+        "{tmp}/a",
+        "--set",
+        'evaluations.train.labels={{"type": "ClassLabels"}}',
+    ],
+    "too long": [
+        "train",
+        "induction",
+        "--out",
+        "{tmp}/a",
+        "--set",
+        'model.positions={{"type": "Learned", "max_length": 4}}',
+    ],
 }
 SAYS = {
     "no command": "did you mean 'train'",
@@ -176,6 +217,11 @@ SAYS = {
     "bad eval edit": "no site 'blocks.9.attn.z'; did you mean 'blocks.",
     "no source": "did you mean 'omniglot'",
     "folder in use": "already holds a run",
+    "seed": "eval_seed must be in [0, 2^32), got 4294967296",
+    "set": "no 'modle'; did you mean 'model'?",
+    "set kind": "optimizer: wanted an object of Adam or AdamW or SGD, got 'Sgd'",
+    "too few labels": "evaluation set 'train' has 150 labels for a model of 5",
+    "too long": "Learned positions end at 4 tokens, got 5",
 }
 
 

@@ -120,6 +120,27 @@ def test_the_querys_label_is_not_read(getkey):
     assert jnp.array_equal(model(examples, labels), model(examples, other))
 
 
+def test_labels_that_the_model_does_not_have_are_nan(getkey):
+    model = TransformerConfig().build(5, dim=7, key=getkey())
+    examples, labels = inputs(2, 7, getkey())
+    for wrong in (-1, 5, 99):
+        logits = model(examples, labels.at[1].set(wrong))
+        assert np.isnan(logits).all()
+
+
+@pytest.mark.usefixtures("unchecked")
+def test_inputs_that_do_not_fit(getkey):
+    model = TransformerConfig().build(5, dim=7, key=getkey())
+    examples, labels = inputs(2, 7, getkey())
+    for bad, message in (
+        ((examples[:, :6], labels), "examples must have dim 7, as in training, got 6"),
+        ((examples, labels[:2]), "input 1 has 2 on the axis 'exemplar'"),
+        ((examples, labels * 1.0), "labels must be whole numbers, got float32"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            opto.run(model, *bad)
+
+
 def test_attention_equals_jax(getkey):
     """`jax.nn.dot_product_attention` on our q, k, v gives our z."""
     model = TransformerConfig(num_layers=1).build(5, dim=7, key=getkey())

@@ -389,6 +389,15 @@ def test_whole_numbers_are_exact():
     assert_same(out, jnp.array([True, True]))
 
 
+def test_a_value_beyond_the_sites_dtype_is_nothing_at_strength_0():
+    half = lambda x, tap: tap("a", x.astype(jnp.float16), "i")
+    x = jnp.array([1.0, -2.0])
+    for strength, there in ((0.0, x), (0.5, x), (1.0, [np.inf, np.inf])):
+        edit = opto.Clamp("a", 70_000.0, strength=strength)  # inf in float16
+        out, _ = opto.visit(half, x, edits=[edit])
+        np.testing.assert_array_equal(out, there)
+
+
 def test_scores_masked_by_minus_infinity():
     """Zero times infinity is NaN, so those entries are replaced and not blended."""
     x = jnp.array([-jnp.inf, 1.0, jnp.nan, jnp.inf])

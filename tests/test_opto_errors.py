@@ -6,21 +6,12 @@ import re
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-import jaxtyping
 import numpy as np
 import pytest
 from tapped import MODELS, Negate
 
 import opto
 from opto import Clamp, parse, Zero
-
-
-@pytest.fixture
-def unchecked():
-    """Without the tests' own checks of types, as users run it."""
-    jaxtyping.config.update("jaxtyping_disable", True)
-    yield
-    jaxtyping.config.update("jaxtyping_disable", False)
 
 
 @functools.cache
@@ -126,7 +117,7 @@ ERRORS = {
         "no site matches 'layers.*z'",
     ),
     "empty": (lambda: run(record=[""]), "no site ''"),
-    "site_number": (lambda: run(Zero(3)), "by its name or a glob, got int"),
+    "site_number": (lambda: run(Zero(3)), "site must be a string, got 3"),
     "record_number": (lambda: run(record=[3]), "by its name or a glob, got int"),
     "in_sweep": (lambda: sweep(Zero("layers.*.zz").each("head")), "no site matches"),
     # Selections.
@@ -163,6 +154,10 @@ ERRORS = {
         lambda: run(Zero(z, haed=1)),
         "site layers.1.z float32[head=3 seq=4 d_head=2] has no axis 'haed'; did you "
         "mean 'head'?",
+    ),
+    "complex_value": (
+        lambda: run(Clamp("embed", 2j)),
+        "Clamp: complex values at embed float32",
     ),
     "misspelt_keyword": (
         lambda: run(Zero("embed", strengh=0.5)),
@@ -527,6 +522,8 @@ BAD_TEXTS = {
     "Zero('x', heads='3')": "heads: expected layer:head such as '1:3', got '3'",
     "Zero('x', strength='much')": "could not convert string to float",
     "Zero('x', strenght=0.5)": "strenght= takes whole-number indices",
+    "Zero(5)": "site must be a string, got 5",
+    "Clamp('a', [1.0], axes=3)": "axes must be a string, got 3",
     "Zero('x', head=" + "-" * 5000 + "1)": "too deeply nested",
     "Zero('x', head=" + "[" * 5000 + "1)": "too many nested parentheses",
 }

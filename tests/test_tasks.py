@@ -817,7 +817,7 @@ def test_bad_sets(tmp_path, name):
 
 def test_bad_files(tmp_path):
     file = tmp_path / "bad.h5"
-    with pytest.raises(FileNotFoundError, match="bad.h5"):
+    with pytest.raises(ValueError, match="bad.h5"):
         load_sequences(file)
     file.write_bytes(b"not HDF5")
     with pytest.raises(ValueError, match=r"cannot read sequences from .*bad\.h5"):

@@ -7,6 +7,7 @@ gives the features as a NumPy array, `[class, exemplar, dim]`.
 from ._conv import ConvEncoder as ConvEncoder
 from ._hdf5 import HDF5Classes as HDF5Classes, write_classes as write_classes
 from ._source import (
+    absolute as absolute,
     digest as digest,
     save_source as save_source,
     Source as Source,

@@ -110,6 +110,8 @@ def write_classes(
 
 def refuse_target(target: Path) -> None:
     """Raises `ValueError` if a file cannot be made there, or one would be lost."""
+    if target.is_dir():
+        raise ValueError(f"file: {target} is a folder; give the name of a file in it")
     if os.path.lexists(target):
         raise ValueError(
             f"file: {target} exists and is not overwritten; remove it or choose "

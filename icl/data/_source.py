@@ -14,6 +14,13 @@ from ._synthetic import GaussianClasses, LowRankClasses, OneHotClasses
 Source = LowRankClasses | GaussianClasses | OneHotClasses | HDF5Classes
 
 
+def absolute(source: Source) -> Source:
+    """The source with the absolute path of its file, if it has one."""
+    if not isinstance(source, HDF5Classes):
+        return source
+    return dataclasses.replace(source, file=os.path.abspath(source.file))
+
+
 def digest(source: Source) -> str | None:
     """The SHA-256 of a source's file; `None` for one that is drawn from a seed."""
     if not isinstance(source, HDF5Classes):

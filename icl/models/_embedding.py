@@ -30,14 +30,30 @@ class ExemplarLabelEmbedding(eqx.Module):
         tap: Tap = identity,
     ) -> Float[Array, "seq d_model"]:
         """Embeds one sequence; the query's own label, the last, is not read."""
+        _check_inputs(self.exemplar, examples, labels)
         context = len(examples) - 1
         exemplars = per_token(self.exemplar, examples)
-        targets = per_token(self.label, labels[:context])
+        # A label that is none of the model's is NaN, not the nearest there is.
+        targets = self.label.weight.at[labels[:context]].get(
+            mode="fill", fill_value=jnp.nan, wrap_negative_indices=False
+        )
         # Gathering labels, rather than multiplying one-hots, and interleaving.
         pairs = jnp.stack([exemplars[:context], targets], 1)
         tokens = pairs.reshape(2 * context, exemplars.shape[-1])
         x = jnp.concatenate([tokens, exemplars[context:]])
         return tap("embed", self.positions.embed(x), "seq d_model")
+
+
+def _check_inputs(layer: eqx.Module, examples: Array, labels: Array) -> None:
+    dim = getattr(layer, "in_features", None)
+    if dim is not None and examples.shape[-1] != dim:
+        got = examples.shape[-1]
+        raise ValueError(f"examples must have dim {dim}, as in training, got {got}")
+    if not jnp.issubdtype(labels.dtype, jnp.integer):
+        raise ValueError(f"labels must be whole numbers, got {labels.dtype}")
+    if len(labels) != len(examples):
+        got = f"{len(labels)} for {len(examples)} examples"
+        raise ValueError(f"labels has one label for each example, got {got}")
 
 
 def embedding(

@@ -89,7 +89,7 @@ class TransformerConfig:
     """LayerNorm before each part and at the end, or none anywhere."""
     causal: bool = True
     """Whether a token sees only itself and what came before."""
-    positions: Positions = Rope()  # noqa: RUF009
+    positions: Positions = Rope()
     """`Rope`, `Sinusoidal`, `Learned` or `NoPositions`."""
     qkv_bias: bool = False
     """Whether queries, keys and values have a bias."""

@@ -55,7 +55,7 @@ class _Rotary(AbstractPositions):
         if d_head % 2:
             raise ValueError(f"rotary positions need an even d_head, got {d_head}")
         angle = _angles(start + np.arange(seq), d_head, self.theta)
-        cos, sin = jnp.cos(angle).astype(x.dtype), jnp.sin(angle).astype(x.dtype)
+        cos, sin = np.cos(angle).astype(x.dtype), np.sin(angle).astype(x.dtype)
         even, odd = x[..., ::2], x[..., 1::2]
         turned = jnp.stack([even * cos - odd * sin, even * sin + odd * cos], -1)
         return turned.reshape(x.shape)
@@ -85,7 +85,7 @@ class _Sinusoidal(AbstractPositions):
     def embed(self, x):
         seq, d_model = x.shape
         angle = _angles(np.arange(seq), d_model, self.theta)
-        table = jnp.stack([jnp.sin(angle), jnp.cos(angle)], -1).reshape(x.shape)
+        table = np.stack([np.sin(angle), np.cos(angle)], -1).reshape(x.shape)
         return x + table.astype(x.dtype)
 
     def rotate(self, x, start):

@@ -28,13 +28,11 @@ COLOURS = (
 
 _STYLE: dict[Any, Any] = {
     "font.size": 9,
-    "axes.titlesize": 9,
     "axes.spines.top": False,
     "axes.spines.right": False,
     "axes.prop_cycle": cycler(color=COLOURS),
     "lines.linewidth": 1.4,
     "legend.frameon": False,
-    "image.cmap": "viridis",
     "savefig.dpi": 200,
 }
 

@@ -59,7 +59,7 @@ def load_sequences(file: str | os.PathLike) -> dict[str, Sequence]:
     """
     path = pathlib.Path(file)
     if not path.is_file():
-        raise FileNotFoundError(f"there is no file {path}")
+        raise ValueError(f"there is no file {path}")
     try:
         with h5py.File(path, "r") as opened:
             sets = {str(name): _read(name, group) for name, group in opened.items()}

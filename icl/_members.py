@@ -23,13 +23,10 @@ class Members:
 
     def __init__(self, trees: Sequence[PyTree]):
         self.count = len(trees)
-        arrays, self._static = eqx.partition(trees[0], eqx.is_array)
-        columns = [jax.tree.leaves(arrays)]
-        self._structure = jax.tree.structure(arrays)
         check_alike(trees)
-        for tree in trees[1:]:
-            arrays = eqx.filter(tree, eqx.is_array)
-            columns.append(jax.tree.leaves(arrays))
+        arrays, self._static = eqx.partition(trees[0], eqx.is_array)
+        self._structure = jax.tree.structure(arrays)
+        columns = [jax.tree.leaves(eqx.filter(tree, eqx.is_array)) for tree in trees]
         self._devices, self._width = _spread(self.count)
         self._own: list[Any] = []
         self._shared: list[Any] = []

@@ -101,6 +101,14 @@ class Member(eqx.Module):
     evaluations: Mapping[str, PyTree] = dataclasses.field(default_factory=dict)
 
 
+def check_seed(name: str, seed: object) -> None:
+    """Raises `ValueError` unless `seed` is a whole number that a key can be made of."""
+    if isinstance(seed, bool) or not isinstance(seed, int):
+        raise ValueError(f"{name} must be an integer, got {seed!r}")
+    if not 0 <= seed < 2**32:
+        raise ValueError(f"{name} must be in [0, 2^32), got {seed}")
+
+
 def check_set_names(names: Iterable[str]) -> None:
     """Raises `ValueError` for the name of an evaluation set that no log can have."""
     for name in names:

@@ -123,7 +123,7 @@ def _train(arguments: list[str]) -> None:
         print(text)
         return
     preset, *rest = arguments
-    if (Path(preset) / "config.json").is_file():
+    if preset not in presets and (Path(preset) / "config.json").is_file():
         preset = str(Path(preset) / "config.json")
     if preset.endswith(".json"):
         base = from_json(Experiment, _read_json(Path(preset)))

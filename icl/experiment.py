@@ -39,6 +39,7 @@ from .tasks import (
 )
 from .train import (
     check_members,
+    check_seed,
     check_set_names,
     fit,
     Member,
@@ -116,11 +117,7 @@ class Experiment:
 
     def __post_init__(self):
         for name in ("init_seed", "train_seed", "eval_seed"):
-            seed = getattr(self, name)
-            if isinstance(seed, bool) or not isinstance(seed, int):
-                raise ValueError(f"{name} must be an integer, got {seed!r}")
-            if not 0 <= seed < 2**32:
-                raise ValueError(f"{name} must be in [0, 2^32), got {seed}")
+            check_seed(name, getattr(self, name))
         check_set_names(self.evaluations)
 
     def build(self) -> Member:
@@ -135,28 +132,14 @@ class Experiment:
         model, edits = self._model(task), self._edits()
         # A misspelt site is an error now, not after the compilation.
         opto.check(edits, opto.sites(model, *example_inputs(task)))
-        sets = self._evaluation_sets(task)
-        for name, examples in sets.items():
-            self._check_set(name, model, task, examples)
+        samplers = {
+            name: setting.of(self.task).build(task.data)
+            for name, setting in self.evaluations.items()
+        }
+        for name, sampler in samplers.items():
+            _check_fits(f"evaluation set {name!r}", sampler, model, task.num_labels)
+        sets = self._draw(samplers)
         return Member(model, task, self.optimizer, self.train_seed, edits, sets)
-
-    def _check_set(
-        self,
-        name: str,
-        model: ExemplarLabelModel,
-        task: ExemplarLabelTask,
-        examples: Sequence,
-    ) -> None:
-        """Raises `ValueError` for sequences that the model cannot take."""
-        need = self.evaluations[name].of(self.task).build(task.data).num_labels
-        if need > task.num_labels:
-            got = f"{need} labels for a model of {task.num_labels}"
-            raise ValueError(f"evaluation set {name!r} has {got}")
-        try:
-            first = jax.tree.map(lambda x: x[0], examples)
-            eqx.filter_eval_shape(task.forward, model, first)
-        except ValueError as error:
-            raise ValueError(f"evaluation set {name!r}: {error}") from None
 
     def _model(self, task: ExemplarLabelTask) -> ExemplarLabelModel:
         if task.data.ndim == 3:
@@ -171,17 +154,31 @@ class Experiment:
     def _edits(self) -> tuple[opto.Edit, ...]:
         return tuple(opto.parse(text) for text in self.edits)
 
-    def _evaluation_sets(self, task: ExemplarLabelTask) -> dict[str, Sequence]:
+    def _draw(self, samplers: Mapping[str, ExemplarLabelTask]) -> dict[str, Sequence]:
         draw = eqx.filter_jit(batch)
         base = _stream(self.eval_seed, "evaluation")
         return {
             name: draw(
-                setting.of(self.task).build(task.data),
-                setting.size,
+                sampler,
+                self.evaluations[name].size,
                 key=jax.random.fold_in(base, zlib.crc32(name.encode())),
             )
-            for name, setting in self.evaluations.items()
+            for name, sampler in samplers.items()
         }
+
+
+def _check_fits(
+    what: str, task: ExemplarLabelTask, model: ExemplarLabelModel, num_labels: int
+) -> None:
+    """Raises `ValueError` for a task whose sequences the model cannot take."""
+    if task.num_labels > num_labels:
+        got = f"{task.num_labels} labels for a model of {num_labels}"
+        raise ValueError(f"{what} has {got}")
+    try:
+        example = jax.eval_shape(lambda: task.sample(key=jax.random.key(0)))
+        eqx.filter_eval_shape(task.forward, model, example)
+    except ValueError as error:
+        raise ValueError(f"{what}: {error}") from None
 
 
 def _stream(seed: int, purpose: str) -> PRNGKeyArray:
@@ -250,6 +247,7 @@ def run_experiments(
             )
     # The same data is the same array, which members share.
     load = functools.cache(lambda source: jnp.asarray(source.load()))
+    hashed = functools.cache(digest)
     # Absolute paths: a run is read from other places than it was started from.
     experiments = [dataclasses.replace(e, data=absolute(e.data)) for e in experiments]
     members = [e._member(load(e.data)) for e in experiments]
@@ -259,9 +257,7 @@ def run_experiments(
         for experiment, out in zip(experiments, outs, strict=True):
             opened = open_run(out, to_json(experiment), resume=resume)
             runs.append(run := stack.enter_context(opened))
-            if (data := digest(experiment.data)) is not None:
-                run.check_data(data)
-                run.keep_digest(data)
+            run.keep_data(hashed(experiment.data))
         members = [
             dataclasses.replace(member, evaluations=_kept(member.evaluations, run.path))
             for member, run in zip(members, runs, strict=True)
@@ -274,12 +270,12 @@ def _kept(
 ) -> Mapping[str, Sequence]:
     """The sets as the run began with: a later version of JAX may draw others."""
     file = folder / "eval_data.h5"
-    if not evaluations:
-        return evaluations
-    if not file.exists():
+    if file.exists():
+        return load_sequences(file)
+    if evaluations:
         with disk(folder):
             save_sequences(file, evaluations)
-    return load_sequences(file)
+    return evaluations
 
 
 @dataclasses.dataclass(frozen=True)

@@ -82,16 +82,17 @@ class Run:
         if isinstance(checkpoint, bool) or not isinstance(checkpoint, int | np.integer):
             wanted = "checkpoint must be an integer, the sequences seen"
             raise ValueError(f"{wanted}, got {checkpoint!r}")
+        # No listing of the folder where one file will do: replays ask for each.
+        if checkpoint >= 0 and self._checkpoint_file(checkpoint).is_file():
+            return int(checkpoint)
         known = self.checkpoints
         if not known:
             raise ValueError(f"{self.path} has no checkpoints yet")
         if checkpoint == -1:
             return known[-1]
-        if checkpoint not in known:
-            nearest = min(known, key=lambda n: abs(n - checkpoint))
-            have = f"{len(known)} of them, the nearest {nearest}"
-            raise ValueError(f"{self.path} has no checkpoint {checkpoint} ({have})")
-        return int(checkpoint)
+        nearest = min(known, key=lambda n: abs(n - checkpoint))
+        have = f"{len(known)} of them, the nearest {nearest}"
+        raise ValueError(f"{self.path} has no checkpoint {checkpoint} ({have})")
 
     def check_data(self, digest: str | None) -> None:
         """Raises `ValueError` if the data's file is not the one the run began with.
@@ -100,13 +101,17 @@ class Run:
 
         - `digest`: Of the file; `None` for data that is drawn from a seed.
         """
-        file = self.path / "data.sha256"
+        file = self._digest_file
         known = file.read_text() if file.is_file() else digest
         if known != digest:
             raise ValueError(
                 f"the data's file has changed since {self.path} was trained on it: "
                 f"its SHA-256 was {known}, now {digest}"
             )
+
+    @property
+    def _digest_file(self) -> Path:
+        return self.path / "data.sha256"
 
     def _checkpoint_file(self, sequences: int) -> Path:
         return self.path / "checkpoints" / f"{sequences:012d}.eqx"
@@ -115,10 +120,12 @@ class Run:
 class RunWriter(Run):
     """A run folder that this process, and no other, writes; made by `open_run`."""
 
-    def keep_digest(self, digest: str) -> None:
-        """Notes the digest of the data's file, for `check_data`."""
-        with disk(self.path):
-            write_bytes(self.path / "data.sha256", digest.encode())
+    def keep_data(self, digest: str | None) -> None:
+        """As `check_data`, and notes the digest the first time."""
+        self.check_data(digest)
+        if digest is not None and not self._digest_file.exists():
+            with disk(self.path):
+                write_bytes(self._digest_file, digest.encode())
 
     def save_checkpoint(self, sequences: int, model: PyTree) -> None:
         """Keeps the arrays of `model` as `checkpoints/<sequences>.eqx`."""

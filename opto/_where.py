@@ -203,8 +203,8 @@ def _integers(name: str, chosen: Any, width: int) -> Array:
     if array.size == 0:
         raise ValueError(f"{name}=[] selects nothing")
     if not jnp.issubdtype(array.dtype, jnp.integer):
-        near = difflib.get_close_matches(name, ["strength"], n=1)
-        hint = f"; did you mean {near[0]}=?" if near else ""
+        misspelt = difflib.get_close_matches(name, ["strength"])
+        hint = "; did you mean strength=?" if misspelt else ""
         raise ValueError(f"{name}= takes whole-number indices, got {chosen!r}{hint}")
     # Ahead of the cast, which would wrap around.
     if is_concrete(array) and not -(2**31) <= array.min() <= array.max() < 2**31:

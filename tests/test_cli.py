@@ -264,3 +264,12 @@ def test_readme_example_runs(run, capsys):
     out = capsys.readouterr().out
     assert "(20, 8, 5, 5)" in out
     assert names["logits"].shape == (20, 3, 5)
+
+
+def test_a_folder_does_not_hide_a_preset(capsys, run, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "induction").mkdir()
+    (tmp_path / "induction/config.json").write_text("{}")
+    status, out, _ = call(capsys, "train", "induction", "--help")
+    assert status == 0
+    assert "--model.d-model" in out

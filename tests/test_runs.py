@@ -12,6 +12,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -96,6 +97,27 @@ def stop_politely(folder, signals):
     return stops
 
 
+# An exit code can be read once, and `Process.start` reads those of all other processes:
+# of two threads that ask at one time the second is told 255.
+asking = threading.Lock()
+
+
+def start(process):
+    with asking:
+        process.start()
+
+
+def is_alive(process):
+    with asking:
+        return process.is_alive()
+
+
+def exit_code(process):
+    while is_alive(process):
+        time.sleep(0.002)
+    return process.exitcode
+
+
 def kill(make, folders, times, rng):
     """Kills so many processes at random times, then lets one finish.
 
@@ -105,19 +127,17 @@ def kill(make, folders, times, rng):
     left = []
     for _ in range(times):
         process = make(folders)
-        process.start()
+        start(process)
         if rng.random() < 0.75:
-            wait_for_progress(folders[0], process.is_alive)
+            wait_for_progress(folders[0], functools.partial(is_alive, process))
             time.sleep(rng.uniform(0, 0.15))
         else:
             time.sleep(rng.uniform(0, 1))
         process.kill()
-        process.join()
-        left.append((process.exitcode, progress(folders[0])))
+        left.append((exit_code(process), progress(folders[0])))
     process = make(folders)
-    process.start()
-    process.join()
-    assert process.exitcode == 0
+    start(process)
+    assert exit_code(process) == 0
     return left
 
 

@@ -17,4 +17,5 @@ from ._site import Site as Site, Sites as Sites, sites as sites
 from ._sweep import stack as stack, sweep as sweep
 from ._tap import identity as identity, Tap as Tap
 from ._text import parse as parse
+from ._tokens import EXEMPLAR as EXEMPLAR, LABEL as LABEL, QUERY as QUERY
 from ._where import Where as Where

@@ -21,6 +21,12 @@ MASKED = -1e20
 _ELEMENTWISE_PAIRS = 512
 
 
+# By site: what each head reads, and what it would read unedited; both normed.
+Reads = dict[
+    str, tuple[Float[Array, "head seq d_model"], Float[Array, "head seq d_model"]]
+]
+
+
 class Attention(eqx.Module):
     """Softmax attention of one sequence onto itself.
 
@@ -74,15 +80,24 @@ class Attention(eqx.Module):
         x: Float[Array, "seq d_model"],
         positions: AbstractPositions,
         *,
+        reads: Reads | None = None,
         start: int = 0,
         tap: Tap = identity,
     ) -> Float[Array, "query_seq d_model"]:
-        """The attention's output for the tokens from position `start` on."""
-        q = tap("q_pre", self._heads(self.query, x[start:]), "head seq d_head")
-        k = tap("k_pre", self._heads(self.key, x), "head seq d_head")
+        """The attention's output for the tokens from position `start` on.
+
+        `reads` has, for `q_in`, `k_in` and `v_in`, what each head reads and what it
+        would read unedited, if those differ.
+        """
+        reads = reads or {}
+        q = self._heads(self.query, x[start:], _from(start, reads.get("q_in")))
+        q = tap("q_pre", q, "head seq d_head")
+        k = self._heads(self.key, x, reads.get("k_in"))
+        k = tap("k_pre", k, "head seq d_head")
         q = tap("q", positions.rotate(q, start), "head seq d_head")
         k = tap("k", positions.rotate(k, 0), "head seq d_head")
-        v = tap("v", self._heads(self.value, x), "head seq d_head")
+        v = self._heads(self.value, x, reads.get("v_in"))
+        v = tap("v", v, "head seq d_head")
 
         scores = self.scale * _scores(q, k)
         if self.causal:
@@ -93,19 +108,35 @@ class Attention(eqx.Module):
         return tap("out", self._project(z, tap), "seq d_model")
 
     def _heads(
-        self, layer: eqx.nn.Linear, x: Float[Array, "seq d_model"]
+        self,
+        layer: eqx.nn.Linear,
+        x: Float[Array, "seq d_model"],
+        read: tuple[Array, Array] | None,
     ) -> Float[Array, "head seq d_head"]:
         y = per_token(layer, x)
-        return y.reshape(len(x), self.num_heads, -1).swapaxes(0, 1)
+        y = y.reshape(len(x), self.num_heads, -1).swapaxes(0, 1)
+        if read is None:
+            return y
+        # The difference, so that an edit which changes nothing is exactly nothing.
+        weight = layer.weight.reshape(self.num_heads, -1, x.shape[-1])
+        new, old = (jnp.einsum("hkm,hsm->hsk", weight, r) for r in read)
+        return y + (new - old)
 
     def _project(
         self, z: Float[Array, "head seq d_head"], tap: Tap
     ) -> Float[Array, "seq d_model"]:
+        out = per_token(self.output, z.swapaxes(0, 1).reshape(z.shape[1], -1))
         if not tap.wants("result"):
-            return per_token(self.output, z.swapaxes(0, 1).reshape(z.shape[1], -1))
+            return out
         weight = self.output.weight.reshape(-1, self.num_heads, z.shape[-1])
         result = jnp.einsum("mhd,hsd->hsm", weight, z)
-        return tap("result", result, "head seq d_model").sum(0)
+        edited = tap("result", result, "head seq d_model")
+        # The difference, so that an edit which changes nothing is exactly nothing.
+        return out if edited is result else out + (edited - result).sum(0)
+
+
+def _from(start: int, read: tuple[Array, Array] | None) -> tuple[Array, Array] | None:
+    return None if read is None else (read[0][:, start:], read[1][:, start:])
 
 
 def _causal(seq: int, start: int) -> Bool[np.ndarray, "query_seq seq"]:

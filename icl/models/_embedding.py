@@ -3,8 +3,10 @@
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Float, Int, PRNGKeyArray
 
+import opto
 from opto import identity, Tap
 
 from ._init import linear, per_token
@@ -16,6 +18,11 @@ class ExemplarLabelEmbedding(eqx.Module):
 
     Vectors go through a linear layer with bias; exemplars that are class ids (one-hot
     data) and labels are looked up in tables.
+
+    What stands where is named too, for edits that need to know (`opto.Pattern`):
+    `tokens.exemplar` and `tokens.label` are the inputs, `tokens.role` says of each
+    token whether it is `opto.EXEMPLAR`, `opto.LABEL` or `opto.QUERY`, and `tokens.pair`
+    of which exemplar.
     """
 
     exemplar: eqx.nn.Linear | eqx.nn.Embedding
@@ -31,17 +38,39 @@ class ExemplarLabelEmbedding(eqx.Module):
     ) -> Float[Array, "seq d_model"]:
         """Embeds one sequence; the query's own label, the last, is not read."""
         _check_inputs(self.exemplar, examples, labels)
+        tokens = tap.scope("tokens")
+        axes = "exemplar dim" if examples.ndim == 2 else "exemplar"
+        examples = tokens("exemplar", examples, axes)
+        labels = tokens("label", labels, "exemplar")
+        x = self._interleave(examples, labels, tokens)
+        x = tap("tok_embed", x, "seq d_model")
+        return tap("embed", self.positions.embed(x), "seq d_model")
+
+    def _interleave(self, examples, labels, tokens: Tap):
         context = len(examples) - 1
         exemplars = per_token(self.exemplar, examples)
         # A label that is none of the model's is NaN, not the nearest there is.
-        targets = self.label.weight.at[labels[:context]].get(
-            mode="fill", fill_value=jnp.nan, wrap_negative_indices=False
-        )
-        # Gathering labels, rather than multiplying one-hots, and interleaving.
-        pairs = jnp.stack([exemplars[:context], targets], 1)
-        tokens = pairs.reshape(2 * context, exemplars.shape[-1])
-        x = jnp.concatenate([tokens, exemplars[context:]])
-        return tap("embed", self.positions.embed(x), "seq d_model")
+        targets = self.label.weight.at[labels[:context]].get(**_NO_WRAP)
+        layout = jnp.asarray(_roles(context)), jnp.arange(2 * context + 1) // 2
+        role = tokens("role", layout[0], "seq")
+        pair = tokens("pair", layout[1], "seq")
+        if role is layout[0] and pair is layout[1]:
+            # Interleaving is faster than gathering.
+            pairs = jnp.stack([exemplars[:context], targets], 1)
+            flat = pairs.reshape(2 * context, exemplars.shape[-1])
+            return jnp.concatenate([flat, exemplars[context:]])
+        # The query's label would be the one after the last, which is NaN.
+        label = targets.at[pair].get(**_NO_WRAP)
+        is_label = (role == opto.LABEL)[:, None]
+        return jnp.where(is_label, label, exemplars.at[pair].get(**_NO_WRAP))
+
+
+_NO_WRAP = {"mode": "fill", "fill_value": jnp.nan, "wrap_negative_indices": False}
+
+
+def _roles(context: int) -> Int[np.ndarray, " seq"]:
+    """The role of each token: exemplar, label, …, query."""
+    return np.array([opto.EXEMPLAR, opto.LABEL] * context + [opto.QUERY])
 
 
 def _check_inputs(layer: eqx.Module, examples: Array, labels: Array) -> None:

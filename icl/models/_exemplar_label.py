@@ -59,14 +59,16 @@ class ExemplarLabelModel(eqx.Module):
         """Logits of the tokens from `start` on; all but the last block do all rows."""
         x = self.embedding(examples, labels, tap=tap)
         for i, layer in enumerate(self.blocks):
-            final = i == len(self.blocks) - 1
+            last = i == len(self.blocks) - 1
             x = layer(
                 x,
                 self.embedding.positions,
-                start=start if final else 0,
+                start=start if last else 0,
                 tap=tap.scope(f"blocks.{i}"),
             )
-        x = tap.scope("final")("normed", per_token(self.final_norm, x), "seq d_model")
+        final = tap.scope("final")
+        x = final("in", x, "seq d_model")
+        x = final("normed", per_token(self.final_norm, x), "seq d_model")
         return tap("logits", per_token(self.unembed, x), "seq label")
 
 

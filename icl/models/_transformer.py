@@ -2,11 +2,12 @@
 
 import equinox as eqx
 import jax
+import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from opto import identity, Tap
 
-from ._attention import Attention
+from ._attention import Attention, Reads
 from ._init import per_token
 from ._mlp import MLP
 from ._positions import AbstractPositions
@@ -35,12 +36,28 @@ class Block(eqx.Module):
         attn_tap, mlp_tap = tap.scope("attn"), tap.scope("mlp")
         x = tap("resid_pre", x, "seq d_model")
         normed = attn_tap("normed", per_token(self.attn_norm, x), "seq d_model")
-        x = x[start:] + self.attn(normed, positions, start=start, tap=attn_tap)
+        reads = self._reads(x, attn_tap)
+        x = x[start:] + self.attn(
+            normed, positions, reads=reads, start=start, tap=attn_tap
+        )
         x = tap("resid_mid", x, "seq d_model")
         if self.mlp is not None and self.mlp_norm is not None:
-            normed = mlp_tap("normed", per_token(self.mlp_norm, x), "seq d_model")
+            mlp_in = mlp_tap("in", x, "seq d_model")
+            normed = mlp_tap("normed", per_token(self.mlp_norm, mlp_in), "seq d_model")
             x = x + self.mlp(normed, tap=mlp_tap)
         return tap("resid_post", x, "seq d_model")
+
+    def _reads(self, x: Float[Array, "seq d_model"], tap: Tap) -> Reads:
+        """What single heads read instead of `x`, where someone edits that."""
+        reads: Reads = {}
+        norm = jax.vmap(jax.vmap(self.attn_norm))  # pyright: ignore
+        for name in ("q_in", "k_in", "v_in"):
+            if tap.wants(name):
+                whole = jnp.broadcast_to(x, (self.attn.num_heads, *x.shape))
+                read = tap(name, whole, "head seq d_model")
+                if read is not whole:  # Recorded alone, it is what all heads read.
+                    reads[name] = norm(read), norm(whole)
+        return reads
 
 
 def norm(d_model: int, layer_norm: bool) -> eqx.Module:

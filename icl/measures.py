@@ -6,7 +6,7 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Float, Int, PyTree
+from jaxtyping import Array, Int, PyTree
 
 import opto
 
@@ -38,7 +38,9 @@ def induction_strength(layer: int) -> Measure:
     site = f"blocks.{layer}.attn.pattern"
 
     def fn(record: opto.Record, outputs: PyTree, batch: Sequence) -> Array:
-        return jnp.mean(jax.vmap(_correct_minus_others)(record[site], batch.labels), 0)
+        role, pair = _layout(record[site].shape[-1])
+        strength = jax.vmap(opto.heads.induction_strength, (0, None, None, 0))
+        return jnp.mean(strength(record[site], role, pair, batch.labels), 0)
 
     return Measure(fn, (site,))
 
@@ -52,9 +54,9 @@ def previous_token_strength(layer: int) -> Measure:
     site = f"blocks.{layer}.attn.pattern"
 
     def fn(record: opto.Record, outputs: PyTree, batch: Sequence) -> Array:
-        # [sequence, head, token]: attention of tokens 1, 3, … to the one before.
-        before = jnp.diagonal(record[site], offset=-1, axis1=2, axis2=3)
-        return jnp.mean(before[..., ::2], axis=(0, 2))
+        role, _ = _layout(record[site].shape[-1])
+        strength = jax.vmap(opto.heads.previous_token, (0, None))
+        return jnp.mean(strength(record[site], role == opto.LABEL), 0)
 
     return Measure(fn, (site,))
 
@@ -71,11 +73,11 @@ def task_metric(task: Any, name: str) -> Measure:
     return Measure(fn)
 
 
-def _correct_minus_others(
-    pattern: Float[Array, "head seq kv_seq"], labels: Int[Array, " exemplar"]
-) -> Float[Array, " head"]:
-    to_labels = pattern[:, -1, 1::2]
-    return jnp.sum(jnp.where(labels[:-1] == labels[-1], to_labels, -to_labels), -1)
+def _layout(seq: int) -> tuple[Int[Array, " seq"], Int[Array, " seq"]]:
+    """Role and pair of the tokens exemplar, label, exemplar, label, …, query."""
+    position = jnp.arange(seq)
+    role = jnp.where(position % 2 == 1, opto.LABEL, opto.EXEMPLAR)
+    return role.at[-1].set(opto.QUERY), position // 2
 
 
 def sites_of(measures: Mapping[str, Measure]) -> list[str]:

@@ -4,18 +4,31 @@ A model names its intermediate values with `tap(name, value, axes)`; everything 
 here reads and changes those values from outside.
 """
 
+from . import circuits as circuits, heads as heads
+from ._derived import Derived as Derived, Freeze as Freeze, Given as Given
 from ._each import Each as Each
-from ._edit import Clamp as Clamp, Edit as Edit, Zero as Zero
-from ._run import (
-    check as check,
-    lift as lift,
-    Record as Record,
-    run as run,
-    visit as visit,
-)
+from ._edit import AbstractEdit as AbstractEdit, At as At, Edit as Edit
+from ._edits import Clamp as Clamp, Scale as Scale, Steer as Steer, Zero as Zero
+from ._record import Record as Record
+from ._reference import Mean as Mean, Patch as Patch, Resample as Resample
+from ._run import check as check, lift as lift, run as run, visit as visit
 from ._site import Site as Site, Sites as Sites, sites as sites
 from ._sweep import stack as stack, sweep as sweep
 from ._tap import identity as identity, Tap as Tap
-from ._text import parse as parse
+from ._text import parse as parse, register as register
 from ._tokens import EXEMPLAR as EXEMPLAR, LABEL as LABEL, QUERY as QUERY
+from ._verbs import (
+    CopyFromPattern as CopyFromPattern,
+    PerfectPreviousToken as PerfectPreviousToken,
+)
 from ._where import Where as Where
+from .graft import Graft as Graft
+from .patterns import (
+    Block as Block,
+    Induction as Induction,
+    Kind as Kind,
+    Match as Match,
+    Pattern as Pattern,
+    PreviousToken as PreviousToken,
+    Uniform as Uniform,
+)

@@ -1,5 +1,6 @@
 """An edit once for each index of some axes: what `opto.sweep` runs over."""
 
+import dataclasses
 import itertools
 from typing import Any
 
@@ -10,6 +11,24 @@ import numpy as np
 
 from ._site import Site, Sites
 from ._where import axis_size, canonical, Where
+
+
+@dataclasses.dataclass(frozen=True)
+class Expanded:
+    """What is swept over: a value with the sweep's axis in front of some arrays.
+
+    **Fields:**
+
+    - `value`: An edit or a selection.
+    - `mapped`: Of the same structure; true at the arrays with the axis in front.
+    - `shape`: Of the grid, whose points lie along that axis.
+    - `exists`: Which points do.
+    """
+
+    value: Any
+    mapped: Any
+    shape: tuple[int, ...]
+    exists: np.ndarray
 
 
 class Each(eqx.Module):
@@ -31,15 +50,13 @@ class Each(eqx.Module):
         if "layer head" in edit.where.indices and {"layer", "head"} & set(self.axes):
             raise ValueError("heads= picks pairs; sweep those with opto.stack")
 
-    def expand(self, table: Sites) -> tuple[Any, tuple[int, ...], np.ndarray]:
-        """The edit with a leading axis on its arrays, the grid's shape, what exists.
+    def expand(self, table: Sites) -> "Expanded":
+        """The edit at every point of the grid.
 
-        A grid over layers of different widths has points that do not exist; there the
-        third result is false.
+        A grid over layers of different widths has points that do not exist.
         """
-        found = table.match(self.edit.site)
-        self.edit.check(found)
-        found = self.edit.where.within(found)
+        self.edit.check(table)
+        found = self.edit.where.within(table.match(self.edit.site))
         indices = dict(self.edit.where.indices)
         new = {a: jnp.zeros((0, 1), int) for a in self.axes if a not in indices}
         Where({**indices, **new}).check(found)
@@ -49,14 +66,14 @@ class Each(eqx.Module):
         named = [dict(zip(self.axes, point, strict=True)) for point in points]
         exists = np.array([_exists(point, found) for point in named], bool)
 
-        def repeat(x):
-            return jnp.broadcast_to(x, (len(grid), *x.shape)) if eqx.is_array(x) else x
-
-        kept = {k: repeat(x) for k, x in indices.items() if k not in self.axes}
-        kept[" ".join(self.axes)] = jnp.asarray(grid)[:, None]
-        edit = jax.tree.map(repeat, self.edit)
-        edit = eqx.tree_at(lambda e: e.where, edit, Where(kept))
-        return edit, tuple(len(r) for r in ranges), exists
+        kept = {k: x for k, x in indices.items() if k not in self.axes}
+        swept = " ".join(self.axes)
+        kept[swept] = jnp.asarray(grid)[:, None]
+        where = Where(kept, self.edit.where.entries)
+        edit = eqx.tree_at(lambda e: e.where, self.edit, where)
+        mapped = jax.tree.map(lambda _: False, edit)
+        mapped = eqx.tree_at(lambda e: e.where.indices[swept], mapped, True)
+        return Expanded(edit, mapped, tuple(len(r) for r in ranges), exists)
 
     def __repr__(self) -> str:
         return f"{self.edit!r}.each({', '.join(map(repr, self.axes))})"

@@ -1,48 +1,37 @@
 """Running a model while recording and editing its sites."""
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Any
+import itertools
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, cast
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import numpy as np
+from jax.core import Tracer
 from jaxtyping import Array, PyTree
 
-from ._edit import Edit
+from ._derived import Derived, Given
+from ._edit import AbstractEdit, Edit
+from ._record import Record
+from ._reference import split
 from ._site import discover, one_example, Site, Sites
 from ._tap import identity, VisitorTap
+from ._together import alternatives, check_together
+from .graft import host, swapped
 
 
 Reducer = Callable[[Array], Any]
 Request = str | Iterable[str] | Mapping[str, Reducer | None]
-
-
-class Record(eqx.Module, Mapping[str, Any]):
-    """What was recorded, by the name of the site; a pytree.
-
-    `record["blocks.1.attn.pattern"]`; an unknown name raises `KeyError` with the names
-    there are.
-    """
-
-    _values: dict[str, Any]
-
-    def __getitem__(self, name: str) -> Any:
-        if name not in self._values:
-            raise KeyError(f"{name!r} was not recorded; there is {', '.join(self)}")
-        return self._values[name]
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._values)
-
-    def __len__(self) -> int:
-        return len(self._values)
+# What a derived edit found wrong with the inputs: true where it is all right.
+Findings = dict[str, Array]
 
 
 def run(
     model: Callable[..., Any],
     *inputs: Any,
     record: Request = (),
-    edits: Sequence[Edit] = (),
+    edits: Sequence[AbstractEdit] = (),
 ) -> tuple[PyTree, Record]:
     """Runs a model in one compiled call, recording some sites and editing others.
 
@@ -70,29 +59,38 @@ def run(
     (with the nearest name), an axis that the site does not have, an index out of range
     or a value that does not fit.
     """
+    model, inputs, edits = swapped(model, inputs, as_edits(edits))
     example, lead = one_example(model, inputs)
     table = known_sites(model, example)
     requests = _requests(record, table)
-    edits = check(edits, table)
-    return _run(model, inputs, edits, tuple(requests.items()), lead)
+    mapped, rest, seen = split(edits, table, batch_shape(inputs, lead))
+    check(seen, table)
+    out, values, findings = _run(
+        model, inputs, mapped, rest, tuple(requests.items()), lead
+    )
+    _raise(findings)
+    return out, values
 
 
 def visit(
     fn: Callable[..., Any],
     *args: Any,
     record: Request = (),
-    edits: Sequence[Edit] = (),
+    edits: Sequence[AbstractEdit] = (),
 ) -> tuple[PyTree, Record]:
     """As `run` on one example, for any function and uncompiled.
 
     For use within one's own `jit`, `vmap` and `grad`: `fn(*args, tap=)` may be a loss,
     a module's method or a module.
     """
+    fn, args, edits = swapped(fn, args, as_edits(edits))
     if not edits and not record:
         return fn(*args, tap=identity), Record({})
     table = discover(fn, *args)
     edits = check(edits, table)
-    return _visit(fn, args, edits, _requests(record, table), table)
+    out, values, findings = _visit(fn, args, edits, _requests(record, table), table)
+    _raise(findings)
+    return out, values
 
 
 def lift(fn: Callable[..., PyTree]) -> Callable[..., PyTree]:
@@ -102,24 +100,27 @@ def lift(fn: Callable[..., PyTree]) -> Callable[..., PyTree]:
     edits: `eqx.filter_value_and_grad(opto.lift(loss))(model, batch, edits=edits)`.
     """
 
-    def lifted(*args: Any, edits: Sequence[Edit] = ()) -> PyTree:
+    def lifted(*args: Any, edits: Sequence[AbstractEdit] = ()) -> PyTree:
         return visit(fn, *args, edits=edits)[0]
 
     return lifted
 
 
 @eqx.filter_jit
-def _run(model, inputs, edits, requests, lead):
-    def one(*example):
+def _run(model, inputs, mapped, rest, requests, lead):
+    def one(mapped, *example):
         table = discover(model, *example)
+        edits = rest if mapped is None else eqx.combine(mapped, rest)
         return _visit(model, example, edits, dict(requests), table)
 
     for _ in range(lead):
         one = eqx.filter_vmap(one)
-    return one(*inputs)
+    return one(mapped, *inputs)
 
 
-def _visit(fn, args, edits, requests, table: Sites):
+def _visit(fn, args, edits, requests, table: Sites) -> tuple[PyTree, Record, Findings]:
+    findings: Findings = {}
+    edits = _resolved(fn, args, edits, table, findings)
     by_site: dict[str, list[Edit]] = {}
     for edit in edits:
         for site in table.match(edit.site):
@@ -148,20 +149,83 @@ def _visit(fn, args, edits, requests, table: Sites):
     if missed := wanted - seen:
         names = ", ".join(sorted(missed))
         raise RuntimeError(f"the model listed {names} but did not compute it this time")
-    return out, Record({name: values[name] for name in table if name in values})
+    axes = {name: None if requests[name] else table[name].axes for name in values}
+    record = Record(
+        {name: values[name] for name in table if name in values},
+        tuple((name, axes[name]) for name in table if name in values),
+    )
+    return out, record, findings
 
 
-def check(edits: Iterable[Edit], table: Sites) -> tuple[Edit, ...]:
-    """The edits; raises `ValueError` unless each can apply to a model's sites."""
+def _resolved(
+    fn, args, edits: Sequence[AbstractEdit], table: Sites, findings: Findings
+) -> tuple[Edit, ...]:
+    """The edits of sites that a list of edits stands for on these inputs."""
+    edits = tuple(itertools.chain(*map(alternatives, edits)))
+    derived = [edit for edit in edits if isinstance(edit, Derived)]
+    if not derived:
+        return cast(tuple[Edit, ...], edits)
+
+    def again(*, edits, record, model):
+        other, theirs = (fn, args) if model is None else host(fn, args)[1](model)
+        other, theirs, edits = swapped(other, theirs, edits)
+        there = discover(other, *theirs)
+        requests = _requests(record, there)
+        _, values, found = _visit(other, theirs, check(edits, there), requests, there)
+        findings.update(found)
+        return values
+
+    def require(condition: Array, message: str) -> None:
+        findings[message] = condition & findings.get(message, True)
+
+    # One base run for all of them.
+    needs = dict.fromkeys(itertools.chain(*(edit.needs(table) for edit in derived)))
+    base = again(edits=(), record=needs, model=None) if needs else Record({})
+    resolved: list[Edit] = []
+    for edit in edits:
+        if isinstance(edit, Derived):
+            before = tuple(resolved)
+            new = edit.derive(Given(table, base, before, again, require))
+            for part in new:
+                part.check_values(table.match(part.site))
+            resolved.extend(new)
+        else:
+            resolved.append(cast(Edit, edit))
+    return tuple(resolved)
+
+
+def batch_shape(inputs: tuple[Any, ...], lead: int) -> tuple[int, ...]:
+    """The lengths of the `lead` batch axes of a model's inputs."""
+    return np.shape(inputs[0])[:lead] if lead else ()
+
+
+def _raise(findings: Findings) -> None:
+    """Raises `ValueError` for what an edit required of the inputs, if it is known."""
+    for message, right in findings.items():
+        if not isinstance(right, Tracer) and not np.all(right):
+            wrong = np.sum(~np.asarray(right))
+            raise ValueError(f"{message} (in {wrong} of {np.size(right)} sequences)")
+
+
+def as_edits(edits: Iterable[AbstractEdit]) -> tuple[AbstractEdit, ...]:
+    """The edits; raises `ValueError` unless they are some."""
     if not isinstance(edits, Iterable):
         raise ValueError(f"edits is a sequence of edits, got one: write [{edits!r}]")
     edits = tuple(edits)
     for edit in edits:
-        if not isinstance(edit, Edit):
+        if not isinstance(edit, AbstractEdit):
             kind = type(edit).__name__
             wanted = "edits are opto.Edit values (swept ones go to opto.sweep)"
             raise ValueError(f"{wanted}, got {kind}: {edit!r}")
-        edit.check(table.match(edit.site))
+    return edits
+
+
+def check(edits: Iterable[AbstractEdit], table: Sites) -> tuple[AbstractEdit, ...]:
+    """The edits; raises `ValueError` unless they can apply to a model's sites."""
+    edits = as_edits(edits)
+    for edit in edits:
+        edit.check(table)
+    check_together(edits, table)
     return edits
 
 

@@ -41,8 +41,7 @@ class Site:
     @property
     def layer(self) -> int | None:
         """The first number in the name: `blocks.1.attn.z` is in layer 1."""
-        numbers = [part for part in self.name.split(".") if part.isdigit()]
-        return int(numbers[0]) if numbers else None
+        return layer_of(self.name)
 
     @property
     def dims(self) -> str:
@@ -52,6 +51,25 @@ class Site:
 
     def __str__(self) -> str:
         return f"{self.name} {self.dtype}{self.dims}"
+
+
+def layer_of(name: str) -> int | None:
+    """The first number in a site's name."""
+    numbers = [part for part in name.split(".") if part.isdigit()]
+    return int(numbers[0]) if numbers else None
+
+
+def glob(pattern: str) -> re.Pattern[str]:
+    """A regular expression of the names that a name or a glob selects."""
+    regex = re.escape(pattern)
+    for sign, meaning in (
+        (r"\*\*\.", r"(?:.*\.)?"),
+        (r"\.\*\*", r"(?:\..*)?"),
+        (r"\*\*", ".*"),
+        (r"\*", "[^.]*"),
+    ):
+        regex = regex.replace(sign, meaning)
+    return re.compile(regex)
 
 
 class Sites(Mapping[str, Site]):
@@ -85,15 +103,8 @@ class Sites(Mapping[str, Site]):
         if not isinstance(pattern, str):
             kind = type(pattern).__name__
             raise ValueError(f"a site is given by its name or a glob, got {kind}")
-        regex = re.escape(pattern)
-        for glob, meaning in (
-            (r"\*\*\.", r"(?:.*\.)?"),
-            (r"\.\*\*", r"(?:\..*)?"),
-            (r"\*\*", ".*"),
-            (r"\*", "[^.]*"),
-        ):
-            regex = regex.replace(glob, meaning)
-        found = tuple(s for s in self.values() if re.fullmatch(regex, s.name))
+        regex = glob(pattern)
+        found = tuple(s for s in self.values() if regex.fullmatch(s.name))
         if not found:
             verb = "no site matches" if "*" in pattern else "no site"
             raise ValueError(f"{verb} {pattern!r}{self._nearest(pattern)}")

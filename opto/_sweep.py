@@ -11,55 +11,73 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
 
-from ._each import Each
-from ._edit import Edit
-from ._run import check, known_sites, run
+from ._each import Each, Expanded
+from ._edit import AbstractEdit
+from ._reference import split
+from ._run import batch_shape, check, known_sites, run
 from ._site import one_example, Sites
+from ._together import OneOf
+from .graft import Graft
 
 
 class Stacked(eqx.Module):
-    """Edits of one structure, to be swept over; see `opto.stack`."""
+    """Several edits, to be swept over; see `opto.stack`."""
 
-    edits: tuple[Edit, ...]
+    edits: tuple[AbstractEdit, ...]
 
-    def expand(self, table: Sites) -> tuple[Edit, tuple[int, ...], np.ndarray]:
+    def expand(self, table: Sites) -> Expanded:
         """As `Each.expand`."""
-        check(self.edits, table)
+        for edit in self.edits:
+            check([edit], table)
+        count = len(self.edits)
+        exists = np.ones(count, bool)
+        if len({_form(edit) for edit in self.edits}) > 1:
+            value = OneOf(self.edits, jnp.arange(count))
+            mapped = jax.tree.map(lambda _: False, value)
+            mapped = eqx.tree_at(lambda e: e.index, mapped, True)
+            return Expanded(value, mapped, (count,), exists)
 
         def join(*xs):
             return jnp.stack(xs) if eqx.is_array(xs[0]) else xs[0]
 
-        count = len(self.edits)
-        return jax.tree.map(join, *self.edits), (count,), np.ones(count, bool)
+        value = jax.tree.map(join, *self.edits)
+        return Expanded(value, jax.tree.map(eqx.is_array, value), (count,), exists)
 
     def __repr__(self) -> str:
         return f"stack({list(self.edits)!r})"
 
 
-def stack(edits: Sequence[Edit]) -> Stacked:
-    """Edits that differ in arrays alone, to be swept over by `opto.sweep`.
+def stack(edits: Sequence[AbstractEdit]) -> Stacked:
+    """Several edits, of any kinds and sites, to be swept over by `opto.sweep`.
 
-    **Raises:** `ValueError` if they differ in kind, site, axes or number of indices.
+    Those that differ in arrays alone, all of them, share the work; of others, each run
+    of the program computes all, but one at strength 0.
+
+    **Raises:** `ValueError` if edits that differ in more than arrays have no strength.
     """
     edits = tuple(edits) if isinstance(edits, Iterable) else ()
-    if not edits or not all(isinstance(edit, Edit) for edit in edits):
+    if not edits or not all(isinstance(edit, AbstractEdit) for edit in edits):
         raise ValueError("stack() takes a list of at least one opto.Edit")
-    for edit in edits[1:]:
-        if _form(edit) != _form(edits[0]):
-            raise ValueError(f"{edits[0]!r} and {edit!r} differ in more than arrays")
+    if len({_form(edit) for edit in edits}) > 1:
+        for edit in edits:
+            if not hasattr(edit, "strength"):
+                raise ValueError(f"{edit!r} has no strength, so that it cannot be off")
     return Stacked(edits)
 
 
-def _form(edit: Edit) -> tuple[Any, ...]:
+def _form(edit: AbstractEdit) -> tuple[Any, ...]:
     leaves, structure = jax.tree.flatten(edit)
-    return structure, [x.shape if eqx.is_array(x) else x for x in leaves]
+    return structure, tuple(x.shape if eqx.is_array(x) else x for x in leaves)
+
+
+Swept = AbstractEdit | Each | Stacked
 
 
 def sweep(
     metric: Callable[..., Array],
     model: Callable[..., Any],
     *inputs: Any,
-    edits: Edit | Each | Stacked | Sequence[Edit | Each | Stacked],
+    edits: Swept | Sequence[Swept],
     chunk: int | None = None,
 ) -> Array:
     """A metric under each of many edits, in one compiled call.
@@ -74,7 +92,8 @@ def sweep(
     - `metric`: `metric(outputs, *inputs)`, an array of any shape; runs compiled.
     - `model`, `inputs`: As for `opto.run`.
     - `edits`: Edits in the order they apply. Those made with `each` or `stack` are
-        swept; several of them give every combination.
+        swept; several of them give every combination. They may be within other edits,
+        such as the senders of `opto.PathPatch`.
     - `chunk`: How many edits run side by side; the chunks run one after the other.
         `None` is all at once. Large models are faster and smaller with few.
 
@@ -87,30 +106,56 @@ def sweep(
     """
     if chunk is not None and not (isinstance(chunk, int) and chunk > 0):
         raise ValueError(f"chunk is a positive number of edits or None, got {chunk}")
-    edits = tuple(edits) if isinstance(edits, Iterable) else (edits,)
-    example, _ = one_example(model, inputs)
-    table = known_sites(model, example)
-    check([e for e in edits if not isinstance(e, Each | Stacked)], table)
-    swept = [e.expand(table) for e in edits if isinstance(e, Each | Stacked)]
-    if not swept:
+    table = checked_table(model, inputs, edits)
+    leaves, structure = flat(edits)
+    found = [leaf.expand(table) for leaf in leaves if is_swept(leaf)]
+    if not found:
         raise ValueError("no edit is swept: make one with .each(...) or opto.stack")
+    rest = [None if is_swept(leaf) else leaf for leaf in leaves]
     # Every combination of the swept edits, as one long axis.
-    counts = [math.prod(shape) for _, shape, _ in swept]
+    counts = [math.prod(part.shape) for part in found]
     picks = np.indices(counts).reshape(len(counts), -1)
     exists = np.ones(picks.shape[1], bool)
-    moving = []
-    for (edit, _, there), pick in zip(swept, picks, strict=True):
-        arrays, rest = eqx.partition(edit, eqx.is_array)
-        arrays = jax.tree.map(lambda x, pick=pick: x[pick], arrays)
-        moving.append(eqx.combine(arrays, rest))
-        exists &= there[pick]
-    fixed = [e if isinstance(e, Edit) else None for e in edits]
-    result = _sweep(metric, model, inputs, fixed, moving, chunk)
+    moving, still = [], []
+    for part, pick in zip(found, picks, strict=True):
+        arrays, fixed = eqx.partition(part.value, part.mapped)
+        moving.append(jax.tree.map(lambda x, pick=pick: x[pick], arrays))
+        still.append(fixed)
+        exists &= part.exists[pick]
+    result = _sweep(metric, model, inputs, (rest, structure), moving, still, chunk)
     if not exists.all():
         shape = [-1, *[1] * (result.ndim - 1)]
         result = jnp.where(exists.reshape(shape), result, jnp.nan)
-    axes = itertools.chain(*(shape for _, shape, _ in swept))
+    axes = itertools.chain(*(part.shape for part in found))
     return result.reshape(*axes, *result.shape[1:])
+
+
+def checked_table(
+    model: Callable[..., Any], inputs: tuple[Any, ...], edits: Any
+) -> Sites:
+    """A model's sites; raises `ValueError` for edits that cannot be and do not move."""
+    example, lead = one_example(model, inputs)
+    table = known_sites(model, example)
+    edits = tuple(edits) if isinstance(edits, Iterable) else (edits,)
+    still = [e for e in edits if not any(map(is_swept, flat([e])[0]))]
+    if not any(isinstance(e, Graft) and e.from_ is not None for e in still):
+        check(split(still, table, batch_shape(inputs, lead))[2], table)
+    return table
+
+
+def flat(edits: Any) -> tuple[list[Any], Any]:
+    """The leaves of a list of edits, swept ones whole, and its structure."""
+    edits = tuple(edits) if isinstance(edits, Iterable) else (edits,)
+    for edit in edits:
+        if not (isinstance(edit, AbstractEdit) or is_swept(edit)):
+            kind = type(edit).__name__
+            raise ValueError(f"edits are opto.Edit values, got {kind}: {edit!r}")
+    return jax.tree.flatten(edits, is_leaf=is_swept)
+
+
+def is_swept(leaf: Any) -> bool:
+    """Whether this is what `each` or `stack` made."""
+    return isinstance(leaf, Each | Stacked)
 
 
 @eqx.filter_jit
@@ -118,17 +163,18 @@ def _sweep(
     metric: Callable[..., Array],
     model: Callable[..., Any],
     inputs: tuple[Any, ...],
-    fixed: list[Edit | None],
-    moving: list[Edit],
+    edits: tuple[list[Any], Any],
+    moving: list[Any],
+    still: list[Any],
     chunk: int | None,
 ) -> Array:
-    """`fixed` has `None` where, in order, the edits of `moving` come in."""
+    """`edits` has `None` where, in order, what is swept comes in."""
+    leaves, structure = edits
 
-    arrays, rest = eqx.partition(moving, eqx.is_array)
-
-    def one(arrays: list[Edit]) -> Array:
-        now = iter(eqx.combine(arrays, rest))
-        edits = [next(now) if edit is None else edit for edit in fixed]
+    def one(moving: list[Any]) -> Array:
+        now = iter(eqx.combine(moving, still))
+        filled = [next(now) if leaf is None else leaf for leaf in leaves]
+        edits = jax.tree.unflatten(structure, filled)
         out, _ = run(model, *inputs, edits=edits)
         value = metric(out, *inputs)
         if not isinstance(value, jax.Array | np.ndarray | float | int):
@@ -137,5 +183,5 @@ def _sweep(
         return jnp.asarray(value)
 
     if chunk is None:
-        return jax.vmap(one)(arrays)
-    return jax.lax.map(one, arrays, batch_size=chunk)
+        return jax.vmap(one)(moving)
+    return jax.lax.map(one, moving, batch_size=chunk)

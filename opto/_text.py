@@ -2,57 +2,114 @@
 
 import ast
 import difflib
-from typing import Any
+from collections.abc import Callable
+from typing import Any, TypeVar
 
-from ._edit import Clamp, Edit, Zero
+from ._derived import Freeze
+from ._edit import AbstractEdit, At
+from ._edits import Clamp, Scale, Steer, Zero
+from ._reference import Mean, Patch, Resample
+from ._verbs import CopyFromPattern, PerfectPreviousToken
+from .graft import Graft
+from .patterns import Block, Induction, Kind, Match, Pattern, PreviousToken, Uniform
 
 
 # Closed: a text can name these and nothing else, and no text is ever evaluated.
-_EDITS: dict[str, type[Edit]] = {"Clamp": Clamp, "Zero": Zero}
+_EDITS: dict[str, Callable[..., Any]] = {
+    kind.__name__: kind
+    for kind in (
+        *(Clamp, Zero, Scale, Steer, Mean, Resample, Patch, Freeze, Pattern, Block),
+        *(Graft, CopyFromPattern, PerfectPreviousToken),
+    )
+}
+_VALUES: dict[str, Callable[..., Any]] = {
+    kind.__name__: kind for kind in (At, PreviousToken, Induction, Match, Uniform)
+}
+
+_Kind = TypeVar("_Kind", bound=AbstractEdit | Kind)
 
 
-def parse(text: str) -> Edit:
+def register(kind: type[_Kind]) -> type[_Kind]:
+    """Lets texts name an edit or a kind of pattern of one's own; a decorator.
+
+    **Raises:** `ValueError` for another class, or a name that is taken.
+    """
+    if not (isinstance(kind, type) and issubclass(kind, AbstractEdit | Kind)):
+        raise ValueError(f"register takes a class of edits or of kinds, got {kind!r}")
+    table = _EDITS if issubclass(kind, AbstractEdit) else _VALUES
+    there = {**_EDITS, **_VALUES}.get(kind.__name__)
+    if there is not None and (there.__module__, there.__qualname__) != (
+        kind.__module__,
+        kind.__qualname__,
+    ):
+        raise ValueError(f"texts know another {kind.__name__}: {there.__module__}")
+    table[kind.__name__] = kind
+    return kind
+
+
+def parse(text: str) -> Any:
     """Reads an edit such as `Zero('blocks.1.attn.z', head=[0, 1])`.
 
-    The grammar is a name of an edit with literals (strings, numbers, lists, `None`) as
-    arguments; `parse(repr(edit))` is the edit, array for array.
+    The grammar is a name of an edit with, as arguments, literals (strings, numbers,
+    lists, dictionaries, `True`, `False`, `None`), kinds of patterns such as
+    `PreviousToken(0.7)`, or further edits; `parse(repr(edit))` is the edit, array for
+    array. Edits of one's own are known after `opto.register`.
 
     **Raises:** `ValueError` that points at the token it does not understand.
     """
+    text = text.strip()
     try:
-        call = ast.parse(text.strip(), mode="eval").body
+        call = ast.parse(text, mode="eval").body
     except SyntaxError as error:
         raise _error(text, (error.offset or 1) - 1, error.msg) from None
     except (RecursionError, MemoryError):
         raise _error(text, 0, "too deeply nested") from None
+    except ValueError as error:  # A null byte.
+        raise _error(text, 0, str(error)) from None
     if not (isinstance(call, ast.Call) and isinstance(call.func, ast.Name)):
         raise _error(text, 0, "expected an edit such as Zero('blocks.1.attn.z')")
-    if call.func.id not in _EDITS:
-        close = difflib.get_close_matches(call.func.id, _EDITS, n=1, cutoff=0.4)
-        hint = f"did you mean {close[0]}?" if close else f"known: {', '.join(_EDITS)}"
-        raise _error(text, 0, f"no edit {call.func.id!r}; {hint}")
-    args = [_literal(text, node) for node in call.args]
+    return _call(text, call, _EDITS)
+
+
+def _call(text: str, call: ast.Call, known: dict[str, Callable[..., Any]]) -> Any:
+    assert isinstance(call.func, ast.Name)
+    name, column = call.func.id, call.func.col_offset
+    if name not in known:
+        close = difflib.get_close_matches(name, known, n=1)
+        hint = f"did you mean {close[0]}?" if close else f"known: {', '.join(known)}"
+        raise _error(text, column, f"no edit {name!r}; {hint}")
+    args = [_value(text, node) for node in call.args]
     keywords: dict[str, Any] = {}
     for keyword in call.keywords:
         if keyword.arg is None:
             raise _error(text, keyword.value.col_offset, "no ** here")
         if keyword.arg in keywords:
             raise _error(text, keyword.col_offset, f"{keyword.arg}= is given twice")
-        keywords[keyword.arg] = _literal(text, keyword.value)
+        keywords[keyword.arg] = _value(text, keyword.value)
     try:
-        return _EDITS[call.func.id](*args, **keywords)
+        return known[name](*args, **keywords)
     except (TypeError, ValueError, OverflowError) as error:
-        raise ValueError(f"{text.strip()!r}: {error}") from None
+        raise _error(text, column, str(error)) from None
 
 
-def _literal(text: str, node: ast.expr) -> Any:
+def _value(text: str, node: ast.expr) -> Any:
+    if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
+        known = {**_EDITS, **_VALUES}
+        if difflib.get_close_matches(node.func.id, known, n=1):
+            return _call(text, node, known)
+    if isinstance(node, ast.List | ast.Tuple) and any(
+        isinstance(part, ast.Call) for part in ast.walk(node)
+    ):
+        return [_value(text, part) for part in node.elts]
     try:
         return ast.literal_eval(node)
     except (ValueError, TypeError):
-        source = ast.get_source_segment(text.strip(), node)
+        source = ast.get_source_segment(text, node)
         message = f"expected a string, a number or a list, got {source!r}"
         raise _error(text, node.col_offset, message) from None
+    except (RecursionError, MemoryError):
+        raise _error(text, node.col_offset, "too deeply nested") from None
 
 
 def _error(text: str, column: int, message: str) -> ValueError:
-    return ValueError(f"{text.strip()!r}, character {column + 1}: {message}")
+    return ValueError(f"{text!r}, character {column + 1}: {message}")

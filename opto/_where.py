@@ -24,10 +24,12 @@ class Where(eqx.Module):
 
     `indices` maps the names of axes that are chosen together (`"head"`, or
     `"layer head"` for pairs) to the chosen index tuples. An entry is selected if every
-    group selects it. `layer` is the number in the site's name.
+    group selects it, and `entries`, a mask that broadcasts over the site. `layer` is
+    the number in the site's name.
     """
 
     indices: dict[str, Int[Array, "*sweep choice axis"]]
+    entries: Bool[Array, "..."] | None = None
 
     @staticmethod
     def of(
@@ -35,6 +37,8 @@ class Where(eqx.Module):
     ) -> "Where":
         """From the keywords of an edit: `heads="1:3 1:7"`, `head=[0, 1]`, `pos=-1`."""
         indices: dict[str, Array] = {}
+        axes = dict(axes)
+        entries = _booleans(axes.pop("mask", None))
         for axis, chosen in axes.items():
             if canonical(axis) in indices:
                 raise ValueError("pos= and seq= are the same axis; give one")
@@ -44,7 +48,12 @@ class Where(eqx.Module):
                 raise ValueError(f"heads= already says which {min(clash)}; give one")
             pairs = parse_heads(heads)
             indices["layer head"] = _integers("heads", pairs, width=2)
-        return Where(indices)
+        return Where(indices, entries)
+
+    def only(self, entries: Bool[Array, "..."]) -> "Where":
+        """Those of the selected entries that a mask selects too."""
+        both = entries if self.entries is None else entries & self.entries
+        return Where(self.indices, both)
 
     def keywords(self) -> dict[str, Any]:
         """The keywords that `of` would take, in one normal form, for the text form."""
@@ -58,11 +67,13 @@ class Where(eqx.Module):
             else:
                 flat = np.asarray(chosen)[:, 0].tolist()
                 keywords[name] = flat[0] if len(flat) == 1 else flat
+        if self.entries is not None:
+            keywords["mask"] = self.entries
         return keywords
 
     def mask(self, site: Site) -> Bool[Array, "..."] | None:
         """True at the selected entries, broadcasting over the site; `None`: all."""
-        mask = None
+        mask = self.entries
         for name, chosen in self.indices.items():
             # Axes: choice, then the site's, of length one unless this group names it.
             hit: Any = True
@@ -91,6 +102,9 @@ class Where(eqx.Module):
                 here = sites if "layer" in axes else self.within(sites)
                 for choice in np.asarray(chosen).reshape(-1, len(axes)).tolist():
                     _check_choice(dict(zip(axes, choice, strict=True)), here)
+        if self.entries is not None:
+            for site in sites:
+                _check_mask(self.entries.shape, site)
 
 
 def parse_heads(heads: str | Sequence[Sequence[int]]) -> list[tuple[int, int]]:
@@ -169,6 +183,13 @@ def _points_at(axis: str, index: Array, site: Site) -> Array:
     return jnp.where(index < 0, index + size, index) == positions
 
 
+def _check_mask(shape: tuple[int, ...], site: Site) -> None:
+    pairs = zip(shape, site.shape, strict=False)
+    if len(shape) != len(site.shape) or any(a not in (1, b) for a, b in pairs):
+        wanted = "each of the site's axes in full or of length one"
+        raise ValueError(f"mask= of shape {shape} at {site}; wanted {wanted}")
+
+
 def _check_axes(axes: Sequence[str], site: Site) -> None:
     named: dict[int, str] = {}
     for axis in axes:
@@ -196,6 +217,17 @@ def _check_choice(choice: dict[str, int], sites: Sequence[Site]) -> None:
             size = axis_size(axis, site)
             if not -size <= index < size:
                 raise ValueError(f"{axis} {index} is out of range at {site}")
+
+
+def _booleans(mask: Any) -> Array | None:
+    if mask is None:
+        return None
+    array = known(mask) if _holds_tracer(mask) else np.asarray(mask)
+    if array.dtype != bool:
+        raise ValueError(f"mask= is an array of booleans, got {array.dtype}")
+    if is_concrete(array) and not array.any():
+        raise ValueError("mask= selects nothing")
+    return known(array)
 
 
 def _integers(name: str, chosen: Any, width: int) -> Array:

@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from tapped import MODELS, Negate
+from tapped import MODELS, Ragged
 
 import opto
 from opto import Clamp, parse, Zero
@@ -305,18 +305,9 @@ ERRORS = {
     "stack_nothing": (lambda: opto.stack([]), "at least one opto.Edit"),
     "stack_one": (lambda: opto.stack(Zero(z)), "takes a list of at least one"),
     "stack_each": (lambda: opto.stack([Zero(z).each("head")]), "takes a list of at"),
-    "stack_sites": (
-        lambda: opto.stack([Zero(z), Zero(q)]),
-        "differ in more than arrays",
-    ),
-    "stack_kinds": (lambda: opto.stack([Zero(z), Negate(z)]), "differ in more than"),
-    "stack_counts": (
-        lambda: opto.stack([Zero(z, head=0), Zero(z, head=[0, 1])]),
-        "Zero('layers.1.z', head=0) and Zero('layers.1.z', head=[0, 1]) differ",
-    ),
-    "stack_shapes": (
-        lambda: opto.stack([Clamp(z, 0.5), Clamp(z, jnp.ones((1, 1, 1)))]),
-        "differ in more than arrays",
+    "stack_graft": (
+        lambda: opto.stack([Zero(z), opto.Graft(Ragged(jax.random.key(0)), until=0)]),
+        "has no strength, so that it cannot be off",
     ),
     "chunk_zero": (lambda: sweep(Zero(z).each("head"), chunk=0), "chunk is a positive"),
     "chunk_negative": (lambda: sweep(Zero(z).each("head"), chunk=-1), "None, got -1"),
@@ -503,7 +494,7 @@ BAD_TEXTS = {
     "Zero('x', **{'head': 1})": "character 13: no ** here",
     "Zero(*['x'])": "character 6: expected a string, a number or a list",
     "Zero(__import__('os').system('x'))": "character 6: expected a string, a number or",
-    "Zero('x', head=[0, exit()])": "character 16: expected a string, a number or",
+    "Zero('x', head=[0, exit()])": "character 20: expected a string, a number or",
     "Zero(x)": "character 6: expected a string, a number or a list, got 'x'",
     "Zero(f'{1}')": "character 6: expected a string",
     "Clamp('x', 1 + 1)": "character 12: expected a string, a number or a list",

@@ -6,6 +6,7 @@ from ._exemplar_label import (
     ExemplarLabelModel as ExemplarLabelModel,
     TransformerConfig as TransformerConfig,
 )
+from ._fold import fold_layer_norms as fold_layer_norms
 from ._mlp import MLP as MLP
 from ._positions import (
     Learned as Learned,

@@ -7,6 +7,7 @@ import numpy as np
 from jaxtyping import Array, Bool, Float, PRNGKeyArray
 
 from opto import identity, Tap
+from opto.circuits import HeadWeights
 
 from ._init import linear, per_token
 from ._positions import AbstractPositions
@@ -74,6 +75,17 @@ class Attention(eqx.Module):
         self.num_heads = num_heads
         self.scale = (d_model // num_heads) ** -0.5 if scale is None else scale
         self.causal = causal
+
+    @property
+    def head_weights(self) -> HeadWeights:
+        """Each head's own part of the matrices, for `opto.circuits`; no biases."""
+        heads, d_model = self.num_heads, self.query.in_features
+        q, k, v = (
+            layer.weight.reshape(heads, -1, d_model)
+            for layer in (self.query, self.key, self.value)
+        )
+        output = self.output.weight.reshape(d_model, heads, -1).swapaxes(0, 1)
+        return HeadWeights(q, k, v, output)
 
     def __call__(
         self,

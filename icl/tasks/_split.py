@@ -28,6 +28,9 @@ class Split:
     """Of the random choice, at least 0. `None` keeps the order of the data: the first
     `train` things are for training, the next `val` for validation, the next `test` for
     testing."""
+    order: tuple[int, ...] | None = None
+    """Which things these are, one by one, where another program chose them: the first
+    `train` of this list are for training, and so on. Goes with `seed=None`."""
 
     def __post_init__(self):
         for name in ("train", "val", "test"):
@@ -35,6 +38,8 @@ class Split:
                 raise ValueError(f"{name} must be at least 0, got {self}")
         if self.seed is not None and self.seed < 0:
             raise ValueError(f"seed must be at least 0 or None, got {self.seed}")
+        if self.order is not None:
+            self._check_order(self.order)
 
     def part(self, name: Part, n: int, *, attempt: int = 0) -> np.ndarray:
         """The members of a part.
@@ -61,13 +66,28 @@ class Split:
             )
         if getattr(self, name) == 0:
             raise ValueError(f"the {name!r} part of {self} is empty")
-        if self.seed is None:
+        if self.order is not None:
+            order = np.asarray(self.order, np.int64)
+            if order.max(initial=-1) >= n:
+                raise ValueError(
+                    f"order names thing {order.max()}, but there are {n} of them"
+                )
+        elif self.seed is None:
             order = np.arange(total)
         else:
             rng = np.random.default_rng([self.seed, attempt])
             order = rng.choice(n, size=total, replace=False)
         start = {"train": 0, "val": self.train, "test": self.train + self.val}[name]
         return np.sort(order[start : start + getattr(self, name)])
+
+    def _check_order(self, order: tuple[int, ...]) -> None:
+        total = self.train + self.val + self.test
+        if self.seed is not None:
+            raise ValueError(f"order goes with seed=None, got seed={self.seed}")
+        if len(order) != total or len(set(order)) != total or min(order, default=0) < 0:
+            raise ValueError(
+                f"order must be the {total} different things of the parts, got {order}"
+            )
 
 
 def check_choice(argument: str, value: str, choices: tuple[str, ...]) -> None:

@@ -1,0 +1,1 @@
+"""Runs and weights of other codebases, as this one's."""

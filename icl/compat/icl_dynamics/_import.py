@@ -1,0 +1,193 @@
+"""A whole run of icl-dynamics as a run folder of ours."""
+
+import contextlib
+import json
+import os
+import shutil
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+import equinox as eqx
+import jax.numpy as jnp
+
+from ..._atomic import write_bytes
+from ...config import to_json
+from ...data import digest
+from ...models import ExemplarLabelModel
+from ...runs import open_run
+from ...tasks import load_sequences, save_sequences, Sequence
+from ...train import check_set_names
+from ._experiment import experiment_from
+from ._log import read_log
+from ._options import Options, read_config, read_options
+from ._sequences import approximations
+from ._weights import checkpoint_files, load_model
+
+
+# The bias of labels that the model lacks: a probability of exactly zero, but finite.
+_NEVER = -1e20
+
+
+def import_run(
+    folder: str | os.PathLike,
+    out: str | os.PathLike,
+    data: str | os.PathLike | None = None,
+) -> tuple[str, ...]:
+    """Converts a run of icl-dynamics into a run folder of ours.
+
+    Config, every checkpoint and the log are kept, and `imported.json` has the config as
+    it was and the notes that are returned. What is trained from the config again is
+    another run: ours draws other initial weights and batches from the same seeds.
+    Besides, and with a note wherever it matters:
+
+    - The sequences of the evaluation sets are those of the run if it saved them
+      (`save_eval_data`) or had them from a file that is still there. Otherwise they are
+      drawn anew: the log's rows belong to others.
+    - Items of the context beside the query's class and the distractor are drawn from
+      the other classes, and there from all, unless the config says otherwise.
+    - A run that began from another's checkpoint has a config of ours that begins fresh.
+    - A model with fewer labels than there are classes gets the others, never predicted.
+
+    Without a note: `init_rescale` is not applied to the label and position tables here,
+    and with `match_query_and_distractors` and no burst, items that happen to be of the
+    query's class show its exemplar here. The held-out pairs of `fs_relabel_split` are
+    the very same.
+
+    **Arguments:**
+
+    - `folder`: With `config.json`, `checkpoints/` and `log.h5`.
+    - `out`: The new run folder; must not exist.
+    - `data`: The file of classes, if it is not where the config says, seen from the
+        folder or the one above.
+
+    **Returns:**
+
+    What of the run is not quite what it was, a sentence each.
+
+    **Raises:** `ValueError` if `out` exists, something cannot be read or does not fit,
+    or the config has what ours cannot express, naming the field. Nothing is left then.
+    """
+    source, target = Path(folder), Path(out)
+    if os.path.lexists(target):
+        raise ValueError(f"{target} exists and is not overwritten; name another folder")
+    config = read_config(source / "config.json")
+    options = read_options(config)
+    files = checkpoint_files(source)
+    experiment = experiment_from(config, source, data)
+    log = read_log(source / "log.h5", options.train_bs)
+    member = experiment.build()
+    sets, unknown = _evaluations(options, source, member.evaluations)
+    added = member.task.num_labels - _num_labels(load_model(config, files[max(files)]))
+    notes = [*unknown, *approximations(options), *_notes(options, added)]
+    with _whole(target) as temporary:
+        with open_run(temporary, to_json(experiment)) as run:
+            run.keep_data(digest(experiment.data))
+            for sequences, file in files.items():
+                model = _with_labels(load_model(config, file), added)
+                _check_shapes(file, model, member.model)
+                run.save_checkpoint(sequences, model)
+            log.write(run.path / "log.h5", options.train_bs)
+            if sets:
+                save_sequences(run.path / "eval_data.h5", sets)
+            origin = {"folder": os.path.abspath(source), "notes": notes}
+            text = json.dumps({**origin, "config": config}, indent=2)
+            write_bytes(run.path / "imported.json", text.encode())
+    return tuple(notes)
+
+
+def _evaluations(
+    options: Options, folder: Path, drawn: Mapping[str, Sequence]
+) -> tuple[dict[str, Sequence], list[str]]:
+    """The evaluation sets as the run had them, as far as that is known, and notes."""
+    saved = folder / (options.save_eval_data or "")
+    if saved.is_file():
+        return _read_sets(saved), []
+    names = options.load_eval_data or ()
+    sets, notes = {}, []
+    for name in [names] if isinstance(names, str) else names:
+        # As given, or the same file of the run beside this one: runs are moved.
+        beside = folder.parent / Path(name).parent.name / Path(name).name
+        places = [folder / name, folder.parent / name, beside]
+        found = [place for place in places if place.is_file()]
+        if found:
+            sets |= _read_sets(found[0])
+        else:
+            notes.append(
+                f"{name} is not here: its evaluation sets are in the log alone"
+            )
+    if drawn:
+        which = ", ".join(map(repr, drawn))
+        notes.append(f"evaluation sets drawn anew, the log is about others: {which}")
+    return {**sets, **drawn}, notes
+
+
+def _read_sets(file: Path) -> dict[str, Sequence]:
+    sets = load_sequences(file)
+    check_set_names(sets)
+    return sets
+
+
+def _notes(options: Options, added: int) -> list[str]:
+    notes = []
+    if options.load_from_ckpt is not None:
+        start = f"the run began from {options.load_from_ckpt}"
+        notes.append(f"{start}; trained again from its config here, it begins fresh")
+    if added > 0:
+        notes.append(
+            f"{added} labels added, never predicted, so that each class has one"
+        )
+    return notes
+
+
+def _num_labels(model: ExemplarLabelModel) -> int:
+    return model.unembed.bias.shape[0]  # pyright: ignore[reportOptionalMemberAccess]
+
+
+def _with_labels(model: ExemplarLabelModel, added: int) -> ExemplarLabelModel:
+    """The model with more labels: zero in the context, and never predicted."""
+    if added < 0:
+        have, wanted = _num_labels(model), _num_labels(model) + added
+        raise ValueError(
+            f"model_output_classes must be at most the {wanted} labels of the task, "
+            f"got a model of {have}"
+        )
+    bias = model.unembed.bias
+    assert bias is not None
+    return eqx.tree_at(
+        lambda m: (m.embedding.label.weight, m.unembed.weight, m.unembed.bias),
+        model,
+        (
+            jnp.pad(model.embedding.label.weight, ((0, added), (0, 0))),
+            jnp.pad(model.unembed.weight, ((0, added), (0, 0))),
+            jnp.pad(bias, (0, added), constant_values=_NEVER),
+        ),
+    )
+
+
+def _check_shapes(
+    file: Path, model: ExemplarLabelModel, wanted: ExemplarLabelModel
+) -> None:
+    """Raises `ValueError` unless the model takes the data; the config has its rest."""
+    have, need = (m.embedding.exemplar.weight.shape for m in (model, wanted))
+    if have != need:
+        raise ValueError(
+            f"{file} has an exemplar.weight of shape {list(have)}, but the data needs "
+            f"{list(need)}"
+        )
+
+
+@contextlib.contextmanager
+def _whole(target: Path) -> Iterator[Path]:
+    """A hidden folder that becomes `target` at the end, or is removed."""
+    temporary = target.with_name(f".{target.name}.{os.getpid()}.tmp")
+    try:
+        yield temporary
+        os.rename(temporary, target)
+    except BaseException as error:
+        shutil.rmtree(temporary, ignore_errors=True)
+        # A run's own errors speak of what is left to go on from: here nothing is.
+        cause = error if isinstance(error, OSError) else error.__cause__
+        if isinstance(cause, OSError):
+            reason = cause.strerror or cause
+            raise ValueError(f"cannot write {target}: {reason}") from error
+        raise

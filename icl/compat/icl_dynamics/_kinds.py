@@ -1,0 +1,96 @@
+"""What icl-dynamics does to attention where `opto`'s own edits differ."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, ArrayLike, Float
+
+import opto
+from opto import Block, Derived, Edit, Given, Kind, register, Sites
+
+
+@register
+class UnnormalisedInduction(Kind):
+    """The query attends with `weight` to each correct label, else with the rest.
+
+    As `opto.Induction` for one correct and one other label; otherwise the attention
+    does not sum to one.
+    """
+
+    weight: Float[Array, ""]
+
+    def __init__(self, weight: ArrayLike = 1.0):
+        """**Arguments:** `weight`: The attention to each label that is the query's."""
+        self.weight = jnp.asarray(weight, float)
+
+    def needs(self) -> tuple[str, ...]:
+        return ("tokens.role", "tokens.pair", "tokens.label")
+
+    def pattern(self, size: int, given: Given):
+        role, pair, labels = (given.base[name] for name in self.needs())
+        row = jnp.where(labels[pair] == labels[-1], self.weight, 1 - self.weight)
+        row = jnp.where(role == opto.LABEL, row, 0)
+        return jnp.broadcast_to(row, (size, size)), role == opto.QUERY
+
+    def arguments(self) -> dict[str, Any]:
+        return {"weight": self.weight}
+
+
+@register
+class UnnormalisedMatch(Kind):
+    """As `opto.Match`, but exemplars that are equally near all get the whole."""
+
+    temperature: Float[Array, ""]
+
+    def __init__(self, temperature: ArrayLike = 0.0):
+        """**Arguments:** `temperature`: 0 is the nearest exemplars alone."""
+        self.temperature = jnp.asarray(temperature, float)
+
+    def needs(self) -> tuple[str, ...]:
+        return ("tokens.role", "tokens.pair", "tokens.exemplar")
+
+    def pattern(self, size: int, given: Given):
+        role, pair, exemplars = (given.base[name] for name in self.needs())
+        unit = exemplars / jnp.sqrt(jnp.sum(exemplars**2, axis=1, keepdims=True))
+        cosine = jnp.where(role == opto.LABEL, (unit @ unit[-1])[pair], -jnp.inf)
+        cold = self.temperature == 0
+        soft = jax.nn.softmax(cosine / jnp.where(cold, 1, self.temperature))
+        row = jnp.where(cold, cosine == jnp.max(cosine), soft)
+        return jnp.broadcast_to(row, (size, size)), role == opto.QUERY
+
+    def arguments(self) -> dict[str, Any]:
+        return {"temperature": self.temperature}
+
+
+@register
+class SilenceNonLabels(Derived):
+    """Heads of the last layer, whichever that is, let the query see labels alone."""
+
+    heads: tuple[int, ...]
+
+    def __init__(self, heads: Sequence[int]):
+        """**Arguments:** `heads`: Their numbers."""
+        self.heads = tuple(int(head) for head in heads)
+
+    def needs(self, table: Sites) -> tuple[str, ...]:
+        return self._block(table).needs(table)
+
+    def derive(self, given: Given) -> tuple[Edit, ...]:
+        return self._block(given.table).derive(given)
+
+    def check(self, table: Sites) -> None:
+        self._block(table).check(table)
+
+    def arguments(self) -> dict[str, Any]:
+        return {"heads": list(self.heads)}
+
+    def _block(self, table: Sites) -> Block:
+        scores = table.match("blocks.*.attn.scores")
+        return Block(
+            queries="query",
+            keys="exemplar query",
+            site=scores[-1].name,
+            head=list(self.heads),
+        )

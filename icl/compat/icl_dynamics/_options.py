@@ -1,0 +1,125 @@
+"""The config of an icl-dynamics run: what is read of it, with that code's defaults."""
+
+import dataclasses
+import json
+from pathlib import Path
+from typing import Any
+
+from ...config import from_json
+
+
+Numbers = tuple[float, ...] | None
+Names = tuple[str, ...] | str | None
+
+
+@dataclasses.dataclass(frozen=True)
+class Options:
+    """Fields under their names there; an older config may lack any of them.
+
+    `pt_` is one entry for each kind of training sequence, `pe_` one for each evaluation
+    set, a burstiness the number of times the query's class is in the context.
+    """
+
+    depth: int = 2
+    d_model: int = 64
+    num_heads: int = 8
+    mlp_ratio: float | None = None
+    no_norm: bool = False
+    not_causal: bool = False
+    pos_embedding_type: str = "rope"
+    sin_time: float = 10000.0
+    init_rescale: float = 1.0
+    model_output_classes: int | None = None
+
+    init_seed: int = 5
+    train_seed: int = 0
+    eval_seed: int = 1
+    train_iters: int = 100_000
+    train_bs: int = 32
+    train_microbs: int | None = None
+    lr: float = 1e-5
+    optimizer: str = "adam"
+    weight_decay: float = 0.0
+    load_from_ckpt: str | None = None
+    ckpt_every: int | None = None
+    ckpt_sched: tuple[int, ...] | None = None
+
+    train_context_len: int = 8
+    mixing_coeffs: tuple[float, ...] = ()
+    pt_burstiness: tuple[int, ...] = ()
+    pt_distract: Numbers = None
+    pt_no_support: Numbers = None
+    pt_unique_rest: Numbers = None
+    fs_relabel: int = 0
+    fs_relabel_split: Numbers = None
+    fs_relabel_split_seed: int = 20
+    noise_scale_train: float = 0.0
+    zipf_alpha: float = 0.0
+    match_query_and_distractors: bool = False
+    assign_query_label_random: bool | int = False
+
+    eval_iters: int = 1000
+    eval_every: int | None = None
+    eval_sched: tuple[int, ...] | None = None
+    save_eval_data: str | None = None
+    load_eval_data: Names = None
+    pe_names: tuple[str, ...] = ()
+    pe_classes: Names = ()
+    pe_exemplars: Names = ()
+    pe_burstiness: tuple[int, ...] = ()
+    pe_noise_scale: Numbers = None
+    pe_distract: Numbers = None
+    pe_no_support: Numbers = None
+    pe_unique_rest: Numbers = None
+    pe_fs_relabel_scheme: Names = None
+    pe_context_len: tuple[int, ...] | None = None
+    pe_assign_query_label_random: Numbers = None
+
+    data_type: str = "file"
+    data_file: str = "omniglot_features.h5"
+    data_path_in_file: str = "resnet18/224/feat"
+    class_split: tuple[int, ...] = (1600, 23, 0)
+    exemplar_split: tuple[int, ...] = (5, 0, 0)
+
+    def entry(self, field: str, index: int, default: Any) -> Any:
+        """One entry of a list; `None` stands for the default, a string for all entries.
+
+        **Raises:** `ValueError` if the list is too short.
+        """
+        values = getattr(self, field)
+        if values is None:
+            return default
+        if isinstance(values, str):
+            return values
+        if index >= len(values):
+            got = f"{len(values)}, {list(values)}"
+            raise ValueError(
+                f"{field} must have at least {index + 1} entries, got {got}"
+            )
+        return values[index]
+
+
+def read_options(config: dict[str, Any]) -> Options:
+    """The fields of a config; what is not known (folders, logging) is not looked at.
+
+    **Raises:** `ValueError` for a value of the wrong type, naming the field.
+    """
+    known = {field.name for field in dataclasses.fields(Options)}
+    try:
+        return from_json(Options, {k: v for k, v in config.items() if k in known})
+    except ValueError as error:
+        reason = str(error).removeprefix("config: ")
+        raise ValueError(f"icl-dynamics config: {reason}") from None
+
+
+def read_config(file: Path) -> dict[str, Any]:
+    """A `config.json`; raises `ValueError` if there is none that can be read."""
+    try:
+        config = json.loads(file.read_text())
+    except OSError as error:
+        raise ValueError(f"cannot read {file}: {error.strerror or error}") from None
+    except ValueError as error:
+        raise ValueError(f"{file} is not readable JSON: {error}") from None
+    if not isinstance(config, dict):
+        raise ValueError(f"{file} must hold an object, got {type(config).__name__}")
+    return config

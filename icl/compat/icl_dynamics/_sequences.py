@@ -1,0 +1,164 @@
+"""The kinds of sequences in an icl-dynamics config: their contexts and labels."""
+
+import dataclasses
+
+import jax
+import numpy as np
+
+from ...tasks import (
+    ClassLabels,
+    Context,
+    FlippedLabels,
+    Labels,
+    Part,
+    QueryLabelOnContext,
+    Relabel,
+    Split,
+)
+from ._options import Options
+
+
+@dataclasses.dataclass(frozen=True)
+class Kind:
+    """One kind of sequence, as a config describes it."""
+
+    fields: str
+    """What the names of its fields begin with: `pt` or `pe`."""
+    length: int
+    burstiness: int
+    distractor: bool
+    no_support: bool
+    unique_rest: bool
+
+    @property
+    def rest(self) -> int:
+        """Items of neither the query's class nor the distractor."""
+        return self.length - self.burstiness * (1 + self.distractor)
+
+    def context(self) -> Context:
+        """It as ours; `rest_is_free` tells where that is not quite the same."""
+        try:
+            if self.burstiness == 0:
+                # Drawing without repeats leaves out the query's class there.
+                absent = self.no_support or self.unique_rest
+                unique = self.unique_rest
+                return Context(self.length, 0, no_support=absent, unique_rest=unique)
+            # With bursts, no_support there is about the rest alone.
+            return Context(
+                self.length,
+                self.burstiness,
+                distractor=self.distractor,
+                unique_rest=self.unique_rest,
+            )
+        except ValueError as error:
+            raise ValueError(f"{self.fields}_burstiness: {error}") from None
+
+    @property
+    def rest_is_free(self) -> bool:
+        """Whether the rest may be of the query's class or the distractor's too."""
+        others_only = self.no_support or self.unique_rest
+        return self.burstiness > 0 and self.rest > 0 and not others_only
+
+
+def training_kinds(options: Options) -> list[Kind]:
+    """The kinds that are drawn at all."""
+    share = options.mixing_coeffs
+    if min(share, default=-1) < 0 or not sum(share) > 0:
+        raise ValueError(f"mixing_coeffs must be shares, got {list(share)}")
+    if len(options.pt_burstiness) != len(share):
+        got = f"{list(options.pt_burstiness)} for {list(share)}"
+        wanted = "one entry for each of mixing_coeffs"
+        raise ValueError(f"pt_burstiness must have {wanted}, got {got}")
+    length = options.train_context_len
+    drawn = [index for index, probability in enumerate(share) if probability > 0]
+    return [_kind(options, "pt", index, length) for index in drawn]
+
+
+def _kind(options: Options, fields: str, index: int, length: int) -> Kind:
+    flag = lambda name, default: bool(options.entry(f"{fields}_{name}", index, default))
+    return Kind(
+        fields,
+        length,
+        options.entry(f"{fields}_burstiness", index, None),
+        flag("distract", True),
+        flag("no_support", False),
+        flag("unique_rest", False),
+    )
+
+
+def labels_of(
+    options: Options,
+    scheme: str,
+    assigned: bool,
+    kinds: list[Kind],
+    fields: tuple[str, str],
+) -> Labels:
+    """What classes are called; `fields` are those of the scheme and of `assigned`."""
+    count = options.fs_relabel
+    known = {"01": Relabel(2), "flip": FlippedLabels()}
+    if scheme in ("train", "val", "test", "all") and count:
+        split = None if scheme == "all" else _pair_split(options)
+        part: Part = "train" if scheme == "all" else scheme  # pyright: ignore
+        labels = Relabel(count, split, part)
+    elif scheme in known:
+        labels = known[scheme]
+    elif scheme not in ("None", "train", "val", "test", "all"):
+        wanted = "None, train, val, test, all, 01 or flip"
+        raise ValueError(f"{fields[0]} must be {wanted}, got {scheme!r}")
+    elif assigned and not all(kind.context().no_support for kind in kinds):
+        wanted = "a burstiness of 0 with no_support or unique_rest"
+        raise ValueError(f"{fields[1]} is supported with {wanted} alone, got {kinds}")
+    else:
+        return QueryLabelOnContext() if assigned else ClassLabels()
+    for kind in kinds:
+        # Items that are neither keep their class's number there.
+        if not (kind.burstiness and kind.distractor and kind.rest == 0):
+            wanted = "the query's class and a distractor fill the context"
+            raise ValueError(f"{fields[0]} is supported where {wanted}, got {kind}")
+    return labels
+
+
+def _pair_split(options: Options) -> Split | None:
+    """The very pairs of labels that the run held out, in our numbering of pairs."""
+    if options.fs_relabel_split is None:
+        return None
+    share, count = np.asarray(options.fs_relabel_split), options.fs_relabel
+    total = count * (count - 1) // 2
+    if len(share) != 3 or not share.min() >= 0 or not share.sum() > 0:
+        got = list(options.fs_relabel_split)
+        raise ValueError(f"fs_relabel_split must be three shares, got {got}")
+    _, val, test = (total * share / share.sum()).astype(int).tolist()
+    # As the versions of JAX that the code runs on permute.
+    with jax.threefry_partitionable(False):
+        key = jax.random.key(options.fs_relabel_split_seed, impl="threefry2x32")
+        permuted = np.asarray(jax.random.permutation(key, total))
+    low, high = np.triu_indices(count, 1)
+    ours = (high * (high - 1) // 2 + low)[permuted]
+    test_pairs, val_pairs, train_pairs = np.split(ours, [test, test + val])
+    order = np.concatenate([np.sort(p) for p in (train_pairs, val_pairs, test_pairs)])
+    train = total - val - test
+    return Split(train, val, test, seed=None, order=tuple(order.tolist()))
+
+
+def evaluation_kind(options: Options, index: int) -> Kind:
+    """The one kind of an evaluation set."""
+    length = options.entry("pe_context_len", index, options.train_context_len)
+    return _kind(options, "pe", index, length)
+
+
+def approximations(options: Options) -> list[str]:
+    """What of the config's sequences ours are not quite like."""
+    kinds = {
+        "training": training_kinds(options),
+        **{
+            f"evaluation set {name!r}": [evaluation_kind(options, index)]
+            for index, name in enumerate(options.pe_names)
+        },
+    }
+    free = [name for name, own in kinds.items() if any(k.rest_is_free for k in own)]
+    if not free:
+        return []
+    return [
+        f"{', '.join(free)}: the items of the context beside the query's class and the "
+        "distractor were drawn from all classes, and here are from the others"
+    ]

@@ -1,0 +1,57 @@
+"""The same model with its LayerNorms' scales and offsets in the layers after them."""
+
+import dataclasses
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+
+from ._exemplar_label import ExemplarLabelModel
+from ._transformer import Block
+
+
+def fold_layer_norms(model: ExemplarLabelModel) -> ExemplarLabelModel:
+    r"""A model that computes the same, whose norms have scale one and offset zero.
+
+    What reads a norm, $W (g \odot n + b) + c$, becomes $W'n + c'$ with
+    $W' = W \operatorname{diag}(g)$ and $c' = W b + c$: queries, keys, values, the first
+    layer of an MLP and the unembedding, all with a bias then. Their weights are those
+    for `opto.circuits`. A model without norms comes back as it is.
+    """
+    final_norm, unembed = _fold(model.final_norm, model.unembed)
+    blocks = tuple(_fold_block(block) for block in model.blocks)
+    return dataclasses.replace(
+        model, blocks=blocks, final_norm=final_norm, unembed=unembed
+    )
+
+
+def _fold_block(block: Block) -> Block:
+    attn = block.attn
+    attn_norm, *layers = _fold(block.attn_norm, attn.query, attn.key, attn.value)
+    attn = eqx.tree_at(lambda a: (a.query, a.key, a.value), attn, tuple(layers))
+    block = dataclasses.replace(block, attn_norm=attn_norm, attn=attn)
+    if block.mlp is None or block.mlp_norm is None:
+        return block
+    mlp_norm, expand = _fold(block.mlp_norm, block.mlp.expand)
+    mlp = eqx.tree_at(lambda m: m.expand, block.mlp, expand)
+    return dataclasses.replace(block, mlp_norm=mlp_norm, mlp=mlp)
+
+
+def _fold(norm: eqx.Module, *layers: eqx.nn.Linear) -> tuple:
+    """The norm without scale and offset, and the layers that read it, with them."""
+    if not isinstance(norm, eqx.nn.LayerNorm):
+        return norm, *layers
+    bare = eqx.tree_at(lambda n: n.weight, norm, replace_fn=jnp.ones_like)
+    bare = eqx.tree_at(lambda n: n.bias, bare, replace_fn=jnp.zeros_like)
+    return bare, *(_absorb(layer, norm.weight, norm.bias) for layer in layers)
+
+
+def _absorb(layer: eqx.nn.Linear, scale, offset) -> eqx.nn.Linear:
+    bias = layer.weight @ offset
+    if layer.bias is not None:
+        bias = bias + layer.bias
+    # Whether there is a bias is part of a layer's structure: a new one, then filled.
+    shape = layer.in_features, layer.out_features
+    fresh = eqx.nn.Linear(*shape, use_bias=True, key=jax.random.key(0))
+    new = layer.weight * scale, bias
+    return eqx.tree_at(lambda x: (x.weight, x.bias), fresh, new)

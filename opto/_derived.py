@@ -1,0 +1,157 @@
+"""Edits that become edits of sites once the inputs are known."""
+
+import abc
+import dataclasses
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, ArrayLike, Bool, Float
+
+from ._edit import AbstractEdit, check_strength, Edit, Heads, select, Selection
+from ._record import Record
+from ._reference import Patch
+from ._site import Site, Sites
+from ._where import Chosen, Where
+
+
+@dataclasses.dataclass(frozen=True)
+class Given:
+    """What a `Derived` edit may look at, for one example.
+
+    **Fields:**
+
+    - `table`: The model's sites.
+    - `base`: The values that it needs, of the run without any edit. All edits that need
+        something share that one run.
+    - `before`: The edits in the list before it.
+    """
+
+    table: Sites
+    base: Mapping[str, Array]
+    before: tuple[AbstractEdit, ...]
+    _run: Callable[..., Record]
+    _require: Callable[[Array, str], None]
+
+    def run(
+        self,
+        *,
+        edits: Sequence[AbstractEdit] = (),
+        record: Iterable[str] = (),
+        model: Any = None,
+    ) -> Record:
+        """Another run on the same inputs, of this model or of another one."""
+        return self._run(edits=tuple(edits), record=tuple(record), model=model)
+
+    def require(self, condition: Bool[Array, ""], message: str) -> None:
+        """Has `opto.run` raise `ValueError` where a condition on the inputs is false.
+
+        Where values are not known while Python runs (within one's own `jit`, in
+        training), nothing is raised: let the edit give NaN then.
+        """
+        self._require(condition, message)
+
+
+class Derived(AbstractEdit):
+    """An edit that needs to see the inputs, or other runs on them, to know its values.
+
+    A subclass says which sites it wants to know of the unedited run (`needs`) and,
+    given those, which edits of sites it stands for (`derive`), at its place in the
+    list.
+    """
+
+    @abc.abstractmethod
+    def needs(self, table: Sites) -> tuple[str, ...]:
+        """The sites, names or globs, whose unedited values it looks at."""
+
+    @abc.abstractmethod
+    def derive(self, given: Given) -> tuple[Edit, ...]:
+        """The edits of sites that this one stands for; runs while JAX traces."""
+
+
+class Freeze(Derived, Selection):
+    """Holds entries at the values they have without any edit.
+
+    `[Freeze("blocks.*.attn.pattern"), Zero("blocks.0.attn.z", head=1)]` ablates a head
+    but lets everything attend as if it were there. Gradients flow through the frozen
+    values into the weights they come from, as in Singh et al. (2024), unless
+    `stop_gradient` is set.
+    """
+
+    site: str = eqx.field(static=True)
+    stop_gradient: bool = eqx.field(static=True)
+    where: Where
+    strength: Float[Array, "..."]
+
+    def __init__(
+        self,
+        site: str,
+        *,
+        stop_gradient: bool = False,
+        strength: ArrayLike = 1.0,
+        heads: Heads = None,
+        **where: Chosen,
+    ):
+        """**Arguments:**
+
+        - `stop_gradient`: Whether the frozen values count as constants.
+        - `site`, `strength`, `heads`, `where`: as for `opto.Clamp`.
+        """
+        select(self, site, strength, heads, where)
+        self.stop_gradient = stop_gradient
+
+    def needs(self, table: Sites) -> tuple[str, ...]:
+        return (self.site,)
+
+    def derive(self, given: Given) -> tuple[Edit, ...]:
+        values = {s.name: given.base[s.name] for s in given.table.match(self.site)}
+        if self.stop_gradient:
+            values = {name: stopped(x) for name, x in values.items()}
+        return (put(self.site, values, self.where, self.strength),)
+
+    def check(self, table: Sites) -> None:
+        self.where.check(table.match(self.site))
+        check_strength(self.strength)
+
+    def arguments(self) -> dict[str, Any]:
+        stop = {"stop_gradient": True} if self.stop_gradient else {}
+        return {"site": self.site, **stop}
+
+
+def put(
+    site: str, values: Mapping[str, Array], where: Where, strength: ArrayLike
+) -> Patch:
+    """A patch where the selection is there already."""
+    patch = Patch(site, values, strength=strength)
+    return eqx.tree_at(lambda edit: edit.where, patch, where)
+
+
+def stopped(x: Array) -> Array:
+    """The same value, a constant to gradients."""
+    return jax.lax.stop_gradient(x) if eqx.is_inexact_array(x) else x
+
+
+def check_needs(edit: AbstractEdit, needs: Iterable[str], table: Sites) -> None:
+    """Raises `ValueError` unless the model names the sites an edit looks at."""
+    missing = [name for name in needs if name not in table]
+    if missing:
+        raise ValueError(
+            f"{edit!r} has to know what the tokens are, from the sites "
+            f"{', '.join(missing)}, which this model does not have; see opto/guide.md"
+        )
+
+
+def square(edit: AbstractEdit, sites: Iterable[Site]) -> None:
+    """Raises `ValueError` unless sites hold attention: [..., query, key]."""
+    for site in sites:
+        if len(site.shape) < 2 or site.shape[-1] != site.shape[-2]:
+            raise ValueError(
+                f"{edit!r} is for attention from each token to each, got {site}"
+            )
+
+
+def over_rows(values: Array, rank: int) -> Array:
+    """[query, key] with axes of length one in front, for sites of more axes."""
+    return jnp.reshape(values, (1,) * (rank - values.ndim) + values.shape)

@@ -1,0 +1,184 @@
+"""Edits whose new values are given, or are made of the old ones."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import equinox as eqx
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, ArrayLike, Float
+
+from ._edit import Edit, Heads, named, select
+from ._site import Site
+from ._where import Chosen, find_axis, is_concrete, known, Where
+
+
+class Clamp(Edit):
+    """Sets entries to a value.
+
+    ```python
+    Clamp("blocks.0.attn.pattern", jnp.eye(5, k=-1), axes="seq kv_seq", head=[0, 1])
+    ```
+    """
+
+    site: str = eqx.field(static=True)
+    value: Array
+    axes: str | None = eqx.field(static=True)
+    where: Where
+    strength: Float[Array, "..."]
+
+    def __init__(
+        self,
+        site: str,
+        value: ArrayLike | Sequence[Any],
+        *,
+        axes: str | None = None,
+        strength: ArrayLike = 1.0,
+        heads: Heads = None,
+        **where: Chosen,
+    ):
+        """**Arguments:**
+
+        - `site`: The name of a site or a glob.
+        - `value`: A number; or an array with the site's axes, each in full or of length
+            one; or one with the axes that `axes` names. Cast to the site's dtype.
+        - `axes`: The names of the value's axes when it does not have all of the site's.
+        - `strength`: 0 leaves the activation, 1 sets it to the value; linear between.
+        - `heads`: (layer, head) pairs, as `"1:3 1:7"` or a list of pairs.
+        - `where`: The selected indices of any axis of the site by its name, or of
+            `layer`; `pos` is the axis `seq`, `unit` the last axis. Negative indices
+            count from the end, but not layers where these are numbers in the names.
+            An axis not named is selected whole. Or `mask=`, an array of booleans with
+            the site's axes, each in full or of length one: single entries.
+
+        **Raises:** `ValueError` for a value that is not finite, and for indices that
+        are not whole numbers.
+        """
+        select(self, site, strength, heads, where)
+        self.value, self.axes = _numbers(f"Clamp at {site!r}: the value", value, axes)
+
+    def replacement(self, value: Array, site: Site) -> Array:
+        return _spread(self.value, self.axes, site)
+
+    def arguments(self) -> dict[str, Any]:
+        return {"value": self.value, **_axes(self.axes)}
+
+
+class Zero(Edit):
+    """Sets entries to zero; `Zero("blocks.1.attn.z", head=3)` ablates a head."""
+
+    site: str = eqx.field(static=True)
+    where: Where
+    strength: Float[Array, "..."]
+
+    def __init__(
+        self,
+        site: str,
+        *,
+        strength: ArrayLike = 1.0,
+        heads: Heads = None,
+        **where: Chosen,
+    ):
+        """**Arguments:** `site`, `strength`, `heads`, `where`: as for `opto.Clamp`."""
+        select(self, site, strength, heads, where)
+
+    def replacement(self, value: Array, site: Site) -> Array:
+        return jnp.zeros((), value.dtype)
+
+    def arguments(self) -> dict[str, Any]:
+        return {}
+
+
+class Scale(Edit):
+    """Multiplies entries by a factor.
+
+    On `scores` it is one over the temperature of the attention:
+    `Scale("blocks.1.attn.scores", 0.5, head=3)` has head 3 attend at temperature 2.
+    """
+
+    site: str = eqx.field(static=True)
+    factor: Array
+    axes: str | None = eqx.field(static=True)
+    where: Where
+    strength: Float[Array, "..."]
+
+    def __init__(
+        self,
+        site: str,
+        factor: ArrayLike | Sequence[Any],
+        *,
+        axes: str | None = None,
+        strength: ArrayLike = 1.0,
+        heads: Heads = None,
+        **where: Chosen,
+    ):
+        """**Arguments:** `factor`: as the value of `opto.Clamp`, as are all others."""
+        select(self, site, strength, heads, where)
+        self.factor, self.axes = _numbers(
+            f"Scale at {site!r}: the factor", factor, axes
+        )
+
+    def replacement(self, value: Array, site: Site) -> Array:
+        return value * _spread(self.factor, self.axes, site)
+
+    def arguments(self) -> dict[str, Any]:
+        return {"factor": self.factor, **_axes(self.axes)}
+
+
+class Steer(Edit):
+    """Adds a direction; `strength` scales it.
+
+    `Steer("blocks.0.resid_post", direction, axes="d_model", pos=-1, strength=2.0)`.
+    """
+
+    site: str = eqx.field(static=True)
+    direction: Array
+    axes: str | None = eqx.field(static=True)
+    where: Where
+    strength: Float[Array, "..."]
+
+    def __init__(
+        self,
+        site: str,
+        direction: ArrayLike | Sequence[Any],
+        *,
+        axes: str | None = None,
+        strength: ArrayLike = 1.0,
+        heads: Heads = None,
+        **where: Chosen,
+    ):
+        """**Arguments:** `direction`: as the value of `opto.Clamp`, and all others."""
+        select(self, site, strength, heads, where)
+        self.direction, self.axes = _numbers(
+            f"Steer at {site!r}: the direction", direction, axes
+        )
+
+    def replacement(self, value: Array, site: Site) -> Array:
+        return value + _spread(self.direction, self.axes, site)
+
+    def arguments(self) -> dict[str, Any]:
+        return {"direction": self.direction, **_axes(self.axes)}
+
+
+def _numbers(
+    what: str, value: ArrayLike | Sequence[Any], axes: str | None
+) -> tuple[Array, str | None]:
+    array = known(value)
+    if is_concrete(array) and not np.all(np.isfinite(np.asarray(array))):
+        raise ValueError(f"{what} is not finite everywhere")
+    return array, None if axes is None else named("axes", axes)
+
+
+def _axes(axes: str | None) -> dict[str, str]:
+    return {} if axes is None else {"axes": axes}
+
+
+def _spread(value: Array, axes: str | None, site: Site) -> Array:
+    """An array whose axes are named, with the site's axes in their order."""
+    if axes is None:
+        return value
+    places = [find_axis(axis, site) for axis in axes.split()]
+    if len(set(places)) != value.ndim or len(places) != value.ndim:
+        raise ValueError(f"axes={axes!r} does not fit a value of shape {value.shape}")
+    missing = [i for i in range(len(site.axes)) if i not in places]
+    return jnp.expand_dims(value.transpose(np.argsort(places)), missing)

@@ -1,0 +1,63 @@
+"""Records as a notebook shows them: a table, and attention patterns as pictures."""
+
+import base64
+import html
+import io
+from collections.abc import Mapping
+from typing import Any
+
+import jax
+import numpy as np
+from jax.core import Tracer
+
+
+# Pictures of so many heads at most, so that a notebook stays readable.
+_MOST_HEADS = 64
+
+
+def document(values: Mapping[str, tuple[Any, tuple[str, ...] | None]]) -> str:
+    """HTML of recorded values with, where they are known, their axes."""
+    rows = "".join(_row(name, value, axes) for name, (value, axes) in values.items())
+    head = "<tr><th>site</th><th>dtype</th><th>axes</th><th></th></tr>"
+    return f"<table><thead>{head}</thead><tbody>{rows}</tbody></table>"
+
+
+def _row(name: str, value: Any, axes: tuple[str, ...] | None) -> str:
+    leaves = jax.tree.leaves(value)
+    dtype = ", ".join(str(leaf.dtype) for leaf in leaves)
+    if axes is None or len(leaves) != 1:
+        dims = ", ".join(str(leaf.shape) for leaf in leaves)
+        return _cells(name, dtype, dims, "")
+    value = leaves[0]
+    lead = value.ndim - len(axes)
+    named = zip(("batch",) * lead + axes, value.shape, strict=True)
+    dims = " ".join(f"{axis}={size}" for axis, size in named)
+    picture = ""
+    if axes[-2:] == ("seq", "kv_seq") and not isinstance(value, Tracer):
+        # Of the first example.
+        picture = _patterns(np.asarray(value[(0,) * lead], np.float32))
+    return _cells(name, dtype, dims, picture)
+
+
+def _cells(name: str, dtype: str, dims: str, picture: str) -> str:
+    texts = (f"<code>{html.escape(name)}</code>", dtype, html.escape(dims), picture)
+    return "<tr>" + "".join(f"<td>{text}</td>" for text in texts) + "</tr>"
+
+
+def _patterns(heads: np.ndarray) -> str:
+    """A picture of each head's pattern: queries down, keys across, dark is more."""
+    heads = heads.reshape(-1, *heads.shape[-2:])[:_MOST_HEADS]
+    return "".join(_picture(head, i) for i, head in enumerate(heads))
+
+
+def _picture(pattern: np.ndarray, index: int) -> str:
+    from matplotlib import image
+
+    shown = np.where(np.abs(pattern) < 1e9, pattern, np.nan)  # Not what is masked.
+    low, high = min(0.0, np.nanmin(shown, initial=0.0)), np.nanmax(shown, initial=1.0)
+    file = io.BytesIO()
+    image.imsave(file, shown, vmin=low, vmax=high, cmap="Greys", format="png")
+    data = base64.b64encode(file.getvalue()).decode()
+    style = "image-rendering:pixelated;width:64px;border:1px solid #999;margin:2px"
+    title = f"head {index}: {low:.2g} white, {high:.2g} black"
+    return f'<img style="{style}" title="{title}" src="data:image/png;base64,{data}">'

@@ -1,0 +1,104 @@
+"""What a run recorded: a mapping from sites to values that knows their axes."""
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import equinox as eqx
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array
+
+from ._html import document
+from ._site import glob, layer_of, Site
+from ._where import find_axis
+
+
+class Record(eqx.Module, Mapping[str, Any]):
+    """What was recorded, by the name of the site; a pytree.
+
+    `record["blocks.1.attn.pattern"]`; an unknown name raises `KeyError` with the names
+    there are. In a notebook it shows as a table, attention patterns as heat maps.
+    """
+
+    _values: dict[str, Any]
+    # By site, the axes of one example's value; None where a reducer changed them.
+    _axes: tuple[tuple[str, tuple[str, ...] | None], ...] = eqx.field(
+        static=True, default=()
+    )
+
+    def __getitem__(self, name: str) -> Any:
+        if name not in self._values:
+            raise KeyError(f"{name!r} was not recorded; there is {', '.join(self)}")
+        return self._values[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._values)
+
+    def __len__(self) -> int:
+        return len(self._values)
+
+    def axes_of(self, name: str) -> tuple[str, ...] | None:
+        """The axes of one example's value; `None` if a reducer changed them."""
+        return dict(self._axes).get(name)
+
+    def pick(self, site: str, **where: int | list[int]) -> Array:
+        """Part of what was recorded, by the names of axes.
+
+        ```python
+        record.pick("attn.pattern", layer=1, head=3)  # [batch, seq, kv_seq]
+        record.pick("attn.z", pos=-1)  # [layer, batch, head, d_head]
+        ```
+
+        **Arguments:**
+
+        - `site`: A name, the end of one, or a glob.
+        - `where`: An index, which takes the axis away, or a list of indices, which
+            keeps it, by the name of an axis of the site, or of `layer`.
+
+        **Returns:**
+
+        What one site holds or, if several match, all of them with an axis for the site
+        in front. Batch axes come before those of the example.
+
+        **Raises:** `ValueError` if nothing matches or the sites differ in shape.
+        """
+        names = self._names(site, where.pop("layer", None))
+        values = [self._indexed(name, where) for name in names]
+        if len(values) == 1:
+            return values[0]
+        if len({value.shape for value in values}) > 1:
+            shapes = ", ".join(str(value.shape) for value in values)
+            raise ValueError(f"the sites {', '.join(names)} differ in shape: {shapes}")
+        return jnp.stack(values)
+
+    def _names(self, site: str, layer: int | list[int] | None) -> list[str]:
+        exact, end = glob(site), glob(f"**.{site}")
+        names = [name for name in self if exact.fullmatch(name)]
+        names = names or [name for name in self if end.fullmatch(name)]
+        if layer is not None:
+            layers = [layer] if isinstance(layer, int) else list(layer)
+            names = [name for name in names if layer_of(name) in layers]
+        if not names:
+            wanted = f"{site!r}" if layer is None else f"{site!r} in layer {layer}"
+            raise ValueError(f"no record of {wanted}; there is {', '.join(self)}")
+        return names
+
+    def _indexed(self, name: str, where: Mapping[str, int | list[int]]) -> Array:
+        value, axes = self[name], self.axes_of(name)
+        if not where:
+            return value
+        if axes is None:
+            raise ValueError(f"{name!r} was reduced, so its axes have no names")
+        lead = value.ndim - len(axes)
+        site = Site(name, axes, value.shape[lead:], value.dtype)
+        places = {find_axis(axis, site): chosen for axis, chosen in where.items()}
+        for place, chosen in sorted(places.items(), reverse=True):
+            size = site.shape[place]
+            wrong = [i for i in np.ravel(chosen) if not -size <= i < size]
+            if wrong:
+                raise ValueError(f"{axes[place]} {wrong[0]} is out of range at {site}")
+            value = jnp.take(value, jnp.asarray(chosen), axis=lead + place)
+        return value
+
+    def _repr_html_(self) -> str:
+        return document({name: (self[name], self.axes_of(name)) for name in self})

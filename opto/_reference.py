@@ -1,0 +1,243 @@
+"""Edits to values of other runs: patches, means and other examples' values."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, ArrayLike, Float, Shaped
+
+from ._edit import Edit, Heads, select
+from ._record import Record
+from ._site import glob, Site, Sites
+from ._where import Chosen, is_concrete, known, Where
+
+
+class Values(eqx.Module):
+    """Values by the name of their site, of one example or with batch axes in front.
+
+    Those with batch axes go with the examples of `opto.run`, one by one.
+    """
+
+    arrays: dict[str, Array]
+
+
+class Patch(Edit):
+    """Sets entries to the values of another run, such as on another input.
+
+    ```python
+    _, source = opto.run(model, *source_inputs, record="blocks.*.resid_post")
+    edit = opto.Patch("blocks.0.resid_post", source, pos=-1)
+    logits, _ = opto.run(model, *inputs, edits=[edit])
+    ```
+    """
+
+    site: str = eqx.field(static=True)
+    values: Values
+    where: Where
+    strength: Float[Array, "..."]
+
+    def __init__(
+        self,
+        site: str,
+        values: Mapping[str, ArrayLike],
+        *,
+        strength: ArrayLike = 1.0,
+        heads: Heads = None,
+        **where: Chosen,
+    ):
+        """**Arguments:**
+
+        - `values`: A `Record`, or arrays by the name of their site: of one example, for
+            all; or of a batch, for as many examples in `opto.run`.
+        - `site`, `strength`, `heads`, `where`: as for `opto.Clamp`.
+
+        **Raises:** `ValueError` for a value that is NaN or of no such site.
+        """
+        select(self, site, strength, heads, where)
+        self.values = Values(_matching("Patch", site, values))
+
+    def replacement(self, value: Array, site: Site) -> Array:
+        return _of(self.values.arrays, site, "Patch")
+
+    def arguments(self) -> dict[str, Any]:
+        return {"values": self.values.arrays}
+
+
+class Resample(Edit):
+    """Sets entries to another example's values, drawn from a reference run.
+
+    No example gets its own: the batch is shuffled without a fixed point, the same way
+    at all sites. The ablation that keeps what all examples have in common.
+    """
+
+    site: str = eqx.field(static=True)
+    values: Values
+    where: Where
+    strength: Float[Array, "..."]
+
+    def __init__(
+        self,
+        site: str,
+        reference: Mapping[str, ArrayLike],
+        *,
+        seed: int | None = 0,
+        strength: ArrayLike = 1.0,
+        heads: Heads = None,
+        **where: Chosen,
+    ):
+        """**Arguments:**
+
+        - `reference`: The record of a batch of at least two examples; the run that is
+            edited must have as many.
+        - `seed`: Of the shuffle. `None` takes the values as they are, shuffled before,
+            as the text form has them.
+        - `site`, `strength`, `heads`, `where`: as for `opto.Clamp`.
+
+        **Raises:** `ValueError` for a reference of fewer than two examples.
+        """
+        select(self, site, strength, heads, where)
+        arrays = _matching("Resample", site, reference)
+        if seed is not None:
+            arrays = {name: _shuffled(x, seed) for name, x in arrays.items()}
+        self.values = Values(arrays)
+
+    def replacement(self, value: Array, site: Site) -> Array:
+        return _of(self.values.arrays, site, "Resample")
+
+    def arguments(self) -> dict[str, Any]:
+        return {"reference": self.values.arrays, "seed": None}
+
+
+class Mean(Edit):
+    """Sets entries to their mean over the examples of a reference run."""
+
+    site: str = eqx.field(static=True)
+    means: dict[str, Array]
+    where: Where
+    strength: Float[Array, "..."]
+
+    def __init__(
+        self,
+        site: str,
+        reference: Mapping[str, ArrayLike],
+        *,
+        strength: ArrayLike = 1.0,
+        heads: Heads = None,
+        **where: Chosen,
+    ):
+        """**Arguments:**
+
+        - `reference`: The `Record` of a batch, whose batch axes are averaged away; or
+            the means themselves, a mapping from the names of sites.
+        - `site`, `strength`, `heads`, `where`: as for `opto.Clamp`.
+
+        **Raises:** `ValueError` for a record of a single example, and at sites that do
+        not hold floating-point numbers.
+        """
+        select(self, site, strength, heads, where)
+        means = _matching("Mean", site, reference)
+        if isinstance(reference, Record):
+            means = {name: _mean(name, x, reference) for name, x in means.items()}
+        self.means = means
+
+    def replacement(self, value: Array, site: Site) -> Array:
+        if not jnp.issubdtype(site.dtype, jnp.floating):
+            raise ValueError(f"Mean: {site} does not hold floating-point numbers")
+        return _of(self.means, site, "Mean")
+
+    def arguments(self) -> dict[str, Any]:
+        return {"reference": self.means}
+
+
+def split(edits: Any, table: Sites, batch: tuple[int, ...]) -> tuple[Any, Any, Any]:
+    """Takes the values of single examples apart from what holds for all.
+
+    Returns the arrays that are to be mapped along the batch axes, the rest, and the
+    edits as one example sees them, with shapes for those arrays.
+
+    **Raises:** `ValueError` if there are not as many values as examples.
+    """
+
+    def decide(node: Any) -> Any:
+        if not isinstance(node, Values):
+            return False
+        along = {k: _along(k, x, table, batch) for k, x in node.arrays.items()}
+        return eqx.tree_at(lambda v: v.arrays, node, along)
+
+    is_values = lambda x: isinstance(x, Values)
+    spec = jax.tree.map(decide, edits, is_leaf=is_values)
+    if not any(jax.tree.leaves(spec)):
+        return None, edits, edits
+    mapped, rest = eqx.partition(edits, spec)
+    lead = len(batch)
+    shapes = jax.tree.map(
+        lambda x: jax.ShapeDtypeStruct(x.shape[lead:], x.dtype), mapped
+    )
+    return mapped, rest, eqx.combine(shapes, rest)
+
+
+def _along(name: str, x: Array, table: Sites, batch: tuple[int, ...]) -> bool:
+    if not batch or name not in table:
+        return False
+    if x.ndim != len(table[name].shape) + len(batch):
+        return False
+    if x.shape[: len(batch)] != batch:
+        got, wanted = x.shape[: len(batch)], batch
+        raise ValueError(
+            f"values at {name!r} of a batch of shape {got}, but the inputs are of "
+            f"batch shape {wanted}"
+        )
+    return True
+
+
+def _matching(
+    kind: str, site: str, values: Mapping[str, ArrayLike]
+) -> dict[str, Array]:
+    """The values of the sites that a pattern matches."""
+    if not isinstance(values, Mapping):
+        got = type(values).__name__
+        raise ValueError(f"{kind} takes a Record or arrays by site, got {got}")
+    regex = glob(site)
+    found = {name: known(x) for name, x in values.items() if regex.fullmatch(name)}
+    if not found:
+        raise ValueError(f"{kind}: no value for {site!r}; there is {', '.join(values)}")
+    for name, x in found.items():
+        if is_concrete(x) and np.any(np.isnan(np.asarray(x, np.float64))):
+            raise ValueError(f"{kind}: the value at {name!r} is NaN somewhere")
+    return found
+
+
+def _of(arrays: Mapping[str, Array], site: Site, kind: str) -> Array:
+    if site.name not in arrays:
+        there = ", ".join(arrays)
+        raise ValueError(f"{kind}: no value for {site.name!r}; there is {there}")
+    value = arrays[site.name]
+    if value.ndim != len(site.shape):
+        raise ValueError(
+            f"{kind}: an array of shape {value.shape} at {site}; wanted values of one "
+            "example, or in opto.run of a batch as large as the inputs'"
+        )
+    if isinstance(value, jax.ShapeDtypeStruct):
+        return jnp.zeros(value.shape, value.dtype)
+    return value
+
+
+def _shuffled(x: Array, seed: int) -> Array:
+    if x.ndim == 0 or len(x) < 2:
+        raise ValueError(f"Resample needs two examples or more, got shape {x.shape}")
+    # A cycle through a random order: nobody is left in place.
+    order = np.random.default_rng(seed).permutation(len(x))
+    other = np.empty(len(x), int)
+    other[order] = np.roll(order, 1)
+    return x[other]
+
+
+def _mean(name: str, x: Shaped[Array, "..."], record: Record) -> Array:
+    axes = record.axes_of(name)
+    lead = x.ndim - len(axes) if axes is not None else 0
+    if lead < 1:
+        raise ValueError(f"Mean: the record of {name!r} is not of a batch of examples")
+    return jnp.mean(x, tuple(range(lead)))

@@ -1,0 +1,100 @@
+"""Edits in company: those that contradict, and one out of several."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Int
+
+from ._edit import AbstractEdit, Edit, Selection
+from ._edits import Clamp, Zero
+from ._site import Site, Sites
+from ._where import is_concrete
+from .graft import Graft
+
+
+class OneOf(AbstractEdit):
+    """One edit of several, chosen by an array, so that one program serves them all."""
+
+    edits: tuple[AbstractEdit, ...]
+    index: Int[Array, "..."]
+
+    def check(self, table: Sites) -> None:
+        for edit in self.edits:
+            edit.check(table)
+
+    def arguments(self) -> dict[str, Any]:
+        return {"edits": self.edits, "index": self.index}
+
+
+def alternatives(edit: AbstractEdit) -> tuple[AbstractEdit, ...]:
+    """The edits that an edit stands for: of `OneOf`, all, but one at strength 0."""
+    if not isinstance(edit, OneOf):
+        return (edit,)
+    gates = [edit.index == i for i in range(len(edit.edits))]
+    return tuple(
+        eqx.tree_at(lambda e: e.strength, e, getattr(e, "strength") * gate)  # noqa: B009
+        for e, gate in zip(edit.edits, gates, strict=True)
+    )
+
+
+def check_together(edits: Sequence[AbstractEdit], table: Sites) -> None:
+    """Raises `ValueError` for edits of which one is made to no effect by another."""
+    _check_clamps(edits, table)
+    order = {name: i for i, name in enumerate(table)}
+    for i, graft in enumerate(edits):
+        if not isinstance(graft, Graft):
+            continue
+        seam = order[graft.seam(table)]
+        for j, edit in enumerate(edits):
+            if not isinstance(edit, Selection):
+                continue
+            last = max(order[site.name] for site in table.match(edit.site))
+            if last < seam or (last == seam and j < i):
+                raise ValueError(
+                    f"{edit!r} would have no effect: {graft!r} replaces what it "
+                    "changes; edits of the other model are given to Graft(edits=[…])"
+                )
+
+
+def _check_clamps(edits: Sequence[AbstractEdit], table: Sites) -> None:
+    """Raises `ValueError` if an entry is clamped to two values."""
+    by_site: dict[str, list[Edit]] = {}
+    for edit in edits:
+        if isinstance(edit, Clamp | Zero) and _is_full(edit):
+            for site in table.match(edit.site):
+                by_site.setdefault(site.name, []).append(edit)
+    for name, clamps in by_site.items():
+        if len(clamps) > 1 and not all(isinstance(e, Zero) for e in clamps):
+            _check_entries(table[name], clamps)
+
+
+def _check_entries(site: Site, clamps: Sequence[Edit]) -> None:
+    owner = np.full(site.shape, -1)
+    values = np.zeros(site.shape, site.dtype)
+    for i, edit in enumerate(clamps):
+        mask = edit.where.mask(site)
+        mask = np.broadcast_to(True if mask is None else np.asarray(mask), site.shape)
+        new = edit.replacement(jnp.zeros(site.shape, site.dtype), site)
+        new = np.broadcast_to(np.asarray(new).astype(site.dtype), site.shape)
+        clash = mask & (owner >= 0) & (values != new)
+        if clash.any():
+            entry = tuple(int(k) for k in np.argwhere(clash)[0])
+            where = ", ".join(f"{a}={k}" for a, k in zip(site.axes, entry, strict=True))
+            raise ValueError(
+                f"{clamps[owner[entry]]!r} and {edit!r} contradict: both set {where} "
+                f"of {site}"
+            )
+        owner[mask], values[mask] = i, new[mask]
+
+
+def _is_full(edit: Edit) -> bool:
+    """Whether an edit sets entries outright, to values that are known by now."""
+    leaves = [x for x in jax.tree.leaves(edit) if eqx.is_array(x)]
+    if not all(is_concrete(x) for x in leaves) or edit.strength.ndim:
+        return False
+    within = all(chosen.ndim == 2 for chosen in edit.where.indices.values())
+    return within and float(edit.strength) == 1

@@ -1,0 +1,168 @@
+"""Edits of the induction-head papers that replace a whole part of the circuit."""
+
+from collections.abc import Iterable
+from typing import Any, ClassVar
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, ArrayLike, Float
+
+from ._derived import check_needs, Derived, Given, put, square
+from ._edit import AbstractEdit, check_strength, Edit, Heads, named, select, Selection
+from ._site import Sites
+from ._tokens import LABEL, LABELS, PAIR, QUERY, ROLE
+from ._where import Chosen, is_concrete, known, Where
+
+
+class CopyFromPattern(Derived, Selection):
+    """The query's logits are what one head's scores say of the labels in context.
+
+    The logit of a label is the head's score, before the softmax, from the query to that
+    label's token (to several, the log of their summed exponentials); labels that are
+    not in the context get -1e9. A perfect copy of what the head attends to (Singh et
+    al. 2024, section 4). The scores are those under the edits that come before this one
+    in the list.
+    """
+
+    default: ClassVar[str] = "**.scores"
+
+    site: str = eqx.field(static=True)
+    logits: str = eqx.field(static=True)
+    edits: tuple[AbstractEdit, ...]
+    where: Where
+    strength: Float[Array, "..."]
+
+    def __init__(
+        self,
+        *,
+        edits: Iterable[AbstractEdit] = (),
+        site: str = default,
+        logits: str = "logits",
+        strength: ArrayLike = 1.0,
+        heads: Heads = None,
+        **where: Chosen,
+    ):
+        """**Arguments:**
+
+        - `heads`, `where`: One head, such as `"1:3"`.
+        - `edits`: More edits that the head is under while it is read, and only then.
+        - `site`: Where the scores are, `[head, query, key]`.
+        - `logits`: Where the logits are, `[seq, label]`.
+        - `strength`: As for `opto.Clamp`, of the logits.
+        """
+        select(self, site, strength, heads, where)
+        self.logits = named("logits", logits)
+        self.edits = tuple(edits)
+
+    def needs(self, table: Sites) -> tuple[str, ...]:
+        return (ROLE, PAIR, LABELS)
+
+    def derive(self, given: Given) -> tuple[Edit, ...]:
+        role, pair, labels = (given.base[name] for name in self.needs(given.table))
+        row = self._row(given, jnp.argmax(role == QUERY))
+        (site,) = given.table.match(self.logits)
+        here = labels[pair] == jnp.arange(site.shape[-1])[:, None]
+        here = here & (role == LABEL)  # [label, seq]
+        present = jnp.any(here, axis=1)
+        # Of nothing, the log of a sum has no gradient.
+        logits = jax.nn.logsumexp(row, axis=1, where=here | ~present[:, None])
+        logits = jnp.where(present, logits, -1e9)
+        where = Where({}, (role == QUERY)[:, None])
+        return (put(self.logits, {self.logits: logits[None]}, where, self.strength),)
+
+    def check(self, table: Sites) -> None:
+        sites = table.match(self.site)
+        self.where.check(sites)
+        check_strength(self.strength)
+        square(self, sites)
+        check_needs(self, self.needs(table), table)
+        table.match(self.logits)
+        masks = [self.where.mask(s) for s in self.where.within(sites)]
+        if any(m is not None and not is_concrete(m) for m in masks):
+            return
+        counts = [
+            s.shape[0]
+            if m is None
+            else int(np.broadcast_to(m, s.shape).any((1, 2)).sum())
+            for s, m in zip(self.where.within(sites), masks, strict=True)
+        ]
+        if sum(counts) != 1:
+            wanted = "one head, such as heads='1:3'"
+            raise ValueError(f"{self!r} reads {wanted}, got {sum(counts)}")
+
+    def arguments(self) -> dict[str, Any]:
+        site = {} if self.site == self.default else {"site": self.site}
+        logits = {} if self.logits == "logits" else {"logits": self.logits}
+        edits = {"edits": self.edits} if self.edits else {}
+        return {**edits, **site, **logits}
+
+    def _row(self, given: Given, query: Array) -> Float[Array, " kv_seq"]:
+        """The scores from the query in the one head that is selected."""
+        sites = self.where.within(given.table.match(self.site))
+        record = given.run(
+            edits=(*given.before, *self.edits), record=[site.name for site in sites]
+        )
+        total = jnp.zeros(sites[0].shape[-1])
+        for site in sites:
+            mask = self.where.mask(site)
+            chosen = record[site.name]
+            if mask is not None:
+                chosen = jnp.where(mask, chosen, 0)
+            total += chosen[:, query].sum(0)
+        return total
+
+
+class PerfectPreviousToken(Derived):
+    """A layer that works as if the ones before it had copied previous tokens perfectly.
+
+    Its attention is what it would be if each token were embedded as the one before it
+    (but for the first and the query, which stay), while its values and the residual
+    stream are the embeddings as they are: all that came before is left out. The "layer
+    1 clamp" of Singh et al. (2024), who number layers from one.
+    """
+
+    layer: int = eqx.field(static=True)
+    strength: Float[Array, "..."]
+
+    def __init__(self, layer: int = 1, *, strength: ArrayLike = 1.0):
+        """**Arguments:**
+
+        - `layer`: The layer that reads the previous tokens, 1 or more.
+        - `strength`: As for `opto.Clamp`, of the scores and of the stream.
+        """
+        if not isinstance(layer, int) or layer < 1:
+            raise ValueError(f"layer is 1 or more, as layer 0 does it; got {layer!r}")
+        self.layer = layer
+        self.strength = known(strength, float)
+
+    def needs(self, table: Sites) -> tuple[str, ...]:
+        return ("embed", ROLE)
+
+    def derive(self, given: Given) -> tuple[Edit, ...]:
+        embed, role = given.base["embed"], given.base[ROLE]
+        stays = (jnp.arange(len(embed)) == 0) | (role == QUERY)
+        shifted = jnp.where(stays[:, None], embed, jnp.roll(embed, 1, axis=0))
+        stream, scores = self._sites()
+        record = given.run(
+            edits=[put(stream, {stream: shifted}, Where({}), 1.0)], record=[scores]
+        )
+        values = {stream: embed, scores: record[scores]}
+        return tuple(
+            put(name, {name: value}, Where({}), self.strength)
+            for name, value in values.items()
+        )
+
+    def check(self, table: Sites) -> None:
+        check_strength(self.strength)
+        check_needs(self, self.needs(table), table)
+        for name in self._sites():
+            table.match(name)
+
+    def arguments(self) -> dict[str, Any]:
+        return {} if self.layer == 1 else {"layer": self.layer}
+
+    def _sites(self) -> tuple[str, str]:
+        block = f"blocks.{self.layer}"
+        return f"{block}.resid_pre", f"{block}.attn.scores"

@@ -1,0 +1,273 @@
+"""QK and OV circuits of attention heads, their copying scores and how they compose.
+
+After Elhage et al. 2021, "A Mathematical Framework for Transformer Circuits". A head of
+width `d_head` has circuits of that rank at most, so they are kept as two thin factors;
+the `d_model x d_model` products are formed only when asked for.
+
+Circuits act on what a head reads, which in a model with norms is the normed residual
+stream: scales and offsets of norms belong folded into the weights first. Biases of
+queries, keys and values are no part of a circuit, and neither are rotary positions.
+"""
+
+from typing import ClassVar
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Complex, Float, PRNGKeyArray
+
+
+class Factored(eqx.Module):
+    """A matrix `left @ right` of low rank, or one for each index of the batch axes.
+
+    `@` with a matrix or another `Factored`, on either side, stays factored, with the
+    smaller of two ranks; batch axes broadcast. `f[3]` indexes the batch axes.
+    """
+
+    left: Float[Array, "*batch rows rank"]
+    right: Float[Array, "*batch rank columns"]
+
+    __array_ufunc__: ClassVar[None] = None  # Lets `numpy_array @ self` come to us.
+
+    def __check_init__(self):
+        left, right = self.left.shape, self.right.shape
+        if min(len(left), len(right)) < 2 or (*left[:-2], left[-1]) != right[:-1]:
+            wanted = "left [*batch, rows, rank] and right [*batch, rank, columns]"
+            raise ValueError(f"Factored takes {wanted}, got shapes {left} and {right}")
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Of the product: batch axes, rows, columns."""
+        return (*self.left.shape[:-1], self.right.shape[-1])
+
+    @property
+    def rank(self) -> int:
+        """The width of the factors; the product's own rank is at most that."""
+        return self.left.shape[-1]
+
+    @property
+    def T(self) -> "Factored":
+        """The transposed matrices; batch axes stay in front."""
+        return Factored(self.right.mT, self.left.mT)
+
+    def product(self) -> Float[Array, "*batch rows columns"]:
+        """The whole matrices."""
+        return self.left @ self.right
+
+    def __matmul__(self, other: "Array | np.ndarray | Factored") -> "Factored":
+        _check_fit(self.shape, other.shape)
+        if not isinstance(other, Factored):
+            return _broadcast(self.left, self.right @ jnp.asarray(other))
+        middle = self.right @ other.left
+        if self.rank <= other.rank:
+            return _broadcast(self.left, middle @ other.right)
+        return _broadcast(self.left @ middle, other.right)
+
+    def __rmatmul__(self, other: Array | np.ndarray) -> "Factored":
+        _check_fit(other.shape, self.shape)
+        return _broadcast(jnp.asarray(other) @ self.left, self.right)
+
+    def __getitem__(self, index) -> "Factored":
+        # NumPy finds the entries: it refuses what is out of range, JAX takes the last.
+        batch = self.shape[:-2]
+        chosen = np.arange(np.prod(batch, dtype=int)).reshape(batch)[index]
+        take = lambda x: x.reshape(-1, *x.shape[-2:])[chosen]
+        return Factored(take(self.left), take(self.right))
+
+    def eigenvalues(self) -> Complex[Array, "*batch eigenvalue"]:
+        """The `min(rows, rank)` eigenvalues that need not be zero, in no order.
+
+        Those of `right @ left`, which are the product's. **Raises:** `ValueError`
+        unless the product is square.
+        """
+        rows, columns = self.shape[-2:]
+        if rows != columns:
+            shape = self.shape
+            raise ValueError(f"eigenvalues are of square matrices, got shape {shape}")
+        small = self.product() if rows < self.rank else self.right @ self.left
+        return jnp.linalg.eigvals(small)
+
+    def singular_values(self) -> Float[Array, "*batch singular_value"]:
+        """The `min(rows, rank, columns)` that need not be zero, largest first."""
+        core = jnp.linalg.qr(_shortened(self).mT, mode="r")
+        return jnp.linalg.svd(core, compute_uv=False)
+
+    def norm(self) -> Float[Array, "*batch"]:
+        """The Frobenius norm of the product."""
+        return jnp.linalg.norm(_shortened(self), axis=(-2, -1))
+
+
+class HeadWeights(eqx.Module):
+    """The weight matrices of the heads of one layer, each applied as `W @ x`."""
+
+    query: Float[Array, "head d_head d_model"]
+    key: Float[Array, "head d_head d_model"]
+    value: Float[Array, "head d_head d_model"]
+    output: Float[Array, "head d_model d_head"]
+
+    def __check_init__(self):
+        shapes = [x.shape for x in (self.query, self.key, self.value, self.output)]
+        head, *turned = shapes[3]
+        if any(len(s) != 3 or s != (head, *turned[::-1]) for s in shapes[:3]):
+            wanted = "query, key, value [head, d_head, d_model], output [.., d_head]"
+            raise ValueError(f"HeadWeights takes {wanted}, got shapes {shapes}")
+
+
+def qk(weights: HeadWeights) -> Factored:
+    r"""$W_Q^\top W_K$ of each head: where it attends (Elhage et al. 2021).
+
+    $x_q^\top (W_Q^\top W_K)\, x_k$ is the score of query $x_q$ and key $x_k$ before
+    scaling. Rotary positions stand between the two matrices and are left out: with them
+    it is the circuit at distance zero, of a token that attends to itself.
+
+    **Returns:** `[head, d_model (of the query), d_model (of the key)]`.
+    """
+    return Factored(weights.query.mT, weights.key)
+
+
+def ov(weights: HeadWeights) -> Factored:
+    r"""$W_O W_V$ of each head: what it moves (Elhage et al. 2021).
+
+    $W_O W_V x$ is what the head writes when it attends to $x$ alone.
+
+    **Returns:** `[head, d_model (written), d_model (read)]`.
+    """
+    return Factored(weights.output, weights.value)
+
+
+def copying_score(circuit: Factored) -> Float[Array, "*batch"]:
+    r"""$\sum_i \lambda_i / \sum_i |\lambda_i|$ over the circuit's eigenvalues.
+
+    In $[-1, 1]$; near one, tokens raise their own logits (Elhage et al. 2021, on
+    detecting copying). It is meant for the circuit from tokens to logits,
+    $W_U W_{OV} W_E$: `copying_score(unembed @ ov(weights) @ embed.T)` with `unembed`
+    and `embed` `[token, d_model]`. NaN for a circuit that is zero.
+    """
+    eigenvalues = circuit.eigenvalues()
+    return eigenvalues.sum(-1).real / jnp.abs(eigenvalues).sum(-1)
+
+
+def alignment(
+    ov: Factored,
+    inputs: Float[Array, "input d_model"],
+    outputs: Float[Array, "output d_model"],
+) -> Float[Array, "*batch output input"]:
+    """The cosine between what a head writes for each input and each output vector.
+
+    With label embeddings in and label unembeddings out, a head that copies labels has
+    a large diagonal. Unlike a score of eigenvalues it also compares inputs and outputs
+    that are not the same tokens. NaN where either vector is zero.
+    """
+    written = ov @ inputs.T
+    length = jnp.linalg.norm(written.product(), axis=-2, keepdims=True)
+    targets = outputs / jnp.linalg.norm(outputs, axis=-1, keepdims=True)
+    return (targets @ written).product() / length
+
+
+def composition(
+    writer: Factored, reader: Factored
+) -> Float[Array, "reader_head writer_head"]:
+    r"""$\|R W\| / (\|R\|\,\|W\|)$ in Frobenius norms, for every pair of circuits.
+
+    How much of what `writer` writes lies where `reader` reads: the composition score
+    of Elhage et al. 2021, in $[0, 1]$. NaN for a circuit that is zero.
+
+    **Arguments:**
+
+    - `writer`: `[writer_head, d_model, columns]`.
+    - `reader`: `[reader_head, rows, d_model]`.
+    """
+    if len(writer.shape) != 3 or len(reader.shape) != 3:
+        got = f"shapes {writer.shape} and {reader.shape}"
+        raise ValueError(f"writer and reader have one batch axis, the heads; got {got}")
+    _check_fit(reader.shape, writer.shape)
+    over_writers = jax.vmap(_composition, (0, None))
+    return jax.vmap(over_writers, (None, 0))(writer, reader)
+
+
+def q_composition(
+    writer: HeadWeights, reader: HeadWeights
+) -> Float[Array, "reader_head writer_head"]:
+    """`composition` into queries: the writer's OV, read by the reader's QK, transposed.
+
+    `writer` is an earlier layer than `reader`.
+    """
+    return composition(ov(writer), qk(reader).T)
+
+
+def k_composition(
+    writer: HeadWeights, reader: HeadWeights
+) -> Float[Array, "reader_head writer_head"]:
+    """`composition` into keys: the writer's OV, read by the reader's QK.
+
+    Of a previous-token head with an induction head it is what makes the two a circuit.
+    """
+    return composition(ov(writer), qk(reader))
+
+
+def v_composition(
+    writer: HeadWeights, reader: HeadWeights
+) -> Float[Array, "reader_head writer_head"]:
+    """`composition` into values: the writer's OV, read by the reader's OV."""
+    return composition(ov(writer), ov(reader))
+
+
+def random_composition(
+    writer: HeadWeights, reader: HeadWeights, *, key: PRNGKeyArray, samples: int = 256
+) -> tuple[Float[Array, ""], Float[Array, ""]]:
+    r"""Mean and standard deviation of `composition` for weights that are noise.
+
+    All four matrices of a pair of heads are Gaussian, of the shapes of `writer` and
+    `reader`; into queries, keys and values it is then the same. The root mean square
+    over all of them is $d_\text{model}^{-1/2}$.
+
+    **Arguments:**
+
+    - `samples`: Pairs of heads, at least two; the mean's own standard error is the
+        standard deviation by root `samples`.
+    """
+    if samples < 2:
+        raise ValueError(f"samples must be at least 2, got {samples}")
+    keys = jax.random.split(key)
+    scores = jax.vmap(_composition)(
+        _gaussian(ov(writer), samples, key=keys[0]),
+        _gaussian(ov(reader), samples, key=keys[1]),
+    )
+    return scores.mean(), scores.std(ddof=1)
+
+
+def _composition(writer: Factored, reader: Factored) -> Float[Array, ""]:
+    # What the reader makes of it, and from what the writer made it, only turns.
+    reads, writes = _shortened(reader), _shortened(writer.T).mT
+    norm = jnp.linalg.norm
+    return norm(reads @ writes) / (norm(reads) * norm(writes))
+
+
+def _gaussian(like: Factored, samples: int, *, key: PRNGKeyArray) -> Factored:
+    left, right = jax.random.split(key)
+    return Factored(
+        jax.random.normal(left, (samples, *like.left.shape[-2:]), like.left.dtype),
+        jax.random.normal(right, (samples, *like.right.shape[-2:]), like.right.dtype),
+    )
+
+
+def _shortened(f: Factored) -> Float[Array, "*batch short columns"]:
+    """The product but for a rotation of its columns' space, in `min(rows, rank)` rows.
+
+    With the thin `left = Q R` it is `R @ right`: norms and singular values are the
+    product's.
+    """
+    return jnp.linalg.qr(f.left, mode="r") @ f.right
+
+
+def _broadcast(left: Array, right: Array) -> Factored:
+    batch = np.broadcast_shapes(left.shape[:-2], right.shape[:-2])
+    whole = lambda x: jnp.broadcast_to(x, (*batch, *x.shape[-2:]))
+    return Factored(whole(left), whole(right))
+
+
+def _check_fit(left: tuple[int, ...], right: tuple[int, ...]) -> None:
+    if min(len(left), len(right)) < 2 or left[-1] != right[-2]:
+        got = f"shapes {left} and {right}"
+        raise ValueError(f"a product needs matrices that fit, got {got}")

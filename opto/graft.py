@@ -1,0 +1,155 @@
+"""Layers taken from another model."""
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+import equinox as eqx
+
+from ._derived import Derived, Given, put
+from ._edit import AbstractEdit, Edit
+from ._site import Sites
+from ._where import Where
+
+
+class Graft(Derived):
+    """Takes the first layers from another model, or the last ones.
+
+    ```python
+    Graft(other, until=0)  # layers up to and with 0 are the other's
+    Graft(other, from_=1)  # layers from 1 on are, and what comes after them
+    ```
+
+    Both models run on the same inputs, each under edits of its own: those given here
+    for the other model; of the list of edits, with `from_`, those before the graft are
+    for this model and those after it for the other one.
+
+    With `until`, this model's own first layers are still computed and recorded, but
+    feed into nothing. With `from_`, all that is recorded is the other model's.
+    """
+
+    model: Any
+    source: str | None = eqx.field(static=True)
+    checkpoint: int = eqx.field(static=True)
+    until: int | None = eqx.field(static=True)
+    from_: int | None = eqx.field(static=True)
+    edits: tuple[AbstractEdit, ...]
+
+    def __init__(
+        self,
+        model: Callable[..., Any] | str,
+        *,
+        until: int | None = None,
+        from_: int | None = None,
+        checkpoint: int = -1,
+        edits: Iterable[AbstractEdit] = (),
+    ):
+        """**Arguments:**
+
+        - `model`: A model of the same inputs; or, as text has it, the path of a run,
+            from which `icl` loads it (`loaded`).
+        - `until`: The last layer taken from the other model (-1 takes the embedding
+            alone), or
+        - `from_`: the first one.
+        - `checkpoint`: With a path, which checkpoint: its sequences seen, -1 the last.
+        - `edits`: In force in the other model.
+
+        **Raises:** `ValueError` unless one of `until` and `from_` is given.
+        """
+        if (until is None) == (from_ is None):
+            raise ValueError("Graft takes until= or from_=, a layer, and not both")
+        for name, layer in (("until", until), ("from_", from_)):
+            if layer is not None and (not isinstance(layer, int) or layer < -1):
+                raise ValueError(f"{name} is the number of a layer, got {layer!r}")
+        is_path = isinstance(model, str)
+        self.model = None if is_path else model
+        self.source = model if is_path else None
+        self.checkpoint = checkpoint
+        self.until, self.from_ = until, from_
+        self.edits = tuple(edits)
+
+    def loaded(self, model: Callable[..., Any]) -> "Graft":
+        """This graft with the model that its path stands for."""
+        is_none = lambda x: x is None
+        return eqx.tree_at(lambda e: e.model, self, model, is_leaf=is_none)
+
+    def needs(self, table: Sites) -> tuple[str, ...]:
+        return ()
+
+    def derive(self, given: Given) -> tuple[Edit, ...]:
+        seam = self.seam(given.table)
+        record = given.run(model=self.model, edits=self.edits, record=[seam])
+        return (put(seam, {seam: record[seam]}, Where({}), 1.0),)
+
+    def check(self, table: Sites) -> None:
+        if self.model is None:
+            raise ValueError(f"{self!r} names a run: load its model first (loaded())")
+        self.seam(table)
+
+    def seam(self, table: Sites) -> str:
+        """The last site that is computed by the model of the first layers."""
+        last = (self.from_ or 0) - 1 if self.until is None else self.until
+        layers = [site.layer for site in table.values()]
+        known = sorted({layer for layer in layers if layer is not None})
+        if not known or last not in (-1, *known):
+            name = "until" if self.until is not None else "from_"
+            layer = self.until if self.until is not None else self.from_
+            raise ValueError(
+                f"{name}={layer} is out of range: the model has layers {known}"
+            )
+        names = list(table)
+        if last >= 0:
+            return names[len(layers) - 1 - layers[::-1].index(last)]
+        first = layers.index(known[0])
+        if first == 0:
+            raise ValueError("there is no site before the first layer to graft at")
+        return names[first - 1]
+
+    def arguments(self) -> dict[str, Any]:
+        path = repr(self.source) if self.source else f"<{type(self.model).__name__}>"
+        checkpoint = {} if self.checkpoint == -1 else {"checkpoint": self.checkpoint}
+        until = {} if self.until is None else {"until": self.until}
+        from_ = {} if self.from_ is None else {"from_": self.from_}
+        edits = {"edits": self.edits} if self.edits else {}
+        return {"model": _Verbatim(path), **until, **from_, **checkpoint, **edits}
+
+
+class _Verbatim:
+    def __init__(self, text: str):
+        self._text = text
+
+    def __repr__(self) -> str:
+        return self._text
+
+
+def swapped(
+    fn: Any, args: tuple[Any, ...], edits: Sequence[AbstractEdit]
+) -> tuple[Any, tuple[Any, ...], tuple[AbstractEdit, ...]]:
+    """The same run with the model in front whose outputs are the run's.
+
+    A graft of the last layers becomes one of the first ones, of this model into the
+    other.
+    """
+    edits = tuple(edits)
+    for i in reversed(range(len(edits))):
+        graft = edits[i]
+        if isinstance(graft, Graft) and graft.from_ is not None and graft.model:
+            own, replaced = host(fn, args)
+            lower = Graft(own, until=graft.from_ - 1, edits=edits[:i])
+            fn, args = replaced(graft.model)
+            return fn, args, (lower, *graft.edits, *edits[i + 1 :])
+    return fn, args, edits
+
+
+def host(
+    fn: Any, args: tuple[Any, ...]
+) -> tuple[Any, Callable[[Any], tuple[Any, tuple[Any, ...]]]]:
+    """The model of a call, and the same call of another model.
+
+    That is the function itself, the module whose method it is, or its first argument.
+    """
+    owner = getattr(fn, "__self__", None)
+    if isinstance(owner, eqx.Module):
+        return owner, lambda model: (getattr(model, fn.__name__), args)
+    if not isinstance(fn, eqx.Module) and args and isinstance(args[0], eqx.Module):
+        return args[0], lambda model: (fn, (model, *args[1:]))
+    return fn, lambda model: (model, args)

@@ -1,0 +1,105 @@
+"""What kind of head it is: detectors on attention patterns, one number for each head.
+
+Each is for one example; `vmap` outside. What stands where is said by the sites
+`tokens.role`, `tokens.pair`, `tokens.label` and `tokens.exemplar`, so that any order of
+tokens and any number of pairs will do:
+
+- `role`: `opto.EXEMPLAR`, `opto.LABEL` or `opto.QUERY`, for each token;
+- `pair`: which of the exemplars and labels a token is, or belongs to;
+- `label`, `exemplar`: those of each pair, the query's too.
+"""
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Bool, Float, Int
+
+from ._tokens import EXEMPLAR, LABEL, QUERY
+
+
+def previous_token(
+    pattern: Float[Array, "head seq kv_seq"], rows: Bool[Array, " seq"] | None = None
+) -> Float[Array, " head"]:
+    """The attention of a token to the one before it, in [0, 1].
+
+    The mean over all tokens but the first, or over those that `rows` selects; NaN if
+    there are none.
+    """
+    _check(pattern, rows=rows)
+    before = jnp.diagonal(pattern, offset=-1, axis1=-2, axis2=-1)
+    return jnp.mean(before, -1, where=None if rows is None else rows[1:])
+
+
+def previous_token_excess(
+    pattern: Float[Array, "head seq kv_seq"], rows: Bool[Array, " seq"] | None = None
+) -> Float[Array, " head"]:
+    """`previous_token`, less what a head has that attends to all it sees alike.
+
+    Under a causal mask the token at position t has `1 / (t + 1)` of such attention to
+    the one before it. Zero for that head; what is reached by attending to the previous
+    token alone depends on the length of the sequence.
+    """
+    seen = jnp.arange(1, pattern.shape[-2] + 1, dtype=pattern.dtype)
+    alike = jnp.broadcast_to(1 / seen[:, None], pattern.shape[-2:])
+    return previous_token(pattern, rows) - previous_token(alike[None], rows)
+
+
+def induction_strength(
+    pattern: Float[Array, "head seq kv_seq"],
+    role: Int[Array, " seq"],
+    pair: Int[Array, " seq"],
+    label: Int[Array, " exemplar"],
+) -> Float[Array, " head"]:
+    """How much more the query attends to its own label than to the others, in [-1, 1].
+
+    Its attention to all labels in context that equal its own, less that to all that
+    differ (Singh et al. 2024, "What needs to go right for an induction head?",
+    section 3.1). NaN without a query, the mean over several.
+    """
+    _check(pattern, role=role, pair=pair)
+    own = label[pair]
+    signed = jnp.where(own[:, None] == own, pattern, -pattern)
+    return _from_query(jnp.where(role == LABEL, signed, 0), role)
+
+
+def duplicate_token(
+    pattern: Float[Array, "head seq kv_seq"],
+    role: Int[Array, " seq"],
+    pair: Int[Array, " seq"],
+    exemplar: Float[Array, "exemplar dim"] | Int[Array, " exemplar"],
+) -> Float[Array, " head"]:
+    """How much the query attends to its like: earlier exemplars equal to it, in [0, 1].
+
+    Equal in every entry; exemplars of one class that differ do not count. Zero if there
+    is none; NaN without a query, the mean over several.
+    """
+    _check(pattern, role=role, pair=pair)
+    own = exemplar.reshape(len(exemplar), -1)[pair]
+    same = jnp.all(own[:, None] == own, -1) & (role == EXEMPLAR)
+    position = jnp.arange(len(role))
+    earlier = position < position[:, None]
+    return _from_query(jnp.where(same & earlier, pattern, 0), role)
+
+
+def entropy(pattern: Float[Array, "head seq kv_seq"]) -> Float[Array, " head"]:
+    """The entropy of a token's attention in nats, the mean over tokens.
+
+    Zero for attention to one token, `log(n)` for attention to n alike; always zero for
+    the first token under a causal mask. The last token's: `entropy(pattern[:, -1:])`.
+    """
+    return jnp.mean(jnp.sum(jax.scipy.special.entr(pattern), -1), -1)
+
+
+def _from_query(
+    attention: Float[Array, "head seq kv_seq"], role: Int[Array, " seq"]
+) -> Float[Array, " head"]:
+    return jnp.mean(jnp.sum(attention, -1), -1, where=role == QUERY)
+
+
+def _check(pattern: Array, **per_token: Array | None) -> None:
+    if pattern.ndim != 3 or pattern.shape[1] != pattern.shape[2]:
+        got = f"an array of shape {pattern.shape}"
+        raise ValueError(f"pattern is [head, seq, kv_seq] of one sequence, got {got}")
+    for name, value in per_token.items():
+        if value is not None and value.shape != pattern.shape[1:2]:
+            wanted = f"one entry for each of {pattern.shape[1]} tokens"
+            raise ValueError(f"{name} has {wanted}, got shape {value.shape}")

@@ -1,0 +1,482 @@
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import opto
+from icl.models import fold_layer_norms, NoPositions, TransformerConfig
+from opto import circuits, EXEMPLAR, heads, LABEL, QUERY
+from opto.circuits import Factored, HeadWeights
+
+
+close = np.testing.assert_allclose
+
+
+@pytest.fixture
+def x64():
+    with jax.enable_x64(True):
+        yield
+
+
+def factored(key, rows, rank, columns, batch=()):
+    left, right = jax.random.split(key)
+    return Factored(
+        jax.random.normal(left, (*batch, rows, rank)),
+        jax.random.normal(right, (*batch, rank, columns)),
+    )
+
+
+def dense(f):
+    return np.asarray(f.left) @ np.asarray(f.right)
+
+
+def layer(key, num_heads, d_head, d_model):
+    keys = jax.random.split(key, 4)
+    read = [jax.random.normal(k, (num_heads, d_head, d_model)) for k in keys[:3]]
+    return HeadWeights(*read, jax.random.normal(keys[3], (num_heads, d_model, d_head)))
+
+
+def matrices(weights):
+    """QK and OV of each head, dense."""
+    q, k, v, o = (np.asarray(x) for x in jax.tree.leaves(weights))
+    return [a.T @ b for a, b in zip(q, k, strict=True)], [
+        a @ b for a, b in zip(o, v, strict=True)
+    ]
+
+
+def in_order(eigenvalues):
+    """By size; of a conjugate pair the lower first."""
+    return sorted(eigenvalues, key=lambda z: (round(abs(z), 6), z.imag))
+
+
+SHAPES = [(9, 3, 9), (9, 1, 7), (4, 6, 9), (9, 6, 4), (4, 6, 4), (5, 5, 5)]
+
+
+@pytest.mark.usefixtures("x64")
+@pytest.mark.parametrize("shape", SHAPES)
+@pytest.mark.parametrize("batch", [(), (3, 2)])
+def test_factored_is_the_product(shape, batch, getkey):
+    f = factored(getkey(), *shape, batch)
+    matrix = dense(f)
+    assert f.shape == matrix.shape
+    assert f.T.shape == f.T.product().shape
+    close(f.product(), matrix, atol=1e-12)
+    close(f.T.product(), np.swapaxes(matrix, -2, -1), atol=1e-12)
+    close(f.norm(), np.linalg.norm(matrix, axis=(-2, -1)), rtol=1e-12)
+    expected = np.linalg.svd(matrix, compute_uv=False)[..., : min(shape)]
+    close(f.singular_values(), expected, atol=1e-9)
+
+
+@pytest.mark.usefixtures("x64")
+@pytest.mark.parametrize("shape", [s for s in SHAPES if s[0] == s[2]])
+def test_eigenvalues_are_the_products(shape, getkey):
+    f = factored(getkey(), *shape, (2,))
+    assert f.eigenvalues().shape == (2, min(shape))
+    for ours, matrix in zip(f.eigenvalues(), dense(f), strict=True):
+        theirs = in_order(np.linalg.eigvals(matrix))
+        close(in_order(ours.tolist()), theirs[-len(ours) :], atol=1e-9)
+        close(theirs[: -len(ours)], 0, atol=1e-9)
+
+
+@pytest.mark.usefixtures("x64")
+def test_products_stay_factored(getkey):
+    f, g = factored(getkey(), 9, 3, 7, (4,)), factored(getkey(), 7, 2, 5, (4,))
+    matrix = np.random.default_rng(0).standard_normal((7, 6))
+    one = factored(getkey(), 5, 4, 9)
+    for ours, expected, rank in (
+        (f @ g, dense(f) @ dense(g), 2),
+        (one @ f, dense(one) @ dense(f), 3),
+        (f[0] @ g[0], dense(f)[0] @ dense(g)[0], 2),
+        (f @ matrix, dense(f) @ matrix, 3),
+        (f @ jnp.asarray(matrix), dense(f) @ matrix, 3),
+        (matrix.T @ g, matrix.T @ dense(g), 2),
+        (jnp.asarray(matrix.T) @ g, matrix.T @ dense(g), 2),
+    ):
+        assert isinstance(ours, Factored)
+        assert ours.rank == rank
+        close(ours.product(), expected, atol=1e-12)
+
+
+def test_indexing_is_numpys(getkey):
+    f = factored(getkey(), 3, 2, 5, (4, 6))
+    matrix = f.product()
+    for index in (3, -1, (1, 2), slice(1, 3), (slice(None), 5), ([0, 2], [1, 1]), ...):
+        close(f[index].product(), matrix[index], rtol=1e-6)
+    assert len([*f]) == 4
+    for index in (4, (0, 6), (0, 0, 0)):
+        with pytest.raises(IndexError):
+            f[index]
+
+
+def probe(positions, getkey, **settings):
+    config = TransformerConfig(
+        d_model=16, num_heads=(4, 2), positions=positions, **settings
+    )
+    model = config.build(5, dim=7, key=getkey())
+    examples = jax.random.normal(getkey(), (5, 7))
+    labels = jnp.array([1, 4, 1, 0, 4])
+    return model, (examples, labels)
+
+
+@pytest.mark.usefixtures("x64")
+def test_circuits_are_what_the_model_computes(getkey):
+    model, inputs = probe(NoPositions(), getkey, causal=False)
+    _, record = opto.run(model, *inputs, record="**")
+    for i, block in enumerate(model.blocks):
+        x, scores, pattern, z, result = (
+            np.asarray(record[f"blocks.{i}.attn.{name}"])
+            for name in ("normed", "scores", "pattern", "z", "result")
+        )
+        weights = block.attn.head_weights
+        for h, (qk, ov) in enumerate(zip(*matrices(weights), strict=True)):
+            close(circuits.qk(weights)[h].product(), qk, atol=1e-12)
+            close(circuits.ov(weights)[h].product(), ov, atol=1e-12)
+            close(block.attn.scale * x @ qk @ x.T, scores[h], atol=1e-12)
+            close(pattern[h] @ x @ ov.T, result[h], atol=1e-12)
+            close(z[h] @ np.asarray(weights.output[h]).T, result[h], atol=1e-12)
+
+
+@pytest.mark.usefixtures("x64")
+def test_qk_of_rotary_positions_is_at_distance_zero(getkey):
+    model, inputs = probe(TransformerConfig().positions, getkey)
+    _, record = opto.run(model, *inputs, record="blocks.0.attn.*")
+    x = np.asarray(record["blocks.0.attn.normed"])
+    attn = model.blocks[0].attn
+    ours = x @ circuits.qk(attn.head_weights).product() @ x.T * attn.scale
+    theirs = record["blocks.0.attn.scores"]
+    diagonal = lambda s: np.diagonal(s, axis1=1, axis2=2)
+    close(diagonal(ours), diagonal(theirs), atol=1e-12)
+    below = np.tril_indices(9, -1)
+    assert np.abs(ours - theirs)[:, *below].max() > 0.1
+
+
+def turn(angle):
+    c, s = np.cos(angle), np.sin(angle)
+    return np.kron(np.eye(3), np.array([[c, -s], [s, c]]))
+
+
+@pytest.mark.usefixtures("x64")
+def test_copying_score_in_closed_form(getkey):
+    """Eigenvalues of a turn by an angle are exp(±i angle): the score is its cosine."""
+    angles = np.array([0, np.pi, np.pi / 2, 1.0])
+    ov = Factored(
+        jnp.stack([jnp.asarray(turn(a)) for a in angles]), jnp.stack([jnp.eye(6)] * 4)
+    )
+    close(circuits.copying_score(ov), np.cos(angles), atol=1e-12)
+    # Tokens that are orthonormal directions, of which one is not copied.
+    embed, _ = np.linalg.qr(np.random.default_rng(0).standard_normal((6, 6)))
+    flip = Factored(jnp.eye(6), jnp.diag(jnp.array([1.0, 1, 1, 1, 1, -1])))
+    through = embed @ (embed.T @ flip @ embed) @ embed.T
+    close(circuits.copying_score(through), (5 - 1) / 6, atol=1e-12)
+    assert np.isnan(
+        circuits.copying_score(Factored(jnp.zeros((6, 2)), jnp.ones((2, 6))))
+    )
+
+
+@pytest.mark.usefixtures("x64")
+@pytest.mark.parametrize("tokens", [5, 30])
+def test_copying_score_is_of_the_dense_circuit(tokens, getkey):
+    weights = layer(getkey(), 3, 8, 16)
+    embed, unembed = (jax.random.normal(getkey(), (tokens, 16)) for _ in range(2))
+    scores = circuits.copying_score(unembed @ circuits.ov(weights) @ embed.T)
+    for score, ov in zip(scores, matrices(weights)[1], strict=True):
+        eigenvalues = np.linalg.eigvals(np.asarray(unembed) @ ov @ np.asarray(embed).T)
+        expected = eigenvalues.sum() / np.abs(eigenvalues).sum()
+        close(score, expected.real, atol=1e-9)
+        assert abs(expected.imag) < 1e-9
+
+
+@pytest.mark.usefixtures("x64")
+def test_alignment_is_cosines(getkey):
+    weights = layer(getkey(), 3, 2, 8)
+    inputs = jax.random.normal(getkey(), (4, 8))
+    outputs = jax.random.normal(getkey(), (5, 8))
+    ours = circuits.alignment(circuits.ov(weights), inputs, outputs)
+    assert ours.shape == (3, 5, 4)
+    for h, ov in enumerate(matrices(weights)[1]):
+        for o, out in enumerate(np.asarray(outputs)):
+            for i, x in enumerate(np.asarray(inputs)):
+                wrote = ov @ x
+                cosine = wrote @ out / np.linalg.norm(wrote) / np.linalg.norm(out)
+                close(ours[h, o, i], cosine, atol=1e-12)
+    same = circuits.alignment(Factored(2 * jnp.eye(8), jnp.eye(8)), inputs, inputs)
+    close(np.diagonal(same), 1, atol=1e-12)
+
+
+@pytest.mark.usefixtures("x64")
+def test_composition_is_of_the_dense_circuits(getkey):
+    writer, reader = layer(getkey(), 4, 3, 16), layer(getkey(), 2, 5, 16)
+    (_, wrote), (qk, ov) = matrices(writer), matrices(reader)
+    norm = np.linalg.norm
+    for score, reads in (
+        (circuits.q_composition, [m.T for m in qk]),
+        (circuits.k_composition, qk),
+        (circuits.v_composition, ov),
+    ):
+        expected = [[norm(r @ w) / norm(r) / norm(w) for w in wrote] for r in reads]
+        close(score(writer, reader), expected, rtol=1e-10)
+
+
+def test_composition_in_closed_form():
+    """Of a projection onto k of d directions with itself it is 1 / sqrt(k)."""
+    onto = lambda *axes: Factored(jnp.eye(8)[:, axes], jnp.eye(8)[axes, :])
+    both = lambda f, g: Factored(
+        jnp.stack([f.left, g.left]), jnp.stack([f.right, g.right])
+    )
+    writer, reader = both(onto(0, 1), onto(4, 5)), both(onto(0, 1), onto(1, 4))
+    half, less = 1 / np.sqrt(2), 1 / 2
+    close(circuits.composition(writer, reader), [[half, 0], [less, less]], atol=1e-6)
+    one = Factored(jnp.ones((1, 8, 1)), jnp.arange(8.0).reshape(1, 1, 8))
+    close(circuits.composition(one, Factored(one.right.mT, one.left.mT)), 1, rtol=1e-6)
+
+
+@pytest.mark.usefixtures("x64")
+def test_random_composition_is_what_noise_has(getkey):
+    """E score² = 1 / d exactly: the two circuits' directions are turned at random."""
+    writer, reader = layer(getkey(), 1, 2, 12), layer(getkey(), 3, 4, 12)
+    mean, std = circuits.random_composition(writer, reader, key=getkey(), samples=4000)
+    close(mean**2 + std**2, 1 / 12, rtol=0.03)
+    rng, norm, scores = np.random.default_rng(0), np.linalg.norm, []
+    draw = lambda *shape: rng.standard_normal(shape)
+    for _ in range(2000):
+        w, r = draw(12, 2) @ draw(2, 12), draw(12, 4) @ draw(4, 12)
+        scores.append(norm(r @ w) / norm(r) / norm(w))
+    close([mean, std], [np.mean(scores), np.std(scores)], rtol=0.05)
+    few, _ = circuits.random_composition(writer, reader, key=getkey(), samples=200)
+    assert abs(few - mean) < 5 * std / np.sqrt(200)
+
+
+def test_circuits_run_compiled(getkey):
+    writer, reader = layer(getkey(), 2, 3, 8), layer(getkey(), 2, 3, 8)
+    for fn in (
+        lambda w, r: circuits.k_composition(w, r),
+        lambda w, r: circuits.copying_score(circuits.ov(w) @ circuits.ov(r)),
+        lambda w, r: circuits.qk(w).singular_values(),
+    ):
+        close(jax.jit(fn)(writer, reader), fn(writer, reader), rtol=1e-4)
+
+
+def shaken(model, key):
+    """Norms away from scale one and offset zero, biases from zero."""
+    leaves, structure = jax.tree.flatten(model)
+    keys = jax.random.split(key, len(leaves))
+    leaves = [
+        x + 0.3 * jax.random.normal(k, x.shape) if x.ndim == 1 else x
+        for x, k in zip(leaves, keys, strict=True)
+    ]
+    return jax.tree.unflatten(structure, leaves)
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"causal": False},
+        {"mlp_ratio": 2.0},
+        {"qkv_bias": True, "mlp_ratio": 1.0, "scale": 0.4},
+    ],
+)
+def test_folded_norms_change_nothing(settings, getkey):
+    model, inputs = probe(TransformerConfig().positions, getkey, **settings)
+    model = shaken(model, getkey())
+    folded = fold_layer_norms(model)
+    (logits, record), (ours, after) = (
+        opto.run(m, *inputs, record="**") for m in (model, folded)
+    )
+    close(ours, logits, atol=1e-5)
+    assert [*after] == [*record]
+    for name in (n for n in record if not n.endswith("normed")):
+        close(after[name], record[name], atol=1e-4, rtol=1e-4, err_msg=name)
+    norms = [folded.final_norm, *(b.attn_norm for b in folded.blocks)]
+    norms += [b.mlp_norm for b in folded.blocks if b.mlp is not None]
+    assert len(norms) == (5 if "mlp_ratio" in settings else 3)
+    for norm in norms:
+        assert jnp.all(norm.weight == 1)
+        assert jnp.all(norm.bias == 0)
+    again = fold_layer_norms(folded)
+    assert eqx.tree_equal(again, folded)
+
+
+def test_a_model_without_norms_is_already_folded(getkey):
+    model, _ = probe(NoPositions(), getkey, layer_norm=False, mlp_ratio=1.0)
+    assert eqx.tree_equal(fold_layer_norms(model), model)
+
+
+def tokens(*roles):
+    role = jnp.array(roles)
+    return role, jnp.arange(len(roles)) // 2
+
+
+# Four pairs, bursts of two, and a query of the first class: a b a b, then a.
+ROLE, PAIR = tokens(*[EXEMPLAR, LABEL] * 4, QUERY)
+LABELS = jnp.array([3, 1, 3, 1, 3])
+CLASSES = jnp.array([10, 20, 10, 20, 10])
+UNIFORM = jnp.tril(jnp.ones((9, 9))) / jnp.arange(1, 10.0)[:, None]
+
+
+def attending(*keys):
+    """A query that attends to these tokens alike; every other token to itself."""
+    row = jnp.zeros(9).at[jnp.array(keys)].set(1 / len(keys))
+    return jnp.eye(9).at[-1].set(row)
+
+
+def test_previous_token():
+    perfect = jnp.eye(9, k=-1).at[0, 0].set(1)
+    every_label = jnp.where((ROLE == LABEL)[:, None], perfect, jnp.eye(9))
+    pattern = jnp.stack([perfect, every_label, UNIFORM, jnp.eye(9)])
+    alike = (sum(1 / n for n in range(1, 10)) - 1) / 8
+    close(heads.previous_token(pattern), [1, 0.5, alike, 0], rtol=1e-6)
+    corrected = [1 - alike, 0.5 - alike, 0, -alike]
+    close(heads.previous_token_excess(pattern), corrected, atol=1e-6)
+    alike = (1 / 2 + 1 / 4 + 1 / 6 + 1 / 8) / 4
+    labels = ROLE == LABEL
+    close(heads.previous_token(pattern, labels), [1, 1, alike, 0], rtol=1e-6)
+    corrected = [1 - alike, 1 - alike, 0, -alike]
+    close(heads.previous_token_excess(pattern, labels), corrected, atol=1e-6)
+    # The first token has none before it.
+    first = labels.at[0].set(True)
+    close(heads.previous_token(pattern, first), [1, 1, alike, 0], rtol=1e-6)
+
+
+def test_induction_strength():
+    """Labels of the query's class stand at 1 and 5, the others at 3 and 7."""
+    pattern = jnp.stack(
+        [
+            attending(1, 5),
+            attending(5),
+            attending(3, 7),
+            attending(1, 5, 3),
+            attending(1, 0, 2, 4),
+            UNIFORM,
+        ]
+    )
+    ours = heads.induction_strength(pattern, ROLE, PAIR, LABELS)
+    close(ours, [1, 1, -1, 1 / 3, 1 / 4, 0], atol=1e-6)
+    # Three of its own out of four.
+    ours = heads.induction_strength(pattern, ROLE, PAIR, jnp.array([3, 3, 3, 1, 3]))
+    close(ours[-1], (3 - 1) / 9, atol=1e-6)
+    nowhere = heads.induction_strength(pattern, ROLE, PAIR, LABELS.at[-1].set(0))
+    close(nowhere, [-1, -1, -1, -1, -1 / 4, -4 / 9], atol=1e-6)
+
+
+def test_induction_strength_goes_by_role():
+    """The query first, then labels ahead of their exemplars."""
+    role = jnp.array([QUERY, LABEL, EXEMPLAR, LABEL, EXEMPLAR])
+    pair = jnp.array([2, 0, 0, 1, 1])
+    pattern = jnp.array([[[0.1, 0.4, 0.1, 0.3, 0.1]] + [[0.2] * 5] * 4])
+    label = jnp.array([7, 8, 7])
+    close(heads.induction_strength(pattern, role, pair, label), [0.1], atol=1e-6)
+    none = jnp.where(role == QUERY, EXEMPLAR, role)
+    assert np.isnan(heads.induction_strength(pattern, none, pair, label))
+
+
+@pytest.mark.parametrize("kind", ["ids", "vectors"])
+def test_duplicate_token(kind, getkey):
+    """Exemplars of the query's class stand at 0 and 4, its own at 8."""
+    exemplar = CLASSES
+    if kind == "vectors":
+        exemplar = jax.random.normal(getkey(), (21, 3))[CLASSES]
+    pattern = jnp.stack([attending(0, 4), attending(8), attending(0, 2, 1), UNIFORM])
+    ours = heads.duplicate_token(pattern, ROLE, PAIR, exemplar)
+    close(ours, [1, 0, 1 / 3, 2 / 9], atol=1e-6)
+    # Another drawing of the class, that differs in one entry, is another exemplar.
+    other = exemplar.at[0].add(1) if kind == "ids" else exemplar.at[0, 1].add(0.1)
+    ours = heads.duplicate_token(pattern, ROLE, PAIR, other)
+    close(ours, [1 / 2, 0, 0, 1 / 9], atol=1e-6)
+
+
+def test_entropy():
+    ours = heads.entropy(jnp.stack([jnp.eye(9), UNIFORM, jnp.full((9, 9), 1 / 9)]))
+    close(ours, [0, np.log(np.arange(1, 10)).mean(), np.log(9)], atol=1e-6)
+    close(heads.entropy(UNIFORM[None, -1:]), [np.log(9)], rtol=1e-6)
+
+
+def test_detectors_of_a_model(getkey):
+    """From the sites it names, mapped over a batch, for other numbers of pairs."""
+    model, _ = probe(NoPositions(), getkey)
+    names = [f"tokens.{n}" for n in ("role", "pair", "label", "exemplar")]
+    for pairs in (1, 6):
+        examples = jax.random.normal(getkey(), (3, pairs + 1, 7)).at[:, 0].set(1.0)
+        examples = examples.at[:, -1].set(1.0)
+        labels = jax.random.randint(getkey(), (3, pairs + 1), 0, 3)
+        _, record = opto.run(
+            model, examples, labels, record=["blocks.1.attn.pattern", *names]
+        )
+        pattern = record["blocks.1.attn.pattern"]
+        role, pair, label, exemplar = (record[name] for name in names)
+        ours = jax.jit(jax.vmap(heads.induction_strength))(pattern, role, pair, label)
+        like = np.where(labels[:, :-1] == labels[:, -1:], 1, -1)
+        theirs = np.einsum("bhp,bp->bh", pattern[:, :, -1, 1::2], like)
+        close(ours, theirs, atol=1e-6)
+        ours = jax.jit(jax.vmap(heads.duplicate_token))(pattern, role, pair, exemplar)
+        close(ours, pattern[:, :, -1, 0], atol=1e-6)
+
+
+ONE = Factored(jnp.ones((1, 4, 2)), jnp.ones((1, 2, 4)))
+HEADS = HeadWeights(*[jnp.ones((1, 2, 4))] * 3, jnp.ones((1, 4, 2)))
+
+
+@pytest.mark.usefixtures("unchecked")
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (
+            lambda: Factored(jnp.ones((3, 2)), jnp.ones((3, 4))),
+            r"left \[\*batch, rows, rank\] .* got shapes \(3, 2\) and \(3, 4\)",
+        ),
+        (lambda: Factored(jnp.ones((5, 3, 2)), jnp.ones((2, 4))), "got shapes"),
+        (lambda: Factored(jnp.ones(2), jnp.ones((2, 4))), "got shapes"),
+        (
+            lambda: Factored(jnp.ones((3, 2)), jnp.ones((2, 4))).eigenvalues(),
+            r"eigenvalues are of square matrices, got shape \(3, 4\)",
+        ),
+        (lambda: ONE @ jnp.ones(4), r"matrices that fit, got .*\(1, 4, 4\) and \(4,\)"),
+        (lambda: jnp.ones((4, 3)) @ ONE, r"got shapes \(4, 3\) and \(1, 4, 4\)"),
+        (lambda: ONE @ Factored(jnp.ones((5, 1)), jnp.ones((1, 4))), "got shapes"),
+        (
+            lambda: HeadWeights(*[jnp.ones((3, 2, 4))] * 4),
+            r"output \[.*d_head\], got shapes .*\(3, 2, 4\)",
+        ),
+        (lambda: HeadWeights(*[jnp.ones((2, 4))] * 3, jnp.ones((4, 2))), "got shapes"),
+        (
+            lambda: circuits.composition(ONE, ONE[0]),
+            r"one batch axis, the heads; got shapes \(1, 4, 4\) and \(4, 4\)",
+        ),
+        (
+            lambda: circuits.k_composition(
+                HEADS, HeadWeights(*[jnp.ones((1, 2, 6))] * 3, jnp.ones((1, 6, 2)))
+            ),
+            r"got shapes \(1, 6, 6\) and \(1, 4, 4\)",
+        ),
+        (
+            lambda: circuits.random_composition(
+                HEADS, HEADS, key=jax.random.key(0), samples=1
+            ),
+            "samples must be at least 2, got 1",
+        ),
+        (
+            lambda: circuits.alignment(ONE, jnp.ones((3, 4)), jnp.ones((3, 5))),
+            r"got shapes \(3, 5\) and \(1, 4, 3\)",
+        ),
+        (
+            lambda: heads.previous_token(UNIFORM),
+            r"pattern is \[head, seq, kv_seq\] of one sequence, got .*\(9, 9\)",
+        ),
+        (lambda: heads.previous_token_excess(UNIFORM[None, -1:]), r"got .*\(1, 1, 9\)"),
+        (
+            lambda: heads.previous_token(UNIFORM[None], jnp.ones(8, bool)),
+            r"rows has one entry for each of 9 tokens, got shape \(8,\)",
+        ),
+        (
+            lambda: heads.induction_strength(UNIFORM[None], ROLE[1:], PAIR, LABELS),
+            r"role has one entry for each of 9 tokens, got shape \(8,\)",
+        ),
+        (
+            lambda: heads.duplicate_token(UNIFORM[None], ROLE, PAIR[:1], CLASSES),
+            r"pair has one entry for each of 9 tokens, got shape \(1,\)",
+        ),
+    ],
+)
+def test_what_does_not_fit(call, message):
+    with pytest.raises(ValueError, match=message):
+        call()

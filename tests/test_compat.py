@@ -1,0 +1,859 @@
+"""Runs and weights of icl-dynamics."""
+
+import json
+import sys
+import types
+from pathlib import Path
+
+import h5py
+import jax
+import jax.numpy as jnp
+import numpy as np
+import oracles
+import pytest
+
+import icl
+import opto
+from icl import _cli_import, measures
+from icl.compat.icl_dynamics import import_run, load_model, load_run
+from icl.compat.icl_dynamics._experiment import experiment_from
+from icl.config import from_json, to_json
+from icl.evaluate import evaluate
+from icl.metrics import classification
+from icl.optimizers import Constant, SGD
+from icl.schedules import At, Every
+from icl.tasks import (
+    ClassLabels,
+    Context,
+    FlippedLabels,
+    Matched,
+    Mixture,
+    QueryLabelOnContext,
+    Relabel,
+    save_sequences,
+    Sequence,
+    Split,
+    Uniform,
+    Zipf,
+)
+
+
+DATA = Path(__file__).parents[1].parent / "shared/data/icl_dynamics"
+reference = pytest.mark.skipif(
+    not DATA.exists(), reason="the reference run is not here"
+)
+
+
+# Synthetic runs: files as that code writes them, from random weights
+
+
+# The main run of the induction-head paper, smaller; all else is that code's default.
+CONFIG = {
+    "depth": 2,
+    "d_model": 16,
+    "num_heads": 2,
+    "model_output_classes": 5,
+    "mixing_coeffs": [1.0],
+    "pt_burstiness": [1],
+    "train_context_len": 2,
+    "fs_relabel": 5,
+    "train_iters": 96,
+    "train_bs": 32,
+    "eval_iters": 6,
+    "eval_sched": [0, 32, 64],
+    "ckpt_sched": [0, 64],
+    "data_file": "classes.h5",
+    "data_path_in_file": "feat",
+    "class_split": [6, 0, 2],
+    "exemplar_split": [1, 2, 0],
+    "pe_names": ["icl"],
+    "pe_classes": ["train"],
+    "pe_exemplars": ["train"],
+    "pe_burstiness": [1],
+    "opto_prev_token_heads": None,
+    "opto_prev_token_head_strength": 1.0,
+    "opto_ablate_embedding": False,
+    "base_folder": "/elsewhere",
+}
+DIM = 7
+
+
+def random_weights(config, rng):
+    """A model's arrays by name, in the order of the file."""
+    d, labels = config["d_model"], config["model_output_classes"]
+    weights = {}
+
+    def add(name, *shape, scale=0.3):
+        weights[name] = scale * rng.standard_normal(shape).astype(np.float32)
+
+    def norm(name):
+        if not config.get("no_norm"):
+            add(f"{name}_scale", d, scale=1.0)
+            add(f"{name}_offset", d)
+
+    add("exemplar", d, DIM)
+    if config.get("data_type") != "onehot":
+        add("exemplar_bias", d)
+    add("label", d, labels)
+    if config.get("pos_embedding_type") == "ape":
+        add("positions", d, 32)
+    for i in range(config["depth"]):
+        norm(f"{i}.norm1")
+        add(f"{i}.qkv", 3 * d, d)
+        add(f"{i}.proj", d, d)
+        if config.get("mlp_ratio") is not None:
+            hidden = int(d * config["mlp_ratio"])
+            norm(f"{i}.norm2")
+            add(f"{i}.fc1", hidden, d)
+            add(f"{i}.fc1_bias", hidden)
+            add(f"{i}.fc2", d, hidden)
+            add(f"{i}.fc2_bias", d)
+    norm("norm")
+    add("unembed", labels, d)
+    add("unembed_bias", labels)
+    return weights
+
+
+def write_eqx(path, weights, iteration):
+    """The weights with plain numbers between them, then Adam's state and the keys."""
+    scalars = [np.int64(8), np.float64(0.0), np.bool_(False)]
+    with open(path, "wb") as file:
+        np.save(file, np.int64(iteration))
+        for index, array in enumerate(weights.values()):
+            for scalar in scalars[: index % 4]:
+                np.save(file, scalar)
+            np.save(file, array)
+        np.save(file, np.int32(iteration // 32))
+        for array in [*weights.values()] * 2:
+            np.save(file, 9 * np.ones_like(array))
+        for _ in range(3):
+            np.save(file, np.array([1, 2], np.uint32))
+
+
+def write_log(path, events=(0, 32, 96), steps=(32.0, 64.0, 96.0)):
+    """Values that tell their place: event or step, sequence."""
+    with h5py.File(path, "w") as file:
+        file["eval_iter"] = np.array(events)
+        place = 10.0 * np.arange(len(events))[:, None] + np.arange(6)
+        file["icl/loss"] = place.astype(np.float32)
+        file["icl/acc"] = place % 2 == 0
+        file["icl/use_context_prob"] = place / 100
+        file["icl/margin"] = -place
+        file["train_iter"] = np.array(steps)
+        file["train_loss"] = np.arange(len(steps)) + 0.5
+        file["train_grad_norm"] = np.arange(len(steps)) + 1.5
+        file["train_grad_batch_stddev"] = np.zeros(len(steps))
+
+
+@pytest.fixture
+def peer(tmp_path):
+    """Makes a run folder of icl-dynamics; fields of the config as arguments."""
+
+    def make(name="run", **changes):
+        folder = tmp_path / name
+        (folder / "checkpoints").mkdir(parents=True)
+        config = CONFIG | changes
+        (folder / "config.json").write_text(json.dumps(config))
+        rng = np.random.default_rng(0)
+        for iteration, name in ((0, "00000000000"), (96, "0000000096")):
+            weights = random_weights(config, rng)
+            write_eqx(folder / f"checkpoints/{name}.eqx", weights, iteration)
+        write_log(folder / "log.h5")
+        with h5py.File(tmp_path / "classes.h5", "w") as file:
+            shape = sum(config["class_split"]), sum(config["exemplar_split"]), DIM
+            file["feat"] = rng.standard_normal(shape).astype(np.float32)
+        return folder
+
+    return make
+
+
+# Weights
+
+
+STRUCTURES = {
+    "paper": {},
+    "three_layers": {"depth": 3, "num_heads": 4},
+    "mlp": {"mlp_ratio": 2.6},
+    "ape": {"pos_embedding_type": "ape"},
+    "sinusoidal": {"pos_embedding_type": "sinusoidal", "sin_time": 30.0},
+    "rope_30": {"sin_time": 30.0},
+    "no_norm": {"no_norm": True},
+    "no_norm_mlp": {"no_norm": True, "mlp_ratio": 4.0, "depth": 1},
+    "not_causal": {"not_causal": True},
+    "all": {"depth": 4, "pos_embedding_type": "ape", "mlp_ratio": 1.0, "num_heads": 8},
+}
+
+
+def forward(examples, labels, weights, config):
+    """Their model in float64; `oracles.transformer` on our names of the weights."""
+    w = {name: array.astype(np.float64) for name, array in weights.items()}
+    seq, d = 2 * len(examples) - 1, config["d_model"]
+    kind = config.get("pos_embedding_type", "rope")
+    tree = {"label_table": w["label"].T, "blocks": []}
+    tree |= {name: w[name] for name in ("exemplar", "unembed", "unembed_bias")}
+    tree["exemplar_bias"] = w["exemplar_bias"]
+    if kind == "ape":
+        tree["added"] = w["positions"].T[:seq]
+    if kind == "sinusoidal":
+        tree["added"] = oracles.sinusoid(seq, d, config["sin_time"])
+    for i in range(config["depth"]):
+        qkv = zip(("query", "key", "value"), np.split(w[f"{i}.qkv"], 3), strict=True)
+        block = {**dict(qkv), "output": w[f"{i}.proj"]}
+        if f"{i}.norm1_scale" in w:
+            block["norm"] = w[f"{i}.norm1_scale"], w[f"{i}.norm1_offset"]
+            tree["norm"] = w["norm_scale"], w["norm_offset"]
+        if f"{i}.fc1" in w:
+            block |= {"expand": w[f"{i}.fc1"], "expand_bias": w[f"{i}.fc1_bias"]}
+            block |= {"contract": w[f"{i}.fc2"], "contract_bias": w[f"{i}.fc2_bias"]}
+        if f"{i}.norm2_scale" in w:
+            block["mlp_norm"] = w[f"{i}.norm2_scale"], w[f"{i}.norm2_offset"]
+        tree["blocks"].append(block)
+    return oracles.transformer(
+        examples,
+        labels,
+        tree,
+        heads=[config["num_heads"]] * config["depth"],
+        causal=not config.get("not_causal", False),
+        theta=config.get("sin_time", 1e4) if kind == "rope" else None,
+    )
+
+
+@pytest.mark.parametrize("pairs", [2, 15])
+@pytest.mark.parametrize("name", STRUCTURES)
+def test_loaded_model_equals_numpy(name, pairs, tmp_path):
+    config = CONFIG | STRUCTURES[name]
+    rng = np.random.default_rng(1)
+    weights = random_weights(config, rng)
+    write_eqx(tmp_path / "0.eqx", weights, 0)
+    model = load_model(config, tmp_path / "0.eqx")
+    examples = rng.standard_normal((pairs + 1, DIM)).astype(np.float32)
+    labels = rng.integers(0, 5, pairs + 1).astype(np.int32)
+    expected, patterns = forward(examples, labels, weights, config)
+    out, record = opto.run(
+        model, examples, labels, record=["logits", "blocks.*.attn.pattern"]
+    )
+    np.testing.assert_allclose(record["logits"], expected, atol=1e-4)
+    np.testing.assert_allclose(out, expected[::2], atol=1e-4)
+    for layer, pattern in enumerate(patterns):
+        ours = record[f"blocks.{layer}.attn.pattern"]
+        np.testing.assert_allclose(ours, pattern, atol=1e-5)
+
+
+def test_one_hot_data_is_a_table(tmp_path):
+    config = CONFIG | {"data_type": "onehot"}
+    rng = np.random.default_rng(1)
+    weights = random_weights(config, rng)
+    write_eqx(tmp_path / "0.eqx", weights, 0)
+    model = load_model(config, tmp_path / "0.eqx")
+    ids, labels = np.array([6, 0, 6], np.int32), np.array([1, 4, 1], np.int32)
+    no_bias = weights | {"exemplar_bias": np.zeros(16, np.float32)}
+    expected, _ = forward(np.eye(DIM)[ids], labels, no_bias, config)
+    out = model(jnp.asarray(ids), jnp.asarray(labels))
+    np.testing.assert_allclose(out, expected[::2], atol=1e-4)
+
+
+def test_an_old_config_lacks_fields(peer, tmp_path):
+    folder = peer()
+    config = {"d_model": 16, "num_heads": 2, "model_output_classes": None}
+    model = load_model(config, folder / "checkpoints/00000000000.eqx")
+    new, _ = load_run(folder, 0)
+    leaves = zip(jax.tree.leaves(model), jax.tree.leaves(new), strict=True)
+    assert all(np.array_equal(a, b) for a, b in leaves)
+
+
+def test_load_run_takes_a_checkpoint(peer):
+    folder = peer()
+    last, config = load_run(folder)
+    assert config == CONFIG
+    first, same = (load_run(folder, n)[0].unembed.weight for n in (0, 96))
+    assert np.array_equal(last.unembed.weight, same)
+    assert not np.array_equal(last.unembed.weight, first)
+
+
+def cut(folder):
+    file = folder / "checkpoints/0000000096.eqx"
+    file.write_bytes(file.read_bytes()[:2000])
+
+
+def without_the_end(folder):
+    """Whole arrays, but too few of them."""
+    file = folder / "checkpoints/0000000096.eqx"
+    write_eqx(file, {"a": np.ones((16, DIM), np.float32)}, 0)
+    content = file.read_bytes()
+    file.write_bytes(content[: content.index(b"\x93NUMPY", 300)])
+
+
+BAD_FILES = {
+    "cut": (cut, "0000000096.eqx is cut short or no .eqx file: array"),
+    "short": (without_the_end, r"ends before label.weight: it holds 1 arrays"),
+    "empty": (
+        lambda f: (f / "checkpoints/0000000096.eqx").write_bytes(b""),
+        "ends before exemplar.weight: it holds 0 arrays",
+    ),
+    "no_eqx": (
+        lambda f: (f / "checkpoints/0000000096.eqx").write_text("hello, world"),
+        "is cut short or no .eqx file: array 0",
+    ),
+    "no_config": (
+        lambda f: (f / "config.json").unlink(),
+        "cannot read .*config.json: No such file",
+    ),
+    "config": (
+        lambda f: (f / "config.json").write_text("{"),
+        "config.json is not readable JSON",
+    ),
+    "config_list": (
+        lambda f: (f / "config.json").write_text("[1]"),
+        "config.json must hold an object, got list",
+    ),
+    "no_checkpoints": (
+        lambda f: [file.unlink() for file in (f / "checkpoints").iterdir()],
+        "checkpoints holds no checkpoints, <sequences seen>.eqx",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", BAD_FILES)
+def test_files_that_cannot_be_read(name, peer, tmp_path):
+    spoil, message = BAD_FILES[name]
+    folder = peer()
+    spoil(folder)
+    with pytest.raises(ValueError, match=message):
+        load_run(folder)
+    with pytest.raises(ValueError, match=message):
+        import_run(folder, tmp_path / "out")
+    assert {file.name for file in tmp_path.iterdir()} == {"run", "classes.h5"}
+
+
+def test_no_folder(tmp_path):
+    with pytest.raises(ValueError, match="cannot read .*nowhere/config.json: No such"):
+        load_run(tmp_path / "nowhere")
+
+
+MISFITS = {
+    "d_model": ({"d_model": 32}, r"exemplar.weight must have shape \[32, any\].*16, 7"),
+    "classes": (
+        {"model_output_classes": 6},
+        r"label.weight must have shape \[16, 6\], as the config says, got \[16, 5\]",
+    ),
+    "depth": ({"depth": 3}, r"blocks.2.attn.qkv.weight must have shape \[48, 16\]"),
+    "shallow": ({"depth": 1}, r"unembed.weight must have shape \[5, 16\].*\[48, 16\]"),
+    "no_norm": ({"no_norm": True}, r"blocks.0.attn.qkv.weight must .* got \[16\]"),
+    "mlp": ({"mlp_ratio": 4.0}, r"blocks.0.mlp.fc1.weight must have shape \[64, 16\]"),
+    "ape": (
+        {"pos_embedding_type": "ape"},
+        r"positions.weight must have shape \[16, 32\].*got \[16\]",
+    ),
+    "kind": (
+        {"pos_embedding_type": "alibi"},
+        "pos_embedding_type must be one of rope, sinusoidal, ape, got 'alibi'",
+    ),
+    "data": ({"data_type": "text"}, "data_type must be 'file' or 'onehot', got 'text'"),
+    "type": ({"depth": "two"}, "icl-dynamics config: depth: wanted int, got 'two'"),
+    "heads": ({"num_heads": 3}, "num_heads must divide d_model=16, got 3"),
+}
+
+
+@pytest.mark.parametrize("name", MISFITS)
+def test_configs_that_do_not_fit_the_weights(name, peer):
+    change, message = MISFITS[name]
+    file = peer() / "checkpoints/00000000000.eqx"
+    with pytest.raises(ValueError, match=message):
+        load_model(CONFIG | change, file)
+
+
+def test_unknown_checkpoints_list_what_there_is(peer):
+    folder = peer()
+    with pytest.raises(ValueError, match="no checkpoint 7; there is 0, 96"):
+        load_run(folder, 7)
+    for n in range(1, 21):
+        (folder / f"checkpoints/{n:011d}.eqx").touch()
+    with pytest.raises(ValueError, match="there are 22: 0, 1, .*, 8, …, 96"):
+        load_run(folder, 77)
+
+
+# Whole runs
+
+
+def test_import_keeps_models_and_log(peer, tmp_path):
+    folder = peer()
+    notes = import_run(folder, tmp_path / "out")
+    assert notes == ("evaluation sets drawn anew, the log is about others: 'icl'",)
+    assert json.loads((tmp_path / "out/imported.json").read_text())["config"] == CONFIG
+    rng = np.random.default_rng(2)
+    examples = jnp.asarray(rng.standard_normal((3, DIM)), jnp.float32)
+    labels = jnp.array([3, 1, 3])
+    for checkpoint in (0, 96, -1):
+        trained = icl.load(tmp_path / "out", checkpoint)
+        expected = load_run(folder, checkpoint)[0](examples, labels)
+        assert np.array_equal(trained.model(examples, labels), expected)
+    assert trained.run.checkpoints == [0, 96]
+    log = trained.run.log
+    assert log.events.tolist() == [0, 32, 96]
+    assert log.train["loss"].tolist() == [0.5, 1.5, 2.5]
+    assert log.train["grad_norm"].tolist() == [1.5, 2.5, 3.5]
+    assert not log.train["grad_batch_stddev"].any()
+    rows = log.evaluations["icl"]
+    place = 10.0 * np.arange(3)[:, None] + np.arange(6)
+    np.testing.assert_array_equal(rows["loss"], place)
+    np.testing.assert_array_equal(rows["accuracy"], place % 2 == 0)
+    np.testing.assert_allclose(rows["context_probability"], place / 100)
+    np.testing.assert_array_equal(rows["margin"], -place)
+    assert trained.experiment.training.evaluate_at == Every(32)
+    assert trained.experiment.training.checkpoint_at == Every(64)
+
+
+def test_imported_runs_evaluate_and_replay(peer, tmp_path):
+    import_run(peer(), tmp_path / "out")
+    trained = icl.load(tmp_path / "out")
+    batch = trained.evaluations["icl"]
+    assert batch.examples.shape == (6, 3, DIM)
+    scores = evaluate(trained.model, trained.task, batch)
+    result = icl.replay(
+        trained,
+        {
+            "strength": measures.induction_strength(1),
+            "loss": measures.task_metric(trained.task, "loss"),
+        },
+        batch,
+    )
+    assert result["sequences"].tolist() == [0, 96]
+    assert result["strength"].shape == (2, 2)
+    assert result["loss"][-1] == pytest.approx(float(scores["loss"].mean()), abs=1e-4)
+
+
+def test_a_log_that_was_appended_to(peer, tmp_path):
+    """Started again at 32 after 96, and not logged at all before 64."""
+    folder = peer()
+    write_log(folder / "log.h5", (0, 32, 96, 32, 64), (96.0, 160.0, 96.0, 128.0))
+    import_run(folder, tmp_path / "out")
+    log = icl.Run(tmp_path / "out").log
+    assert log.events.tolist() == [0, 32, 64, 96]
+    assert log.evaluations["icl"]["loss"][:, 0].tolist() == [0, 30, 40, 20]
+    np.testing.assert_array_equal(log.train["loss"], [np.nan, np.nan, 2.5, 3.5, 1.5])
+
+
+def test_logs_that_do_not_match_up(peer, tmp_path):
+    folder = peer()
+    with h5py.File(folder / "log.h5", "a") as file:
+        del file["icl/margin"]
+        file["icl/margin"] = np.zeros((2, 6))
+    with pytest.raises(ValueError, match="icl/margin has 2 rows for 3 evaluations"):
+        import_run(folder, tmp_path / "out")
+    (folder / "log.h5").write_bytes(b"no HDF5")
+    with pytest.raises(ValueError, match="log.h5 is not a log of icl-dynamics"):
+        import_run(folder, tmp_path / "out")
+    (folder / "log.h5").unlink()
+    import_run(folder, tmp_path / "out")
+    assert len(icl.Run(tmp_path / "out").log.events) == 0
+
+
+COOPETITION = {
+    "fs_relabel": 0,
+    "model_output_classes": 6,
+    "pos_embedding_type": "ape",
+    "pe_names": [],
+    "load_eval_data": ["/moved/default_eval/eval_data.h5", "/moved/gone/eval_data.h5"],
+    "load_from_ckpt": "ciwl_only/00004000000.eqx",
+}
+
+
+def test_class_labels_and_sets_from_a_file(peer, tmp_path):
+    """Six labels for eight classes; its evaluation sets are another run's."""
+    folder = peer(**COOPETITION)
+    (tmp_path / "default_eval").mkdir()
+    rng = np.random.default_rng(3)
+    labels = jnp.asarray(rng.integers(0, 6, (4, 3)))
+    examples = jnp.asarray(rng.standard_normal((4, 3, DIM)), jnp.float32)
+    sets = {"flip_icl": Sequence(examples, labels, labels)}
+    save_sequences(tmp_path / "default_eval/eval_data.h5", sets)
+    notes = import_run(folder, tmp_path / "out")
+    assert [note.split(":")[0] for note in notes] == [
+        "/moved/gone/eval_data.h5 is not here",
+        "the run began from ciwl_only/00004000000.eqx; trained again from its config "
+        "here, it begins fresh",
+        "2 labels added, never predicted, so that each class has one",
+    ]
+    trained = icl.load(tmp_path / "out")
+    model, _ = load_run(folder)
+    batch = trained.evaluations["flip_icl"]
+    assert np.array_equal(batch.examples, examples)
+    ours = jax.vmap(trained.model)(examples, labels)
+    assert np.array_equal(ours[..., :6], jax.vmap(model)(examples, labels))
+    padded = evaluate(trained.model, trained.task, batch)
+    plain = evaluate(model, trained.task, batch)
+    for name, values in plain.items():
+        np.testing.assert_array_equal(padded[name], values, err_msg=name)
+
+
+def test_sets_that_the_run_saved(peer, tmp_path):
+    folder = peer(save_eval_data="eval_data.h5")
+    examples = jnp.ones((4, 3, DIM))
+    labels = jnp.ones((4, 3), int)
+    sets = {"icl": Sequence(examples, labels, labels)}
+    save_sequences(folder / "eval_data.h5", sets)
+    assert import_run(folder, tmp_path / "out") == ()
+    batch = icl.load(tmp_path / "out").evaluations["icl"]
+    assert np.array_equal(batch.examples, examples)
+
+
+def convert(peer, **changes):
+    folder = peer(**changes)
+    config = json.loads((folder / "config.json").read_text())
+    experiment = experiment_from(config, folder, None)
+    assert from_json(type(experiment), to_json(experiment)) == experiment
+    return experiment
+
+
+def test_settings_of_the_config(peer):
+    experiment = convert(
+        peer,
+        fs_relabel=0,
+        zipf_alpha=1.0,
+        noise_scale_train=0.5,
+        match_query_and_distractors=True,
+        train_context_len=4,
+        mixing_coeffs=[3.0, 0.0, 1.0],
+        pt_burstiness=[2, 9, 1],
+        pt_unique_rest=[0, 0, 1],
+        optimizer="sgd",
+        lr=0.1,
+        init_seed=7,
+        train_seed=8,
+        eval_seed=9,
+        train_microbs=16,
+        eval_sched=[0, 10, 500],
+        ckpt_sched=[200],
+        init_rescale=0.5,
+        pe_noise_scale=[0.25],
+        pe_burstiness=[2],
+    )
+    assert experiment.task.context == Mixture(
+        (Context(4, 2, distractor=True), Context(4, 1, True, unique_rest=True)),
+        (0.75, 0.25),
+    )
+    assert experiment.task.distribution == Zipf(1.0)
+    assert experiment.task.exemplar_choice == Matched()
+    assert experiment.task.labels == ClassLabels()
+    assert experiment.task.noise == 0.5
+    assert experiment.task.class_split == Split(6, 0, 2, seed=None)
+    assert experiment.optimizer == SGD(Constant(0.1))
+    seeds = experiment.init_seed, experiment.train_seed, experiment.eval_seed
+    assert seeds == (7, 8, 9)
+    training = experiment.training
+    assert training.microbatch_size == 16
+    assert training.evaluate_at == At((0, 10, 96))
+    assert training.checkpoint_at == At(())
+    assert experiment.model.init_scale == 0.5
+    (only,) = experiment.evaluations.values()
+    assert (only.noise, only.distribution) == (0.25, Uniform())
+    assert only.context == Context(4, 2, distractor=True)
+    experiment.build()
+
+
+def test_evaluation_sets_of_the_config(peer):
+    """The five of Singh et al. 2025, and others' parts."""
+    experiment = convert(
+        peer,
+        fs_relabel=0,
+        model_output_classes=8,
+        exemplar_split=[3, 0, 0],
+        pe_names=["train_eval", "iwl_copy_avail", "flip_icl", "icl", "pure_iwl", "new"],
+        pe_classes=["train"] * 5 + ["test"],
+        pe_exemplars=["train"] * 5 + ["all"],
+        pe_burstiness=[1, 0, 1, 1, 0, 2],
+        pe_fs_relabel_scheme=["None", "None", "flip", "01", "None", "None"],
+        pe_no_support=[0, 1, 0, 0, 1, 0],
+        pe_unique_rest=[0, 1, 0, 0, 1, 0],
+        pe_assign_query_label_random=[0, 1, 0, 0, 0, 0],
+        pe_context_len=[2, 2, 2, 2, 2, 4],
+    )
+    sets = experiment.evaluations
+    absent = Context(2, 0, no_support=True, unique_rest=True)
+    assert sets["train_eval"].context is None
+    assert sets["iwl_copy_avail"].context == absent
+    assert sets["iwl_copy_avail"].labels == QueryLabelOnContext()
+    assert sets["flip_icl"].labels == FlippedLabels()
+    assert sets["icl"].labels == Relabel(2)
+    assert (sets["pure_iwl"].context, sets["pure_iwl"].labels) == (absent, None)
+    assert sets["new"].context == Context(4, 2, distractor=True)
+    assert (sets["new"].classes, sets["new"].exemplars) == ("test", "train")
+    drawn = experiment.build().evaluations
+    assert drawn["new"].examples.shape == (6, 5, DIM)
+
+
+def test_held_out_label_pairs_are_the_runs(peer):
+    """`permutation(PRNGKey(20), 10)` is 5 1 4 7 3 2 0 8 6 9 in JAX 0.4.26."""
+    pairs = [(i, j) for i in range(5) for j in range(i + 1, 5)]
+    experiment = convert(
+        peer,
+        fs_relabel_split=[0.7, 0.2, 0.1],
+        pe_names=["train", "val", "test", "all"],
+        pe_classes=["train"] * 4,
+        pe_exemplars=["train"] * 4,
+        pe_burstiness=[1] * 4,
+        pe_fs_relabel_scheme=["train", "val", "test", "all"],
+    )
+    labels = {
+        name: (experiment.task.labels if s.labels is None else s.labels)
+        for name, s in experiment.evaluations.items()
+    }
+    found = {
+        name: {tuple(sorted(pair)) for pair in own.pairs().tolist()}
+        for name, own in labels.items()
+        if name != "all"
+    }
+    assert found["test"] == {pairs[5]}
+    assert found["val"] == {pairs[1], pairs[4]}
+    assert found["train"] == {pairs[k] for k in (7, 3, 2, 0, 8, 6, 9)}
+    assert labels["all"] == Relabel(5)
+
+
+def test_where_the_rest_is_drawn_from_is_noted(peer, tmp_path):
+    changes = {"fs_relabel": 0, "model_output_classes": 8, "train_context_len": 4}
+    folder = peer(**changes, pe_no_support=[1])
+    notes = import_run(folder, tmp_path / "out")
+    assert notes[1].startswith("training: the items of the context beside")
+    assert len(notes) == 2
+
+
+REFUSED = {
+    "weight_decay": ({"weight_decay": 0.1}, "weight_decay must be 0"),
+    "optimizer": ({"optimizer": "cosine"}, "optimizer must be adam or sgd, .*'cosine'"),
+    "scheme": (
+        {"pe_fs_relabel_scheme": ["some"]},
+        "pe_fs_relabel_scheme must be None, .*, got 'some'",
+    ),
+    "rest": (
+        {"train_context_len": 3},
+        "fs_relabel is supported where the query's class and a distractor fill",
+    ),
+    "alone": ({"pt_distract": [0]}, "fs_relabel is supported where the query's class"),
+    "assigned": (
+        {"fs_relabel": 0, "assign_query_label_random": True},
+        "assign_query_label_random is supported with a burstiness of 0",
+    ),
+    "mixing": ({"mixing_coeffs": []}, "mixing_coeffs must be shares, got"),
+    "kinds": ({"mixing_coeffs": [1, 1]}, "one entry for each of mixing_coeffs, got"),
+    "burst": ({"pt_burstiness": [2]}, "pt_burstiness: burstiness 2 with a distractor"),
+    "part": ({"pe_classes": ["all"]}, "pe_classes must be one part, .* got 'all' of"),
+    "short": ({"pe_exemplars": []}, "pe_exemplars must have at least 1 entries, got 0"),
+    "twice": (
+        {"pe_names": ["a"] * 2, "pe_fs_relabel_scheme": "train"},
+        "pe_names must be different",
+    ),
+    "classes": (
+        {"class_split": [5, 0, 2]},
+        r"class_split \[5, 0, 2\] divides 7, but it holds 8",
+    ),
+    "three": ({"exemplar_split": [3]}, r"exemplar_split must be three sizes, got \[3"),
+    "pairs": ({"fs_relabel_split": [1, 0]}, "fs_relabel_split must be three shares"),
+    "file": ({"data_file": "no.h5"}, "data_file: there is no .*no.h5, .*as data"),
+    "path": ({"data_path_in_file": "fea"}, "has no dataset 'fea'; did you mean 'feat'"),
+    "labels": ({"fs_relabel": 4}, "model_output_classes must be at most the 4 labels"),
+    "held out": ({"pe_fs_relabel_scheme": ["val"]}, "there are no 'val' pairs"),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_what_cannot_be_imported(name, peer, tmp_path):
+    change, message = REFUSED[name]
+    folder = peer()
+    (folder / "config.json").write_text(json.dumps(CONFIG | change))
+    with pytest.raises(ValueError, match=message):
+        import_run(folder, tmp_path / "out")
+    assert {file.name for file in tmp_path.iterdir()} == {"run", "classes.h5"}
+
+
+def test_data_from_elsewhere(peer, tmp_path):
+    folder = peer()
+    with h5py.File(tmp_path / "wide.h5", "w") as file:
+        file["feat"] = np.ones((8, 3, DIM + 1), np.float32)
+    with pytest.raises(ValueError, match=r"exemplar.weight of shape \[16, 7\], but"):
+        import_run(folder, tmp_path / "out", tmp_path / "wide.h5")
+    (tmp_path / "classes.h5").rename(tmp_path / "moved.h5")
+    import_run(folder, tmp_path / "out", tmp_path / "moved.h5")
+    assert icl.load(tmp_path / "out").experiment.data.file == str(tmp_path / "moved.h5")
+
+
+def test_nothing_is_overwritten_or_left_half(peer, tmp_path, monkeypatch):
+    folder = peer()
+    (tmp_path / "there").mkdir()
+    with pytest.raises(ValueError, match="there exists and is not overwritten"):
+        import_run(folder, tmp_path / "there")
+    assert not any((tmp_path / "there").iterdir())
+
+    def full(*_):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("icl._log.write_hdf5", full)
+    with pytest.raises(ValueError, match="cannot write .*out: No space left on device"):
+        import_run(folder, tmp_path / "out")
+    monkeypatch.setattr("icl.runs.write_bytes", full)
+    with pytest.raises(
+        ValueError, match="cannot write .*out: No space left on device$"
+    ):
+        import_run(folder, tmp_path / "out")
+    left = {file.name for file in tmp_path.iterdir()}
+    assert left == {"run", "classes.h5", "there"}
+
+
+def test_clamps_of_training_are_edits(peer, tmp_path, monkeypatch):
+    seen = []
+
+    def texts_from_config(config, folder):
+        seen.append((config["opto_ablate_heads"], folder))
+        return ("Zero('blocks.1.attn.z', head=1)",)
+
+    fake = types.ModuleType("icl.compat.icl_dynamics._flags")
+    fake.texts_from_config = texts_from_config
+    monkeypatch.setitem(sys.modules, fake.__name__, fake)
+    folder = peer(opto_ablate_heads=["1:1"])
+    import_run(folder, tmp_path / "out")
+    assert seen == [(["1:1"], folder)]
+    assert icl.load(tmp_path / "out").edits == (opto.Zero("blocks.1.attn.z", head=1),)
+
+
+def test_command(peer, tmp_path, capsys):
+    _cli_import._import([str(peer()), "--out", str(tmp_path / "out")])
+    out = capsys.readouterr().out.splitlines()
+    assert out[0] == f"{tmp_path / 'out'}: 2 checkpoints, 3 evaluations"
+    assert out[1].startswith("note: evaluation sets drawn anew")
+    with pytest.raises(ValueError, match="out"):
+        _cli_import._import([str(tmp_path / "run")])
+
+
+def test_split_in_a_given_order():
+    split = Split(3, 2, 1, seed=None, order=(7, 0, 3, 9, 2, 5))
+    parts = {name: split.part(name, 10).tolist() for name in ("train", "val", "test")}
+    assert parts == {"train": [0, 3, 7], "val": [2, 9], "test": [5]}
+    assert from_json(Split, json.loads(json.dumps(to_json(split)))) == split
+    with pytest.raises(ValueError, match="order names thing 9, but there are 9"):
+        split.part("train", 9)
+    with pytest.raises(ValueError, match="order goes with seed=None, got seed=0"):
+        Split(1, order=(0,))
+    for order in ((0,), (0, 0), (0, -1)):
+        with pytest.raises(ValueError, match="order must be the 2 different things"):
+            Split(2, seed=None, order=order)
+
+
+# The reference run, computed by icl-dynamics itself
+
+
+def their_names():
+    """Keys of the activations and our sites; the rest is inputs or said twice."""
+    names = {
+        "tok_embedding": "tok_embed",
+        "embedding": "embed",
+        "transformer_output/x": "embed",
+        "transformer_output/pre_unembed": "final.normed",
+        "transformer_output/out": "final.normed",
+        "unembedding": "logits",
+    }
+    in_block = {
+        "x": "resid_pre",
+        "norm_inp": "attn.normed",
+        "attn_output/x": "attn.normed",
+        "attn_output/pre_rope_q": "attn.q_pre",
+        "attn_output/pre_rope_k": "attn.k_pre",
+        "attn_output/q": "attn.q",
+        "attn_output/k": "attn.k",
+        "attn_output/v": "attn.v",
+        "attn_output/attn_pre_softmax": "attn.scores",
+        "attn_output/attn_scores": "attn.pattern",
+        "attn_output/attn_post_drop": "attn.pattern",
+        "attn_output/values_pre_proj": "attn.z",
+        "attn_output/values_post_proj": "attn.out",
+        "attn_output/out": "attn.out",
+        "residual_post_attn": "resid_mid",
+        "out": "resid_post",
+    }
+    for i in range(2):
+        for theirs, ours in in_block.items():
+            names[f"transformer_output/block_outputs/{i}/{theirs}"] = (
+                f"blocks.{i}.{ours}"
+            )
+    return names
+
+
+@reference
+def test_every_activation_equals_theirs():
+    model, _ = load_run(DATA / "run")
+    saved = np.load(DATA / "activations.npz")
+    inputs = saved["examples"], saved["labels"]
+    out, record = opto.run(model, *inputs, record="**")
+    np.testing.assert_allclose(out, saved["out"], atol=2e-5)
+    names = their_names()
+    for theirs, ours in names.items():
+        value = np.asarray(record[ours])
+        if ours.endswith(".z"):
+            value = value.swapaxes(1, 2)  # Heads side by side there.
+        expected = saved[theirs].reshape(value.shape)
+        np.testing.assert_allclose(value, expected, atol=2e-5, err_msg=theirs)
+    # The tokens before they are interleaved, and q, k and v in one.
+    embedded = np.asarray(record["tok_embed"])
+    exemplars, labels = saved["example_embedding"], saved["label_embedding"]
+    np.testing.assert_allclose(embedded[:, ::2], exemplars, atol=2e-5)
+    np.testing.assert_allclose(embedded[:, 1::2], labels[:, :-1], atol=2e-5)
+    for i in range(2):
+        both = [
+            np.asarray(record[f"blocks.{i}.attn.{n}"]) for n in ("q_pre", "k_pre", "v")
+        ]
+        qkv = saved[f"transformer_output/block_outputs/{i}/attn_output/qkv"]
+        np.testing.assert_allclose(np.stack(both, 1), qkv, atol=2e-5)
+    # Nothing is left over but inputs, and the MLP that there is none of.
+    covered = {*names, "examples", "labels", "out"}
+    left = {key.split("/")[-1] for key in saved if key not in covered}
+    assert left == {
+        "example_embedding",
+        "label_embedding",
+        "onehot_labels",
+        "pos_embedding",
+        "qkv",
+        "mlp",
+        "norm_residual_post_attn",
+    }
+
+
+@reference
+def test_the_reference_run_is_a_run(tmp_path):
+    notes = import_run(DATA / "run", tmp_path / "out")
+    assert notes == ("evaluation sets drawn anew, the log is about others: 'icl'",)
+    trained = icl.load(tmp_path / "out")
+    assert trained.run.checkpoints == [0, 32000, 64000]
+    saved = np.load(DATA / "activations.npz")
+    inputs = jnp.asarray(saved["examples"]), jnp.asarray(saved["labels"])
+    out = jax.vmap(trained.model)(*inputs)
+    np.testing.assert_allclose(out, saved["out"], atol=2e-5)
+    _check_reference_log(trained.run.log)
+
+    batch = trained.evaluations["icl"]
+    scores = evaluate(trained.model, trained.task, batch)
+    assert scores["accuracy"].mean() > 0.99
+    result = icl.replay(
+        trained,
+        {
+            "accuracy": measures.task_metric(trained.task, "accuracy"),
+            "strength": measures.induction_strength(1),
+        },
+        batch,
+    )
+    assert result["accuracy"][0] < 0.4
+    assert result["accuracy"][-1] == pytest.approx(float(scores["accuracy"].mean()))
+    assert result["strength"].max(1)[0] < 0.1 < 0.5 < result["strength"].max(1)[-1]
+
+
+def _check_reference_log(log):
+    with h5py.File(DATA / "run/log.h5") as file:
+        np.testing.assert_array_equal(log.events, file["eval_iter"])
+        np.testing.assert_allclose(log.train["loss"], file["train_loss"], rtol=1e-6)
+        rows = log.evaluations["icl"]
+        assert len(rows) == len(file["icl"])
+        np.testing.assert_array_equal(rows["loss"], file["icl/loss"])
+        np.testing.assert_array_equal(rows["accuracy"], file["icl/acc"])
+    # What the names promise of each other.
+    within = rows["in_context_probability"] * rows["context_probability"]
+    np.testing.assert_allclose(rows["probability"], within, rtol=1e-4, atol=1e-7)
+    np.testing.assert_allclose(np.exp(-rows["loss"]), rows["probability"], rtol=1e-4)
+    ours = classification(jnp.zeros(3), jnp.array(0), jnp.array([0, 1]))
+    assert set(rows) <= set(ours)

@@ -4,11 +4,13 @@ A model names its intermediate values with `tap(name, value, axes)`; everything 
 here reads and changes those values from outside.
 """
 
-from . import circuits as circuits, heads as heads
+from . import circuits as circuits, heads as heads, lens as lens
+from ._circuit import Circuit as Circuit
 from ._derived import Derived as Derived, Freeze as Freeze, Given as Given
 from ._each import Each as Each
 from ._edit import AbstractEdit as AbstractEdit, At as At, Edit as Edit
 from ._edits import Clamp as Clamp, Scale as Scale, Steer as Steer, Zero as Zero
+from ._gradient import strength_grad as strength_grad
 from ._record import Record as Record
 from ._reference import Mean as Mean, Patch as Patch, Resample as Resample
 from ._run import check as check, lift as lift, run as run, visit as visit
@@ -22,7 +24,15 @@ from ._verbs import (
     PerfectPreviousToken as PerfectPreviousToken,
 )
 from ._where import Where as Where
+from .discovery import find_circuit as find_circuit
 from .graft import Graft as Graft
+from .patching import (
+    activation_patch as activation_patch,
+    attribution_patch as attribution_patch,
+    integrated_attribution as integrated_attribution,
+    path_patch as path_patch,
+    PathPatch as PathPatch,
+)
 from .patterns import (
     Block as Block,
     Induction as Induction,

@@ -12,7 +12,7 @@ from jaxtyping import Array, ArrayLike, Bool, Float
 
 from ._edit import AbstractEdit, check_strength, Edit, Heads, select, Selection
 from ._record import Record
-from ._reference import Patch
+from ._reference import Patch, Values
 from ._site import Site, Sites
 from ._where import Chosen, Where
 
@@ -124,8 +124,10 @@ def put(
     site: str, values: Mapping[str, Array], where: Where, strength: ArrayLike
 ) -> Patch:
     """A patch where the selection is there already."""
-    patch = Patch(site, values, strength=strength)
-    return eqx.tree_at(lambda edit: edit.where, patch, where)
+    # Given later, as a pattern that cannot be is NaN, which a patch refuses.
+    patch = Patch(site, dict.fromkeys(values, 0), strength=strength)
+    new = where, Values(dict(values))
+    return eqx.tree_at(lambda edit: (edit.where, edit.values), patch, new)
 
 
 def stopped(x: Array) -> Array:

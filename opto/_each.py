@@ -30,6 +30,11 @@ class Expanded:
     shape: tuple[int, ...]
     exists: np.ndarray
 
+    def at(self, i: int) -> Any:
+        """The value at one point."""
+        moving, still = eqx.partition(self.value, self.mapped)
+        return eqx.combine(jax.tree.map(lambda x: x[i], moving), still)
+
 
 class Each(eqx.Module):
     """An edit once for each index of `axes`; made by `edit.each("layer", "head")`.
@@ -55,8 +60,9 @@ class Each(eqx.Module):
 
         A grid over layers of different widths has points that do not exist.
         """
-        self.edit.check(table)
-        found = self.edit.where.within(table.match(self.edit.site))
+        sites = table.match(self.edit.site)
+        self.edit.where.check(sites)
+        found = self.edit.where.within(sites)
         indices = dict(self.edit.where.indices)
         new = {a: jnp.zeros((0, 1), int) for a in self.axes if a not in indices}
         Where({**indices, **new}).check(found)

@@ -1,7 +1,7 @@
 """Edits: values that say what to change at which sites."""
 
 import abc
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import equinox as eqx
@@ -173,6 +173,13 @@ def named(argument: str, text: Any) -> str:
     if not isinstance(text, str):
         raise ValueError(f"{argument} must be a string, got {text!r}")
     return text
+
+
+def several(edits: Iterable[Any]) -> tuple[Any, ...]:
+    """The edits of a list; raises `ValueError` for one that is in none."""
+    if not isinstance(edits, Iterable):
+        raise ValueError(f"edits is a sequence of edits, got one: write [{edits!r}]")
+    return tuple(edits)
 
 
 def _selection(edit: Any) -> dict[str, Any]:

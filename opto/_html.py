@@ -33,7 +33,7 @@ def _row(name: str, value: Any, axes: tuple[str, ...] | None) -> str:
     named = zip(("batch",) * lead + axes, value.shape, strict=True)
     dims = " ".join(f"{axis}={size}" for axis, size in named)
     picture = ""
-    if axes[-2:] == ("seq", "kv_seq") and not isinstance(value, Tracer):
+    if axes[-2:] == ("seq", "kv_seq") and value.size and not isinstance(value, Tracer):
         # Of the first example.
         picture = _patterns(np.asarray(value[(0,) * lead], np.float32))
     return _cells(name, dtype, dims, picture)

@@ -32,7 +32,9 @@ class Record(eqx.Module, Mapping[str, Any]):
         return self._values[name]
 
     def __iter__(self) -> Iterator[str]:
-        return iter(self._values)
+        # In the order of computation: JAX sorts dictionaries, block 10 before block 2.
+        order = [name for name, _ in self._axes if name in self._values]
+        return iter({**dict.fromkeys(order), **self._values})
 
     def __len__(self) -> int:
         return len(self._values)
@@ -62,25 +64,24 @@ class Record(eqx.Module, Mapping[str, Any]):
 
         **Raises:** `ValueError` if nothing matches or the sites differ in shape.
         """
-        names = self._names(site, where.pop("layer", None))
+        names, layer = self._names(site), None
+        if not any("layer" in (self.axes_of(name) or ()) for name in names):
+            layer = where.pop("layer", None)
+            names = _in_layers(names, layer)
         values = [self._indexed(name, where) for name in names]
-        if len(values) == 1:
+        if len(values) == 1 and np.ndim(layer) == 0:  # A list keeps the axis.
             return values[0]
         if len({value.shape for value in values}) > 1:
             shapes = ", ".join(str(value.shape) for value in values)
             raise ValueError(f"the sites {', '.join(names)} differ in shape: {shapes}")
         return jnp.stack(values)
 
-    def _names(self, site: str, layer: int | list[int] | None) -> list[str]:
+    def _names(self, site: str) -> list[str]:
         exact, end = glob(site), glob(f"**.{site}")
         names = [name for name in self if exact.fullmatch(name)]
         names = names or [name for name in self if end.fullmatch(name)]
-        if layer is not None:
-            layers = [layer] if isinstance(layer, int) else list(layer)
-            names = [name for name in names if layer_of(name) in layers]
         if not names:
-            wanted = f"{site!r}" if layer is None else f"{site!r} in layer {layer}"
-            raise ValueError(f"no record of {wanted}; there is {', '.join(self)}")
+            raise ValueError(f"no record of {site!r}; there is {', '.join(self)}")
         return names
 
     def _indexed(self, name: str, where: Mapping[str, int | list[int]]) -> Array:
@@ -102,3 +103,17 @@ class Record(eqx.Module, Mapping[str, Any]):
 
     def _repr_html_(self) -> str:
         return document({name: (self[name], self.axes_of(name)) for name in self})
+
+
+def _in_layers(names: list[str], layers: int | list[int] | None) -> list[str]:
+    """The sites of some layers, in their order."""
+    if layers is None:
+        return names
+    found: list[str] = []
+    for layer in np.ravel(layers).tolist():
+        here = [name for name in names if layer_of(name) == layer]
+        if not here:
+            there = ", ".join(names)
+            raise ValueError(f"no record of it in layer {layer}; there is {there}")
+        found += here
+    return found

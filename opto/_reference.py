@@ -1,6 +1,6 @@
 """Edits to values of other runs: patches, means and other examples' values."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import equinox as eqx
@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, ArrayLike, Float, Shaped
 
-from ._edit import Edit, Heads, select
+from ._edit import check_fits, Edit, Heads, select
 from ._record import Record
 from ._site import glob, Site, Sites
 from ._where import Chosen, is_concrete, known, Where
@@ -42,7 +42,7 @@ class Patch(Edit):
     def __init__(
         self,
         site: str,
-        values: Mapping[str, ArrayLike],
+        values: Mapping[str, ArrayLike | Sequence[Any]],
         *,
         strength: ArrayLike = 1.0,
         heads: Heads = None,
@@ -81,7 +81,7 @@ class Resample(Edit):
     def __init__(
         self,
         site: str,
-        reference: Mapping[str, ArrayLike],
+        reference: Mapping[str, ArrayLike | Sequence[Any]],
         *,
         seed: int | None = 0,
         strength: ArrayLike = 1.0,
@@ -122,7 +122,7 @@ class Mean(Edit):
     def __init__(
         self,
         site: str,
-        reference: Mapping[str, ArrayLike],
+        reference: Mapping[str, ArrayLike | Sequence[Any]],
         *,
         strength: ArrayLike = 1.0,
         heads: Heads = None,
@@ -150,6 +150,12 @@ class Mean(Edit):
 
     def arguments(self) -> dict[str, Any]:
         return {"reference": self.means}
+
+
+def check_arrays(kind: str, arrays: Mapping[str, Any], sites: Iterable[Site]) -> None:
+    """Raises `ValueError` unless there is a value that fits for each of the sites."""
+    for site in sites:
+        check_fits(kind, _of(arrays, site, kind), site)
 
 
 def split(edits: Any, table: Sites, batch: tuple[int, ...]) -> tuple[Any, Any, Any]:
@@ -194,7 +200,7 @@ def _along(name: str, x: Array, table: Sites, batch: tuple[int, ...]) -> bool:
 
 
 def _matching(
-    kind: str, site: str, values: Mapping[str, ArrayLike]
+    kind: str, site: str, values: Mapping[str, ArrayLike | Sequence[Any]]
 ) -> dict[str, Array]:
     """The values of the sites that a pattern matches."""
     if not isinstance(values, Mapping):
@@ -210,7 +216,7 @@ def _matching(
     return found
 
 
-def _of(arrays: Mapping[str, Array], site: Site, kind: str) -> Array:
+def _of(arrays: Mapping[str, Any], site: Site, kind: str) -> Array:
     if site.name not in arrays:
         there = ", ".join(arrays)
         raise ValueError(f"{kind}: no value for {site.name!r}; there is {there}")

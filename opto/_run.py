@@ -12,7 +12,7 @@ from jax.core import Tracer
 from jaxtyping import Array, PyTree
 
 from ._derived import Derived, Given
-from ._edit import AbstractEdit, Edit
+from ._edit import AbstractEdit, Edit, several
 from ._record import Record
 from ._reference import split
 from ._site import discover, one_example, Site, Sites
@@ -209,9 +209,7 @@ def _raise(findings: Findings) -> None:
 
 def as_edits(edits: Iterable[AbstractEdit]) -> tuple[AbstractEdit, ...]:
     """The edits; raises `ValueError` unless they are some."""
-    if not isinstance(edits, Iterable):
-        raise ValueError(f"edits is a sequence of edits, got one: write [{edits!r}]")
-    edits = tuple(edits)
+    edits = several(edits)
     for edit in edits:
         if not isinstance(edit, AbstractEdit):
             kind = type(edit).__name__

@@ -49,6 +49,10 @@ class Site:
         pairs = zip(self.axes, self.shape, strict=True)
         return "[" + " ".join(f"{axis}={size}" for axis, size in pairs) + "]"
 
+    def matches(self, *patterns: str) -> bool:
+        """Whether one of some names or globs selects it."""
+        return any(glob(pattern).fullmatch(self.name) for pattern in patterns)
+
     def __str__(self) -> str:
         return f"{self.name} {self.dtype}{self.dims}"
 

@@ -27,8 +27,6 @@ class Stacked(eqx.Module):
 
     def expand(self, table: Sites) -> Expanded:
         """As `Each.expand`."""
-        for edit in self.edits:
-            check([edit], table)
         count = len(self.edits)
         exists = np.ones(count, bool)
         if len({_form(edit) for edit in self.edits}) > 1:
@@ -108,7 +106,7 @@ def sweep(
         raise ValueError(f"chunk is a positive number of edits or None, got {chunk}")
     table = checked_table(model, inputs, edits)
     leaves, structure = flat(edits)
-    found = [leaf.expand(table) for leaf in leaves if is_swept(leaf)]
+    found = [leaf.expand(table) for leaf in leaves if isinstance(leaf, Each | Stacked)]
     if not found:
         raise ValueError("no edit is swept: make one with .each(...) or opto.stack")
     rest = [None if is_swept(leaf) else leaf for leaf in leaves]
@@ -133,14 +131,28 @@ def sweep(
 def checked_table(
     model: Callable[..., Any], inputs: tuple[Any, ...], edits: Any
 ) -> Sites:
-    """A model's sites; raises `ValueError` for edits that cannot be and do not move."""
+    """A model's sites; raises `ValueError` for edits that cannot be."""
     example, lead = one_example(model, inputs)
     table = known_sites(model, example)
     edits = tuple(edits) if isinstance(edits, Iterable) else (edits,)
+    if any(isinstance(e, Graft) and e.from_ is not None for e in edits):
+        return table  # What comes after is for another model.
     still = [e for e in edits if not any(map(is_swept, flat([e])[0]))]
-    if not any(isinstance(e, Graft) and e.from_ is not None for e in still):
-        check(split(still, table, batch_shape(inputs, lead))[2], table)
+    batch = batch_shape(inputs, lead)
+    check(split(still, table, batch)[2], table)
+    for leaf in flat(edits)[0]:
+        if isinstance(leaf, Each | Stacked):
+            for part in split(_points(leaf, table), table, batch)[2]:
+                part.check(table)
     return table
+
+
+def _points(leaf: "Each | Stacked", table: Sites) -> tuple[Any, ...]:
+    """Edits that stand for all points of a sweep: they differ in indices alone."""
+    if isinstance(leaf, Stacked):
+        return leaf.edits
+    expanded = leaf.expand(table)
+    return tuple(expanded.at(int(i)) for i in np.flatnonzero(expanded.exists)[:1])
 
 
 def flat(edits: Any) -> tuple[list[Any], Any]:

@@ -11,6 +11,7 @@ from ._edits import Clamp, Scale, Steer, Zero
 from ._reference import Mean, Patch, Resample
 from ._verbs import CopyFromPattern, PerfectPreviousToken
 from .graft import Graft
+from .patching import PathPatch
 from .patterns import Block, Induction, Kind, Match, Pattern, PreviousToken, Uniform
 
 
@@ -19,7 +20,7 @@ _EDITS: dict[str, Callable[..., Any]] = {
     kind.__name__: kind
     for kind in (
         *(Clamp, Zero, Scale, Steer, Mean, Resample, Patch, Freeze, Pattern, Block),
-        *(Graft, CopyFromPattern, PerfectPreviousToken),
+        *(Graft, CopyFromPattern, PerfectPreviousToken, PathPatch),
     )
 }
 _VALUES: dict[str, Callable[..., Any]] = {
@@ -61,7 +62,8 @@ def parse(text: str) -> Any:
     try:
         call = ast.parse(text, mode="eval").body
     except SyntaxError as error:
-        raise _error(text, (error.offset or 1) - 1, error.msg) from None
+        place = _lines_before(text, error.lineno or 1) + (error.offset or 1) - 1
+        raise _error(text, place, error.msg) from None
     except (RecursionError, MemoryError):
         raise _error(text, 0, "too deeply nested") from None
     except ValueError as error:  # A null byte.
@@ -73,23 +75,23 @@ def parse(text: str) -> Any:
 
 def _call(text: str, call: ast.Call, known: dict[str, Callable[..., Any]]) -> Any:
     assert isinstance(call.func, ast.Name)
-    name, column = call.func.id, call.func.col_offset
+    name = call.func.id
     if name not in known:
         close = difflib.get_close_matches(name, known, n=1)
         hint = f"did you mean {close[0]}?" if close else f"known: {', '.join(known)}"
-        raise _error(text, column, f"no edit {name!r}; {hint}")
+        raise _error(text, call.func, f"no edit {name!r}; {hint}")
     args = [_value(text, node) for node in call.args]
     keywords: dict[str, Any] = {}
     for keyword in call.keywords:
         if keyword.arg is None:
-            raise _error(text, keyword.value.col_offset, "no ** here")
+            raise _error(text, keyword.value, "no ** here")
         if keyword.arg in keywords:
-            raise _error(text, keyword.col_offset, f"{keyword.arg}= is given twice")
+            raise _error(text, keyword, f"{keyword.arg}= is given twice")
         keywords[keyword.arg] = _value(text, keyword.value)
     try:
         return known[name](*args, **keywords)
     except (TypeError, ValueError, OverflowError) as error:
-        raise _error(text, column, str(error)) from None
+        raise _error(text, call.func, str(error)) from None
 
 
 def _value(text: str, node: ast.expr) -> Any:
@@ -106,10 +108,19 @@ def _value(text: str, node: ast.expr) -> Any:
     except (ValueError, TypeError):
         source = ast.get_source_segment(text, node)
         message = f"expected a string, a number or a list, got {source!r}"
-        raise _error(text, node.col_offset, message) from None
+        raise _error(text, node, message) from None
     except (RecursionError, MemoryError):
-        raise _error(text, node.col_offset, "too deeply nested") from None
+        raise _error(text, node, "too deeply nested") from None
 
 
-def _error(text: str, column: int, message: str) -> ValueError:
-    return ValueError(f"{text!r}, character {column + 1}: {message}")
+def _error(text: str, place: int | ast.expr | ast.keyword, message: str) -> ValueError:
+    if not isinstance(place, int):
+        # Python counts lines, and within a line the bytes.
+        line = text.split("\n")[place.lineno - 1].encode()
+        within = len(line[: place.col_offset].decode())
+        place = _lines_before(text, place.lineno) + within
+    return ValueError(f"{text!r}, character {place + 1}: {message}")
+
+
+def _lines_before(text: str, lineno: int) -> int:
+    return sum(len(line) + 1 for line in text.split("\n")[: lineno - 1])

@@ -12,6 +12,7 @@ from jaxtyping import Array, Int
 from ._edit import AbstractEdit, Edit, Selection
 from ._edits import Clamp, Zero
 from ._site import Site, Sites
+from ._verbs import CopyFromPattern, PerfectPreviousToken
 from ._where import is_concrete
 from .graft import Graft
 
@@ -50,14 +51,27 @@ def check_together(edits: Sequence[AbstractEdit], table: Sites) -> None:
             continue
         seam = order[graft.seam(table)]
         for j, edit in enumerate(edits):
-            if not isinstance(edit, Selection):
+            last = max((order[name] for name in _changed(edit, table)), default=None)
+            if last is None:
                 continue
-            last = max(order[site.name] for site in table.match(edit.site))
             if last < seam or (last == seam and j < i):
                 raise ValueError(
                     f"{edit!r} would have no effect: {graft!r} replaces what it "
                     "changes; edits of the other model are given to Graft(edits=[…])"
                 )
+
+
+def _changed(edit: AbstractEdit, table: Sites) -> list[str]:
+    """The sites that an edit changes, as far as it says."""
+    if isinstance(edit, CopyFromPattern):
+        sites = table.match(edit.logits)
+    elif isinstance(edit, PerfectPreviousToken):
+        sites = [site for name in edit.sites() for site in table.match(name)]
+    elif isinstance(edit, Selection):
+        sites = edit.where.within(table.match(edit.site))
+    else:
+        sites = []
+    return [site.name for site in sites]
 
 
 def _check_clamps(edits: Sequence[AbstractEdit], table: Sites) -> None:
@@ -69,7 +83,8 @@ def _check_clamps(edits: Sequence[AbstractEdit], table: Sites) -> None:
                 by_site.setdefault(site.name, []).append(edit)
     for name, clamps in by_site.items():
         if len(clamps) > 1 and not all(isinstance(e, Zero) for e in clamps):
-            _check_entries(table[name], clamps)
+            with jax.ensure_compile_time_eval():  # Within a `jit` too.
+                _check_entries(table[name], clamps)
 
 
 def _check_entries(site: Site, clamps: Sequence[Edit]) -> None:

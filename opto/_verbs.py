@@ -10,8 +10,17 @@ import numpy as np
 from jaxtyping import Array, ArrayLike, Float
 
 from ._derived import check_needs, Derived, Given, put, square
-from ._edit import AbstractEdit, check_strength, Edit, Heads, named, select, Selection
-from ._site import Sites
+from ._edit import (
+    AbstractEdit,
+    check_strength,
+    Edit,
+    Heads,
+    named,
+    select,
+    Selection,
+    several,
+)
+from ._site import Site, Sites
 from ._tokens import LABEL, LABELS, PAIR, QUERY, ROLE
 from ._where import Chosen, is_concrete, known, Where
 
@@ -54,7 +63,7 @@ class CopyFromPattern(Derived, Selection):
         """
         select(self, site, strength, heads, where)
         self.logits = named("logits", logits)
-        self.edits = tuple(edits)
+        self.edits = several(edits)
 
     def needs(self, table: Sites) -> tuple[str, ...]:
         return (ROLE, PAIR, LABELS)
@@ -79,24 +88,25 @@ class CopyFromPattern(Derived, Selection):
         square(self, sites)
         check_needs(self, self.needs(table), table)
         table.match(self.logits)
-        masks = [self.where.mask(s) for s in self.where.within(sites)]
-        if any(m is not None and not is_concrete(m) for m in masks):
+        if not all(map(is_concrete, jax.tree.leaves(self.where))):
             return
-        counts = [
-            s.shape[0]
-            if m is None
-            else int(np.broadcast_to(m, s.shape).any((1, 2)).sum())
-            for s, m in zip(self.where.within(sites), masks, strict=True)
-        ]
-        if sum(counts) != 1:
+        with jax.ensure_compile_time_eval():  # Within a `jit` too.
+            count = sum(self._heads(site) for site in self.where.within(sites))
+        if count != 1:
             wanted = "one head, such as heads='1:3'"
-            raise ValueError(f"{self!r} reads {wanted}, got {sum(counts)}")
+            raise ValueError(f"{self!r} reads {wanted}, got {count}")
 
     def arguments(self) -> dict[str, Any]:
         site = {} if self.site == self.default else {"site": self.site}
         logits = {} if self.logits == "logits" else {"logits": self.logits}
         edits = {"edits": self.edits} if self.edits else {}
         return {**edits, **site, **logits}
+
+    def _heads(self, site: Site) -> int:
+        """How many heads of a site are selected."""
+        mask = self.where.mask(site)
+        chosen = np.broadcast_to(True if mask is None else mask, site.shape)
+        return int(chosen.any((-2, -1)).sum())
 
     def _row(self, given: Given, query: Array) -> Float[Array, " kv_seq"]:
         """The scores from the query in the one head that is selected."""
@@ -144,7 +154,7 @@ class PerfectPreviousToken(Derived):
         embed, role = given.base["embed"], given.base[ROLE]
         stays = (jnp.arange(len(embed)) == 0) | (role == QUERY)
         shifted = jnp.where(stays[:, None], embed, jnp.roll(embed, 1, axis=0))
-        stream, scores = self._sites()
+        stream, scores = self.sites()
         record = given.run(
             edits=[put(stream, {stream: shifted}, Where({}), 1.0)], record=[scores]
         )
@@ -157,12 +167,13 @@ class PerfectPreviousToken(Derived):
     def check(self, table: Sites) -> None:
         check_strength(self.strength)
         check_needs(self, self.needs(table), table)
-        for name in self._sites():
+        for name in self.sites():
             table.match(name)
 
     def arguments(self) -> dict[str, Any]:
         return {} if self.layer == 1 else {"layer": self.layer}
 
-    def _sites(self) -> tuple[str, str]:
+    def sites(self) -> tuple[str, str]:
+        """The residual stream that it sets and the scores."""
         block = f"blocks.{self.layer}"
         return f"{block}.resid_pre", f"{block}.attn.scores"

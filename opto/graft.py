@@ -6,7 +6,7 @@ from typing import Any
 import equinox as eqx
 
 from ._derived import Derived, Given, put
-from ._edit import AbstractEdit, Edit
+from ._edit import AbstractEdit, Edit, several
 from ._site import Sites
 from ._where import Where
 
@@ -53,19 +53,22 @@ class Graft(Derived):
         - `checkpoint`: With a path, which checkpoint: its sequences seen, -1 the last.
         - `edits`: In force in the other model.
 
-        **Raises:** `ValueError` unless one of `until` and `from_` is given.
+        **Raises:** `ValueError` unless one of `until` and `from_` is given, and for
+        a model that is none.
         """
         if (until is None) == (from_ is None):
             raise ValueError("Graft takes until= or from_=, a layer, and not both")
-        for name, layer in (("until", until), ("from_", from_)):
-            if layer is not None and (not isinstance(layer, int) or layer < -1):
+        for name, layer, first in (("until", until, -1), ("from_", from_, 0)):
+            if layer is not None and (not isinstance(layer, int) or layer < first):
                 raise ValueError(f"{name} is the number of a layer, got {layer!r}")
         is_path = isinstance(model, str)
+        if not (is_path or callable(model)):
+            raise ValueError(f"model is a model or the path of a run, got {model!r}")
         self.model = None if is_path else model
         self.source = model if is_path else None
         self.checkpoint = checkpoint
         self.until, self.from_ = until, from_
-        self.edits = tuple(edits)
+        self.edits = several(edits)
 
     def loaded(self, model: Callable[..., Any]) -> "Graft":
         """This graft with the model that its path stands for."""

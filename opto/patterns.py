@@ -127,7 +127,8 @@ class Induction(Kind):
             "Induction() cannot apply: the query's label is not in the context",
         )
         row = self.weight * _shared(correct) + (1 - self.weight) * _shared(other)
-        row = jnp.where(jnp.any(correct), row / jnp.sum(row), jnp.nan)
+        row = jnp.where(jnp.any(other), row, _shared(correct))
+        row = jnp.where(jnp.any(correct), row, jnp.nan)
         return jnp.broadcast_to(row, (size, size)), role == QUERY
 
     def arguments(self) -> dict[str, Any]:
@@ -147,8 +148,11 @@ class Match(Kind):
         """**Arguments:** `temperature`: 0 is the nearest exemplar alone (or several,
         shared equally, that are equally near)."""
         self.temperature = known(temperature, float)
-        if is_concrete(self.temperature) and not 0 <= float(self.temperature) < np.inf:
-            raise ValueError(f"temperature is not negative, got {temperature}")
+        number = self.temperature
+        if is_concrete(number) and not (
+            number.ndim == 0 and 0 <= float(number) < np.inf
+        ):
+            raise ValueError(f"temperature is a number, 0 or more, got {temperature}")
 
     def needs(self) -> tuple[str, ...]:
         return (ROLE, PAIR, EXEMPLARS)

@@ -300,12 +300,27 @@ def _corner(shape):
     return mask
 
 
+def _scattered(shape):
+    """Single entries, a third of all."""
+    return np.arange(np.prod(shape, dtype=int)).reshape(shape) % 3 == 1
+
+
+def _scattered_last(shape):
+    mask = np.zeros(shape, bool)
+    mask[-1] = _scattered(shape)[-1]
+    return mask
+
+
 def _draw(shape):
     return _normal(7, *shape)
 
 
 def _column(shape):
     return _draw((shape[0], *[1] * (len(shape) - 1)))
+
+
+def _recorded(site, values):
+    return opto.Record({site.name: jnp.asarray(values)}, ((site.name, site.axes),))
 
 
 EDITS: dict[str, Case] = {
@@ -341,6 +356,59 @@ EDITS: dict[str, Case] = {
         lambda s, **k: opto.Clamp(s.name, -2, unit=[0, 1], **{s.axes[0]: -1}, **k),
         lambda v: np.full_like(v, -2),
         _corner,
+    ),
+    "mask": Case(
+        lambda s, **k: opto.Clamp(
+            s.name, _draw(s.shape), mask=_scattered(s.shape), **k
+        ),
+        lambda v: _draw(v.shape),
+        _scattered,
+    ),
+    "mask_and_axis": Case(
+        lambda s, **k: opto.Zero(
+            s.name, mask=_scattered(s.shape), **{s.axes[0]: -1}, **k
+        ),
+        np.zeros_like,
+        _scattered_last,
+    ),
+    "mask_of_length_one": Case(
+        lambda s, **k: opto.Zero(s.name, mask=_first(_column(s.shape).shape), **k),
+        np.zeros_like,
+        _first,
+    ),
+    "scale": Case(lambda s, **k: opto.Scale(s.name, -0.5, **k), lambda v: -0.5 * v),
+    "scale_by_axis": Case(
+        lambda s, **k: opto.Scale(s.name, _draw(s.shape[:1]), axes=s.axes[0], **k),
+        lambda v: v * _column(v.shape),
+    ),
+    "steer": Case(
+        lambda s, **k: opto.Steer(s.name, _draw(s.shape[-1:]), axes=s.axes[-1], **k),
+        lambda v: v + _draw(v.shape[-1:]),
+    ),
+    "steer_entries": Case(
+        lambda s, **k: opto.Steer(s.name, 3.0, mask=_scattered(s.shape), **k),
+        lambda v: v + 3,
+        _scattered,
+    ),
+    "patch": Case(
+        lambda s, **k: opto.Patch(
+            s.name, {"else": 0.0, s.name: _draw(s.shape)}, **{s.axes[0]: [0, -1]}, **k
+        ),
+        lambda v: _draw(v.shape),
+        _first,
+    ),
+    # Of two, as sums of more may round otherwise.
+    "mean": Case(
+        lambda s, **k: opto.Mean(s.name, _recorded(s, _draw((2, *s.shape))), **k),
+        lambda v: _draw((2, *v.shape)).sum(0) / 2,
+    ),
+    "mean_of_batch_axes": Case(
+        lambda s, **k: opto.Mean(s.name, _recorded(s, _draw((2, 1, *s.shape))), **k),
+        lambda v: _draw((2, *v.shape)).sum(0) / 2,
+    ),
+    "mean_given": Case(
+        lambda s, **k: opto.Mean(s.name, {s.name: _draw(s.shape)}, **k),
+        lambda v: _draw(v.shape),
     ),
     "negate": Case(
         lambda s, **k: Negate(s.name, **{s.axes[0]: [-1, 0, -1]}, **k),

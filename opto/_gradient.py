@@ -1,0 +1,142 @@
+"""The effect of many edits from one backward pass."""
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float
+
+from ._each import Each, Expanded
+from ._edit import AbstractEdit, Edit
+from ._run import run
+from ._site import Site
+from ._sweep import checked_table, is_swept, Stacked, Swept
+from ._together import OneOf
+from ._where import known, Where
+
+
+def strength_grad(
+    metric: Callable[..., Array],
+    model: Callable[..., Any],
+    *inputs: Any,
+    edits: Swept | Sequence[Swept],
+) -> Array:
+    r"""How a metric answers to a little of each of many edits, in one backward pass.
+
+    The derivative of the metric in each edit's strength, where all of those are zero:
+    what `opto.sweep` would find, to first order. For `Zero` of heads, the estimate of
+    every head's ablation at once (Michel et al. 2019).
+
+    **Arguments:**
+
+    - `metric`: `metric(outputs, *inputs)`, one number.
+    - `model`, `inputs`: As for `opto.run`.
+    - `edits`: As for `opto.sweep`, one of them swept: its strength is what varies.
+
+    **Returns:**
+
+    The derivatives, in the shape of the sweep; NaN for points that do not exist.
+
+    **Raises:** `ValueError` as `opto.sweep`, and if the metric is not one number.
+    """
+    table = checked_table(model, inputs, edits)
+    edits = tuple(edits) if isinstance(edits, Sequence) else (edits,)
+    places = [i for i, edit in enumerate(edits) if is_swept(edit)]
+    if len(places) != 1:
+        raise ValueError(f"strength_grad takes one swept edit, got {len(places)}")
+    (place,) = places
+    swept = edits[place]
+    assert isinstance(swept, Each | Stacked)
+    expanded = swept.expand(table)
+    fixed = edits[:place], edits[place + 1 :]
+    gradient = _gradient(metric, model, inputs, fixed, *_parts(expanded))
+    return jnp.where(expanded.exists, gradient, jnp.nan).reshape(expanded.shape)
+
+
+@eqx.filter_jit
+def _gradient(metric, model, inputs, fixed, moving, still):
+    count = len(jax.tree.leaves(moving)[0])
+    before, after = fixed
+
+    def value(strengths: Float[Array, " point"]) -> Array:
+        swept = _superposed(moving, still, strengths)
+        out, _ = run(model, *inputs, edits=(*before, *swept, *after))
+        number = jnp.asarray(metric(out, *inputs))
+        if number.shape != ():
+            raise ValueError(f"the metric must be one number, got {number.shape}")
+        return number
+
+    return jax.grad(value)(jnp.zeros(count))
+
+
+def _parts(expanded: Expanded) -> tuple[Any, Any]:
+    return eqx.partition(expanded.value, expanded.mapped)
+
+
+def _superposed(moving: Any, still: Any, strengths: Array) -> tuple[AbstractEdit, ...]:
+    """All points of a sweep at once, each at a strength of its own."""
+    value = eqx.combine(moving, still)
+    if isinstance(value, OneOf):
+        return tuple(
+            _at_strength(edit, strength)
+            for edit, strength in zip(value.edits, strengths, strict=True)
+        )
+    alone = isinstance(value, Edit) and all(
+        leaf is None for leaf in jax.tree.leaves(_but_where(moving), is_leaf=_is_none)
+    )
+    if alone:  # They differ in where they apply: one pass over each site.
+        return (_Superposed(value, moving.where, still.where, strengths),)
+    edits = []
+    for i in range(math.prod(strengths.shape)):
+        one = eqx.combine(jax.tree.map(lambda x, i=i: x[i], moving), still)
+        edits.append(_at_strength(one, strengths[i]))
+    return tuple(edits)
+
+
+class _Superposed(Edit):
+    """One edit at many selections: `value + sum_i strength_i mask_i (new - value)`."""
+
+    site: str = eqx.field(static=True)
+    edit: Edit
+    moving: Where
+    still: Where
+    strengths: Float[Array, " point"]
+    where: Where
+    strength: Float[Array, "..."]
+
+    def __init__(self, edit: Edit, moving: Where, still: Where, strengths: Array):
+        self.site, self.edit = edit.site, edit
+        self.moving, self.still, self.strengths = moving, still, strengths
+        self.where, self.strength = Where({}), known(1.0)
+
+    def replacement(self, value: Array, site: Site) -> Array:
+        def mask(moving):
+            chosen = eqx.combine(moving, self.still).mask(site)
+            assert chosen is not None  # What moves are indices.
+            return chosen.astype(value.dtype)
+
+        masks = jax.vmap(mask)(self.moving)
+        new = jnp.asarray(self.edit.replacement(value, site)).astype(value.dtype)
+        change = new - value
+        # What is not finite has no first order.
+        change = jnp.where(jnp.isfinite(change), change, 0)
+        strengths = self.strengths.astype(value.dtype)
+        return value + jnp.tensordot(strengths, masks, 1) * change
+
+    def arguments(self) -> dict[str, Any]:
+        return {"edit": self.edit}
+
+
+def _at_strength(edit: AbstractEdit, strength: Array) -> AbstractEdit:
+    return eqx.tree_at(lambda e: e.strength, edit, strength)
+
+
+def _but_where(moving: Any) -> Any:
+    return eqx.tree_at(lambda e: e.where, moving, None)
+
+
+def _is_none(leaf: Any) -> bool:
+    return leaf is None

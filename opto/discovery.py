@@ -1,0 +1,245 @@
+"""Circuit discovery: which edges of a model carry a behaviour.
+
+The model is a graph. What is written into the residual stream (the embedding, each
+head's result, each MLP's output) is read by every part after it (each head's queries,
+keys and values, each MLP, the final norm), so that each pair is an edge. An edge is cut
+by taking from the reader's input what the writer wrote and adding what it wrote in a
+run on other inputs.
+"""
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float, PyTree
+
+from ._circuit import Circuit, Edge, Part
+from ._run import known_sites, run
+from ._site import one_example, Site, Sites
+from ._tap import VisitorTap
+
+
+WRITERS = ("embed", "**.result", "**.mlp.out")
+READERS = ("**.q_in", "**.k_in", "**.v_in", "**.mlp.in", "final.in")
+
+
+class Graph:
+    """The edges of a model, in the order of computation of their readers.
+
+    **Fields:**
+
+    - `edges`: All of them; a vector of cuts has one entry for each.
+    """
+
+    def __init__(self, table: Sites, writers: Sequence[str], readers: Sequence[str]):
+        names = list(table)
+        self._writers = [s for s in table.values() if s.matches(*writers)]
+        self._readers = [s for s in table.values() if s.matches(*readers)]
+        if not self._writers or not self._readers:
+            what = "writers" if not self._writers else "readers"
+            raise ValueError(
+                f"no site matches {what}={[writers, readers][what[0] == 'r']}"
+            )
+        self._slots = [(site, head) for site in self._writers for head in _heads(site)]
+        self._counts = {
+            reader.name: sum(
+                names.index(site.name) < names.index(reader.name)
+                for site, _ in self._slots
+            )
+            for reader in self._readers
+        }
+        self.edges = tuple(
+            (Part.of(writer, w), Part.of(reader, r))
+            for reader in self._readers
+            for writer, w in self._slots[: self._counts[reader.name]]
+            for r in _heads(reader)
+        )
+
+    # By content, so that the compiled programs of one graph serve the next like it.
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Graph) and self.edges == other.edges
+
+    def __hash__(self) -> int:
+        return hash(self.edges)
+
+    @property
+    def sites(self) -> list[str]:
+        """The names of the writers' sites."""
+        return [site.name for site in self._writers]
+
+    def run(
+        self,
+        model: Callable[..., Any],
+        inputs: tuple[Any, ...],
+        source: dict[str, Array],
+        cuts: Float[Array, " edge"],
+    ) -> PyTree:
+        """The model's output on one example with each edge cut to some part.
+
+        `source` has what the writers wrote on the other example; 1 cuts an edge, 0
+        leaves it, linear between.
+        """
+        masks = self._masks(cuts)
+        written: dict[str, Array] = {}
+
+        def visit(name: str, value: Array, axes: tuple[str, ...]) -> Array:
+            if name in masks:
+                change = jnp.concatenate(
+                    [_rows(written[n] - source[n]) for n in self.sites if n in written]
+                )[: self._counts[name]]
+                equation = "wh,wsd->hsd" if value.ndim == 3 else "wh,wsd->sd"
+                value = value - jnp.einsum(equation, masks[name], change)
+            if name in source:
+                written[name] = value
+            return value
+
+        def wanted(scope: str) -> bool:
+            asked = (*masks, *source)
+            return any(name == scope or name.startswith(f"{scope}.") for name in asked)
+
+        return model(*inputs, tap=VisitorTap(visit, wanted))
+
+    def _masks(self, cuts: Array) -> dict[str, Float[Array, "writer head"]]:
+        masks, start = {}, 0
+        for reader in self._readers:
+            shape = self._counts[reader.name], len(_heads(reader))
+            size = shape[0] * shape[1]
+            masks[reader.name] = cuts[start : start + size].reshape(shape)
+            start += size
+        return masks
+
+
+def find_circuit(
+    metric: Callable[..., Array],
+    model: Callable[..., Any],
+    inputs: Sequence[Any],
+    source: Sequence[Any],
+    *,
+    threshold: float,
+    keep: int | None = None,
+    steps: int = 1,
+    writers: Iterable[str] = WRITERS,
+    readers: Iterable[str] = READERS,
+) -> Circuit:
+    """Finds the edges that a metric needs, and measures how well they do alone.
+
+    First every edge is scored by the gradient of the metric in its cut (edge
+    attribution patching, Syed et al. 2023). Then, from the output backwards, edges are
+    cut for good, the weakest of each reader first, as long as that takes the metric
+    less than `threshold` further from its value in the whole model (ACDC, Conmy et al.
+    2023, algorithm 1).
+
+    **Arguments:**
+
+    - `metric`: `metric(outputs, *inputs)`, one number.
+    - `model`: Takes `tap=` and says what one example is (`input_axes`), or gets one.
+    - `inputs`: Those on which the model does what is to be explained.
+    - `source`: As many others, whose values come in where an edge is cut.
+    - `threshold`: In units of the metric, positive; more leaves fewer edges.
+    - `keep`: How many edges of the largest scores are looked at; the others are cut at
+        once. `None` is all, which takes as many runs of the model as it has edges.
+    - `steps`: Gradients are averaged over so many levels of all cuts at once; 1 takes
+        them in the whole model.
+    - `writers`, `readers`: Sites, `[seq, d_model]` or `[head, seq, d_model]`.
+
+    **Returns:**
+
+    The `Circuit`: its edges with their scores, and the metric of the whole model, of
+    the circuit alone (all other edges cut), and of none of it.
+
+    **Raises:** `ValueError` for a threshold that is not positive, sites that there are
+    not, and a metric that is not one number.
+    """
+    if not threshold > 0:
+        raise ValueError(f"threshold must be positive, got {threshold}")
+    if steps < 1:
+        raise ValueError(f"steps must be positive, got {steps}")
+    example, lead = one_example(model, tuple(inputs))
+    graph = Graph(known_sites(model, example), list(writers), list(readers))
+    _, other = run(model, *source, record=graph.sites)
+    given = (metric, model, tuple(inputs), dict(other))
+    score = np.asarray(_scores(graph, *given, lead, steps))
+    order = _pruning_order(graph, score, keep)
+    start = np.zeros(len(graph.edges))
+    if keep is not None:
+        start[np.argsort(-np.abs(score))[keep:]] = 1
+    cuts, values = _prune(graph, *given, lead, start, order, threshold)
+    whole, alone, without, none = map(float, values)
+    edges = tuple(
+        Edge(writer, reader, float(s))
+        for (writer, reader), s, cut in zip(graph.edges, score, cuts, strict=True)
+        if not cut
+    )
+    return Circuit(edges, len(graph.edges), whole, alone, without, none)
+
+
+def _pruning_order(graph: Graph, score: np.ndarray, keep: int | None) -> np.ndarray:
+    """Edges from the last reader to the first, the weakest of each first."""
+    readers = list(dict.fromkeys(reader for _, reader in graph.edges))
+    place = {reader: i for i, reader in enumerate(readers)}
+    last_first = [-place[reader] for _, reader in graph.edges]
+    order = np.lexsort((np.abs(score), np.array(last_first)))
+    if keep is None:
+        return order
+    kept = set(np.argsort(-np.abs(score))[:keep].tolist())
+    return np.array([i for i in order if i in kept], int)
+
+
+def _value(graph, metric, model, inputs, source, lead, cuts) -> Array:
+    def one(source, *example):
+        return graph.run(model, example, source, cuts)
+
+    for _ in range(lead):
+        one = eqx.filter_vmap(one)
+    number = jnp.asarray(metric(one(source, *inputs), *inputs))
+    if number.shape != ():
+        raise ValueError(f"the metric must be one number, got {number.shape}")
+    return number
+
+
+@eqx.filter_jit
+def _scores(graph, metric, model, inputs, source, lead, steps) -> Array:
+    """The mean change of the metric that cutting each edge makes, to first order."""
+    slope = jax.grad(lambda c: _value(graph, metric, model, inputs, source, lead, c))
+    levels = (jnp.arange(steps) + 0.5) / steps if steps > 1 else jnp.zeros(1)
+    count = len(graph.edges)
+    return jax.lax.map(lambda level: slope(jnp.full(count, level)), levels).mean(0)
+
+
+@eqx.filter_jit
+def _prune(graph, metric, model, inputs, source, lead, start, order, threshold):
+    """The cuts, and the metric whole, of the circuit, of all else and of nothing."""
+
+    def value(cuts):
+        return _value(graph, metric, model, inputs, source, lead, cuts)
+
+    whole = value(jnp.zeros(len(graph.edges)))
+
+    def step(carry, edge):
+        cuts, distance = carry
+        tried = cuts.at[edge].set(1)
+        further = jnp.abs(value(tried) - whole)
+        better = further - distance < threshold
+        cuts = jnp.where(better, tried, cuts)
+        return (cuts, jnp.where(better, further, distance)), None
+
+    start = jnp.asarray(start, float)
+    carry = (start, jnp.abs(value(start) - whole))
+    (cuts, _), _ = jax.lax.scan(step, carry, order)
+    ends = whole, value(cuts), value(1 - cuts), value(jnp.ones_like(cuts))
+    return cuts, ends
+
+
+def _heads(site: Site) -> list[int | None]:
+    """The heads of a site, or that it is none of a head's."""
+    if len(site.shape) not in (2, 3):
+        wanted = "[seq, d_model] or [head, seq, d_model]"
+        raise ValueError(f"an edge joins sites with axes {wanted}, got {site}")
+    return list(range(site.shape[0])) if len(site.shape) == 3 else [None]
+
+
+def _rows(value: Array) -> Float[Array, "writer seq d_model"]:
+    return value if value.ndim == 3 else value[None]

@@ -1,0 +1,223 @@
+"""Logits on the way: the logit lens, and what each part adds to the logits.
+
+The lens (nostalgebraist 2020, "interpreting GPT: the logit lens") reads the residual
+stream of a layer as if it were the last. Direct logit attribution splits the last one
+into what the embedding, each head and each MLP wrote, and takes each through the final
+norm and the unembedding: the direct paths of Elhage et al. 2021, "A Mathematical
+Framework for Transformer Circuits".
+"""
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float
+
+from ._edit import AbstractEdit
+from ._record import Record
+from ._reference import Patch
+from ._run import as_edits, run
+from ._site import Site, Sites
+from ._sweep import checked_table
+from .graft import Graft, swapped
+
+
+def logit_lens(
+    model: Callable[..., Any],
+    *inputs: Any,
+    sites: str | Iterable[str] = "**.resid_post",
+    into: str = "final.in",
+    read: str = "logits",
+    edits: Sequence[AbstractEdit] = (),
+) -> tuple[Float[Array, "site ..."], tuple[str, ...]]:
+    """The logits if the residual stream at a site were what enters the final norm.
+
+    One compiled call for all sites. Under edits that find something wrong with the
+    inputs (`opto.Induction` without a label to attend to) the logits are NaN.
+
+    **Arguments:**
+
+    - `model`, `inputs`: As for `opto.run`; one example or a batch.
+    - `sites`: Where the stream is read, names or globs.
+    - `into`: The site of what enters the final norm, that takes the values.
+    - `read`: The site of the logits.
+    - `edits`: In force throughout, also after `into`.
+
+    **Returns:**
+
+    A tuple of the values at `read`, `[site, *batch, …]`, and the names of the sites in
+    the order of computation.
+
+    **Raises:** `ValueError` as `opto.run`, for sites that are not like `into`, and for
+    `read` ahead of it.
+    """
+    model, inputs, edits = swapped(model, inputs, as_edits(edits))
+    table = checked_table(model, inputs, edits)
+    target, logits = _single("into", into, table), _single("read", read, table)
+    if list(table).index(logits.name) <= list(table).index(target.name):
+        raise ValueError(f"read={read!r} is computed before into={into!r}")
+    found = _matching([sites] if isinstance(sites, str) else list(sites), table)
+    for site in found:
+        if site.shape != target.shape:
+            raise ValueError(f"sites: a lens reads what is like {target}, got {site}")
+    names = tuple(site.name for site in found)
+    return _lens(model, inputs, edits, names, target.name, logits.name), names
+
+
+@eqx.filter_jit
+def _lens(model, inputs, edits, names, into, read) -> Array:
+    _, record = run(model, *inputs, record=names, edits=edits)
+
+    def one(stream: Array) -> Array:
+        # What leads up to the patch is the same for all, and so computed once.
+        patch = Patch(into, {into: stream})
+        return run(model, *inputs, record=read, edits=[*edits, patch])[1][read]
+
+    return jax.vmap(one)(jnp.stack([record[name] for name in names]))
+
+
+def logit_terms(
+    model: Callable[..., Any],
+    *inputs: Any,
+    norm: eqx.Module,
+    unembed: eqx.Module,
+    embed: str = "embed",
+    heads: str = "**.attn.result",
+    mlps: str = "**.mlp.out",
+    stream: str = "final.in",
+    edits: Sequence[AbstractEdit] = (),
+) -> tuple[Float[Array, "term ..."], tuple[str, ...]]:
+    """What each part of a model adds to its logits, past all other parts.
+
+    The terms sum to the logits, unless an edit changes what comes after `stream`. In
+    the order of computation they are `"embed"` (with positions), `"0:3"` for head 3 of
+    layer 0, `"mlp 0"`; then `"rest"`, what else is in the stream, such as biases of the
+    outputs and whatever an edit of the stream put there; and `"bias"`, `logit_bias`.
+
+    **Arguments:**
+
+    - `model`, `inputs`: As for `opto.run`; one example or a batch.
+    - `norm`, `unembed`: The model's, as for `direct_logits`.
+    - `embed`, `heads`, `mlps`: Sites of what is added to the stream, `[seq, d_model]`;
+        those of heads with an axis `head`. There may be no MLPs.
+    - `stream`: The site of what enters the final norm.
+    - `edits`: In force; the terms are those of the edited run.
+
+    **Returns:**
+
+    A tuple of the terms, `[term, *batch, seq, label]`, and their names.
+
+    **Raises:** `ValueError` as `opto.run`, if `norm` or `unembed` does not fit, and for
+    an `opto.Graft`.
+    """
+    edits = as_edits(edits)
+    if any(isinstance(edit, Graft) for edit in edits):
+        raise ValueError("edits: what a grafted model wrote is not recorded; no Graft")
+    table = checked_table(model, inputs, edits)
+    parts = [_single("embed", embed, table), *table.match(heads)]
+    parts += [site for site in table.values() if site.matches(mlps)]
+    order = list(table)
+    parts.sort(key=lambda site: order.index(site.name))
+    final = _single("stream", stream, table).name
+    names = [site.name for site in parts]
+    _, record = run(model, *inputs, record=[*names, final], edits=edits)
+    named = [term for site in parts for term in _written(site, record, embed)]
+    written = jnp.stack([value for _, value in named])
+    rest = record[final] - jnp.sum(written, 0)
+    terms = direct_logits(
+        jnp.concatenate([written, rest[None]]), record[final], norm, unembed
+    )
+    bias = jnp.broadcast_to(logit_bias(norm, unembed), terms.shape[1:])
+    labels = (*(name for name, _ in named), "rest", "bias")
+    return jnp.concatenate([terms, bias[None]]), labels
+
+
+def direct_logits(
+    term: Float[Array, "*terms d_model"],
+    stream: Float[Array, "*examples d_model"],
+    norm: eqx.Module,
+    unembed: eqx.Module,
+) -> Float[Array, "*logits label"]:
+    r"""What a part of the residual stream adds to the logits.
+
+    $W_U \operatorname{diag}(g)\,(t - \bar t) / \sigma(x)$ for a LayerNorm with scale
+    $g$: the norm is linear once its standard deviation is held at that of the whole
+    stream $x$. Linear in the term $t$; that of the whole stream and `logit_bias` are
+    the logits.
+
+    **Arguments:**
+
+    - `term`: A summand of the stream, or several; broadcasts with it.
+    - `stream`: What entered the norm.
+    - `norm`: `eqx.nn.LayerNorm`, `eqx.nn.RMSNorm` or `eqx.nn.Identity`.
+    - `unembed`: Has a `weight`, `[label, d_model]`, such as `eqx.nn.Linear`.
+
+    **Raises:** `ValueError` for another kind of norm, and for shapes that do not fit.
+    """
+    weight = _weight(unembed, stream.shape[-1])
+    if isinstance(norm, eqx.nn.LayerNorm | eqx.nn.RMSNorm):
+        if norm.shape != stream.shape[-1:]:
+            wanted = f"a norm of d_model={stream.shape[-1]}"
+            raise ValueError(f"norm must be {wanted}, got one of shape {norm.shape}")
+        power = stream**2
+        if isinstance(norm, eqx.nn.LayerNorm):
+            term = term - jnp.mean(term, -1, keepdims=True)
+            power = (stream - jnp.mean(stream, -1, keepdims=True)) ** 2
+        power = jnp.mean(power, -1, keepdims=True)
+        term = term * jax.lax.rsqrt(power + norm.eps)
+        if norm.weight is not None:
+            term = term * norm.weight
+    elif not isinstance(norm, eqx.nn.Identity):
+        known = "a LayerNorm, RMSNorm or Identity of Equinox"
+        raise ValueError(f"norm must be {known}, got {type(norm).__name__}")
+    return term @ weight.T
+
+
+def logit_bias(norm: eqx.Module, unembed: eqx.Module) -> Float[Array, " label"]:
+    """The logits of no stream: the norm's offset, unembedded, and the own bias."""
+    weight = _weight(unembed, None)
+    bias = jnp.zeros(weight.shape[:1], weight.dtype)
+    offset, own = (getattr(layer, "bias", None) for layer in (norm, unembed))
+    if offset is not None:
+        bias = bias + weight @ offset
+    return bias if own is None else bias + own
+
+
+def _weight(unembed: eqx.Module, d_model: int | None) -> Array:
+    weight: Any = getattr(unembed, "weight", None)
+    if not eqx.is_array(weight) or weight.ndim != 2:
+        kind = type(unembed).__name__
+        raise ValueError(f"unembed must have a weight [label, d_model], got {kind}")
+    if d_model not in (None, weight.shape[1]):
+        got = f"a weight of shape {weight.shape}"
+        raise ValueError(f"unembed must read d_model={d_model}, got {got}")
+    return jnp.asarray(weight)
+
+
+def _written(site: Site, record: Record, embed: str) -> list[tuple[str, Array]]:
+    """The terms that a site holds, with their names."""
+    value = record[site.name]
+    if site.name == embed:
+        return [("embed", value)]
+    if "head" not in site.axes:
+        return [(f"mlp {site.layer}", value)]
+    axis = value.ndim - len(site.shape) + site.axes.index("head")
+    heads = jnp.moveaxis(value, axis, 0)
+    return [(f"{site.layer}:{head}", heads[head]) for head in range(len(heads))]
+
+
+def _single(argument: str, name: str, table: Sites) -> Site:
+    found = table.match(name)
+    if len(found) != 1:
+        raise ValueError(f"{argument} must be one site, got {len(found)}: {name!r}")
+    (site,) = found
+    return site
+
+
+def _matching(patterns: Sequence[str], table: Sites) -> tuple[Site, ...]:
+    names = {site.name for pattern in patterns for site in table.match(pattern)}
+    if not names:
+        raise ValueError("sites must name at least one site, got none")
+    return tuple(table[name] for name in table if name in names)

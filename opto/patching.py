@@ -1,0 +1,326 @@
+"""Activation, path and attribution patching.
+
+What of a run on one input has to be put into a run on another one for the outcome to
+follow? Each function takes the inputs of the run that is changed, those of the run
+whose values are put in (`source`), and a metric of the outputs.
+"""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, ArrayLike, Float
+
+from ._derived import Derived, Given, put
+from ._each import Each
+from ._edit import AbstractEdit, At, check_strength, Edit
+from ._record import Record
+from ._reference import check_arrays, Patch, Values
+from ._run import known_sites, run
+from ._site import one_example, Site, Sites
+from ._sweep import sweep
+from ._where import known, Where
+
+
+Metric = Callable[..., Array]
+# Held still in path patching: what heads and MLPs write, as far as there is any.
+WRITES = ("**.z", "**.mlp.out")
+
+
+class PathPatch(Derived):
+    """Patches senders as the receivers see them directly, past all other parts.
+
+    The receivers get the values that they would have if the senders wrote what they
+    write on another input, while every head and MLP in between wrote what it does
+    (Wang et al. 2023, "Interpretability in the wild", section 3.1).
+
+    ```python
+    _, source = opto.run(model, *source_inputs, record="blocks.0.attn.z")
+    PathPatch(At("blocks.0.attn.z", head=2), At("blocks.1.attn.k", head=3), source)
+    ```
+    """
+
+    senders: At | Each
+    receivers: At | Each
+    source: Values
+    frozen: tuple[str, ...] = eqx.field(static=True)
+    strength: Float[Array, "..."]
+
+    def __init__(
+        self,
+        senders: At | Each,
+        receivers: At | Each,
+        source: Mapping[str, ArrayLike],
+        *,
+        frozen: Iterable[str] = WRITES,
+        strength: ArrayLike = 1.0,
+    ):
+        """**Arguments:**
+
+        - `senders`: Entries that another input's values are put into.
+        - `receivers`: Entries that see them: what a part reads or makes of it, such as
+            `q`, `k` and `v` of a head, `mlp.in`, or `logits`.
+        - `source`: A record of the senders' sites on the other input; as in `Patch`.
+        - `frozen`: Sites that are held still in between; patterns that match nothing
+            are left out, but not all may be.
+        - `strength`: As for `opto.Clamp`, of the receivers.
+        """
+        for name, part in (("senders", senders), ("receivers", receivers)):
+            if not isinstance(part, At | Each):
+                raise ValueError(f"{name} is an opto.At(...), got {part!r}")
+        self.senders, self.receivers = senders, receivers
+        sender = senders.edit if isinstance(senders, Each) else senders
+        self.source = Patch(sender.site, source).values
+        self.frozen = (frozen,) if isinstance(frozen, str) else tuple(frozen)
+        self.strength = known(strength, float)
+
+    def needs(self, table: Sites) -> tuple[str, ...]:
+        return self._frozen(table)
+
+    def derive(self, given: Given) -> tuple[Edit, ...]:
+        senders, receivers = self._ends()
+        frozen = self._frozen(given.table)
+        held = given.base
+        if given.before:
+            held = given.run(edits=given.before, record=frozen)
+        edits: list[AbstractEdit] = list(given.before)
+        edits += [put(name, {name: held[name]}, Where({}), 1.0) for name in frozen]
+        edits.append(put(senders.site, self.source.arrays, senders.where, 1.0))
+        seen = given.run(edits=edits, record=[receivers.site])
+        return (put(receivers.site, dict(seen), receivers.where, self.strength),)
+
+    def check(self, table: Sites) -> None:
+        check_strength(self.strength)
+        senders, receivers = self._ends()
+        senders.check(table)
+        receivers.check(table)
+        check_arrays("PathPatch", self.source.arrays, table.match(senders.site))
+        frozen = self._frozen(table)
+        order = {name: i for i, name in enumerate(table)}
+        read = [site.name for site in table.match(receivers.site)]
+        sent = [site.name for site in table.match(senders.site)]
+        if held := [name for name in read if name in frozen]:
+            raise ValueError(
+                f"receivers at {held[0]!r} are held still themselves (frozen=): name "
+                "what they read, such as 'q', 'k', 'v' or 'mlp.in'"
+            )
+        if min(order[s] for s in sent) >= max(order[r] for r in read):
+            raise ValueError(
+                f"there is no path from {senders!r} to {receivers!r}: all receivers "
+                "come first"
+            )
+
+    def arguments(self) -> dict[str, Any]:
+        frozen = {} if self.frozen == WRITES else {"frozen": self.frozen}
+        ends = {"senders": self.senders, "receivers": self.receivers}
+        return {**ends, "source": self.source.arrays, **frozen}
+
+    def _ends(self) -> tuple[At, At]:
+        if isinstance(self.senders, Each) or isinstance(self.receivers, Each):
+            raise ValueError(f"{type(self).__name__} is swept: it goes to opto.sweep")
+        return self.senders, self.receivers
+
+    def _frozen(self, table: Sites) -> tuple[str, ...]:
+        names = [s.name for s in table.values() if s.matches(*self.frozen)]
+        if not names:
+            raise ValueError(f"frozen={list(self.frozen)} matches no site")
+        return tuple(names)
+
+
+def activation_patch(
+    metric: Metric,
+    model: Callable[..., Any],
+    inputs: Sequence[Any],
+    source: Sequence[Any],
+    *,
+    at: Each,
+    edits: Sequence[AbstractEdit] = (),
+    chunk: int | None = None,
+) -> Array:
+    """A metric with each of many parts of a run taken from another input's run.
+
+    ```python
+    at = opto.At("blocks.*.resid_pre").each("layer", "pos")
+    activation_patch(metric, model, inputs, source, at=at)  # [layer, pos]
+    ```
+
+    **Arguments:**
+
+    - `metric`: `metric(outputs, *inputs)`, of the run that is changed.
+    - `model`: As for `opto.run`, with `inputs` and `source` of one shape.
+    - `at`: What is patched: a selection, each of some axes.
+    - `edits`: In force in both runs.
+    - `chunk`: As for `opto.sweep`.
+
+    **Returns:**
+
+    The metric at each point of the grid.
+    """
+    if not isinstance(at, Each) or not isinstance(at.edit, At):
+        raise ValueError(f"at is opto.At(...).each(...), got {at!r}")
+    _, record = run(model, *source, record=at.edit.site, edits=edits)
+    patch = eqx.tree_at(
+        lambda e: e.where, Patch(at.edit.site, record), at.edit.where
+    ).each(*at.axes)
+    return sweep(metric, model, *inputs, edits=[*edits, patch], chunk=chunk)
+
+
+def path_patch(
+    metric: Metric,
+    model: Callable[..., Any],
+    inputs: Sequence[Any],
+    source: Sequence[Any],
+    *,
+    senders: At | Each,
+    receivers: At | Each,
+    frozen: Iterable[str] = WRITES,
+    edits: Sequence[AbstractEdit] = (),
+    chunk: int | None = None,
+) -> Array:
+    """A metric with each sender patched as each receiver sees it directly.
+
+    ```python
+    senders = opto.At("blocks.0.attn.z").each("head")
+    receivers = opto.At("blocks.1.attn.k").each("head")
+    path_patch(metric, model, inputs, source, senders=senders, receivers=receivers)
+    ```
+
+    **Arguments:** as `activation_patch`, and `senders`, `receivers`, `frozen` as for
+    `opto.PathPatch`.
+
+    **Returns:**
+
+    The metric, with the axes of the senders and then those of the receivers in front.
+    """
+    sender = senders.edit if isinstance(senders, Each) else senders
+    _, record = run(model, *source, record=sender.site, edits=edits)
+    patch = PathPatch(senders, receivers, record, frozen=frozen)
+    if isinstance(senders, Each) or isinstance(receivers, Each):
+        return sweep(metric, model, *inputs, edits=[*edits, patch], chunk=chunk)
+    out, _ = run(model, *inputs, edits=[*edits, patch])
+    return metric(out, *inputs)
+
+
+def attribution_patch(
+    metric: Metric,
+    model: Callable[..., Any],
+    inputs: Sequence[Any],
+    source: Sequence[Any],
+    *,
+    sites: str | Iterable[str],
+    edits: Sequence[AbstractEdit] = (),
+) -> Record:
+    """Activation patching of every entry at once, to first order.
+
+    The gradient of the metric at each entry, times the source's value less its own
+    (Nanda 2023, "Attribution patching"); summed over a head's entries, it estimates
+    what `activation_patch` of the head changes.
+
+    **Arguments:** as `activation_patch`; `sites` as `record` of `opto.run`.
+
+    **Returns:**
+
+    The attributions, in the shape of the sites' values.
+    """
+    own, other = (
+        run(model, *x, record=sites, edits=edits)[1] for x in (inputs, source)
+    )
+    names = _floating(own)
+    slopes = _slopes(metric, model, tuple(inputs), names, _zeros(own), tuple(edits))
+    return _attributed(own, other, slopes)
+
+
+def integrated_attribution(
+    metric: Metric,
+    model: Callable[..., Any],
+    inputs: Sequence[Any],
+    source: Sequence[Any],
+    *,
+    sites: str | Iterable[str],
+    steps: int = 8,
+    along: str = "embed",
+    edits: Sequence[AbstractEdit] = (),
+) -> Record:
+    """`attribution_patch` with gradients averaged on the way between the inputs.
+
+    The site `along` goes in `steps` straight steps from its own values to the source's
+    (Sundararajan et al. 2017, eq. 3, by the midpoint rule; for circuits Hanna et al.
+    2024). At that site the attributions sum to the change of the metric that patching
+    it makes, the better the more steps.
+
+    **Arguments:** as `attribution_patch`; `steps` is positive.
+    """
+    if not isinstance(steps, int) or steps < 1:
+        raise ValueError(f"steps is a positive number, got {steps!r}")
+    names = [sites] if isinstance(sites, str) else list(sites)
+    wanted = list(dict.fromkeys([*names, along]))
+    _, own = run(model, *inputs, record=wanted, edits=edits)
+    _, other = run(model, *source, record=wanted, edits=edits)
+    example, _ = one_example(model, tuple(inputs))
+    asked = {s.name for n in names for s in known_sites(model, example).match(n)}
+
+    def slopes(share: Array) -> dict[str, Array]:
+        between = (1 - share) * own[along] + share * other[along]
+        there = (*edits, Patch(along, {along: between}))
+        return _slopes(metric, model, tuple(inputs), _floating(own), _zeros(own), there)
+
+    shares = (jnp.arange(steps) + 0.5) / steps
+    mean = jax.tree.map(lambda x: jnp.mean(x, 0), jax.lax.map(slopes, shares))
+    whole = _attributed(own, other, mean)
+    axes = tuple((name, whole.axes_of(name)) for name in whole if name in asked)
+    return Record({name: whole[name] for name in whole if name in asked}, axes)
+
+
+class _Shift(Edit):
+    """Adds values of the examples' own; where gradients in activations are taken."""
+
+    site: str = eqx.field(static=True)
+    values: Values
+    where: Where
+    strength: Float[Array, "..."]
+
+    def __init__(self, site: str, values: Array):
+        self.site, self.values = site, Values({site: values})
+        self.where, self.strength = Where({}), known(1.0)
+
+    def replacement(self, value: Array, site: Site) -> Array:
+        shift = self.values.arrays[site.name]
+        if isinstance(shift, jax.ShapeDtypeStruct):
+            return value
+        return value + shift
+
+    def arguments(self) -> dict[str, Any]:
+        return {"values": self.values.arrays}
+
+
+@eqx.filter_jit
+def _slopes(metric, model, inputs, names, zeros, edits) -> dict[str, Array]:
+    """The gradient of the metric in the values of sites."""
+
+    def value(shifts: dict[str, Array]) -> Array:
+        own = [_Shift(name, shifts[name]) for name in names]
+        out, _ = run(model, *inputs, edits=[*edits, *own])
+        number = jnp.asarray(metric(out, *inputs))
+        if number.shape != ():
+            raise ValueError(f"the metric must be one number, got {number.shape}")
+        return number
+
+    return jax.grad(value)(zeros)
+
+
+def _floating(record: Record) -> tuple[str, ...]:
+    for name, value in record.items():
+        if not eqx.is_inexact_array(value):
+            raise ValueError(f"{name!r} holds {value.dtype}, which has no gradient")
+    return tuple(record)
+
+
+def _zeros(record: Record) -> dict[str, Array]:
+    return {name: jnp.zeros_like(value) for name, value in record.items()}
+
+
+def _attributed(own: Record, other: Record, slopes: Mapping[str, Array]) -> Record:
+    values = {name: slopes[name] * (other[name] - own[name]) for name in own}
+    return Record(values, tuple((name, own.axes_of(name)) for name in own))

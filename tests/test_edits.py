@@ -1,0 +1,446 @@
+"""Elementary edits at every site and in batches; records; edits that contradict."""
+
+import functools
+import re
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from oracles import softmax
+from tapped import MODELS
+
+import opto
+from icl.models import TransformerConfig
+from opto import Clamp, Freeze, Mean, Patch, Resample, Scale, Steer, Zero
+
+
+@functools.cache
+def case(name):
+    """A model, its inputs and all that it computes."""
+    model, inputs = MODELS[name]()
+    return model, inputs, *opto.run(model, *inputs, record="**")
+
+
+@functools.cache
+def transformer():
+    config = TransformerConfig(num_layers=2, d_model=8, num_heads=2, mlp_ratio=1.0)
+    return config.build(3, dim=3, key=jax.random.key(0))
+
+
+def sequences(*shape, seed=0):
+    """Exemplars, and labels of which one of the context is the query's."""
+    rng = np.random.default_rng(seed)
+    examples = rng.normal(size=(*shape, 3, 3)).astype(np.float32)
+    labels = np.broadcast_to([2, 1, 2], (*shape, 3))
+    return jnp.asarray(examples), jnp.asarray(labels)
+
+
+class Doubling(eqx.Module):
+    """Two sites, `x` and `twice`, that compile in no time."""
+
+    input_axes = ("i",)
+
+    def __call__(self, x, *, tap=opto.identity):
+        x = tap("x", x, "i")
+        return x, tap("twice", 2 * x, "i")
+
+
+def assert_same(ours, expected, atol=0.0):
+    """Equal trees of arrays, to the bit if `atol` is 0."""
+    assert jax.tree.structure(ours) == jax.tree.structure(expected)
+    for a, b in zip(jax.tree.leaves(ours), jax.tree.leaves(expected), strict=True):
+        assert a.dtype == b.dtype
+        np.testing.assert_allclose(a, b, rtol=atol, atol=atol)
+
+
+# What changes nothing, at every site.
+
+
+def others(record):
+    """Other values of the same dtypes."""
+    return {k: ~v if v.dtype == bool else v + 1 for k, v in record.items()}
+
+
+def floats(record):
+    return {k: v for k, v in record.items() if v.dtype == jnp.float32}
+
+
+# By kind: edits of all sites at once, which leave them as they are.
+NOTHINGS = {
+    "patch": lambda record: [Patch("**", record)],
+    "clamp": lambda record: [Clamp(site, value) for site, value in record.items()],
+    "freeze": lambda record: [Freeze("**")],
+    "freeze_constants": lambda record: [Freeze("**", stop_gradient=True)],
+    "by_nothing": lambda record: [Scale("**", 1), Steer("**", 0)],
+    "strength_0": lambda record: [
+        Zero("**", strength=0),
+        Clamp("**", 3, strength=0),
+        Patch("**", others(record), strength=0),
+        Scale("**", 3, strength=0),
+        Steer("**", 1, strength=0),
+        *(
+            Mean(site, others({site: value}), strength=0)
+            for site, value in floats(record).items()
+        ),
+    ],
+}
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_nothing_is_nothing_to_the_bit(name):
+    model, inputs, _, _ = case(name)
+    with jax.disable_jit():
+        out = model(*inputs)
+        _, record = opto.visit(model, *inputs, record="**")
+        for edits in NOTHINGS.values():
+            ours = opto.visit(model, *inputs, record="**", edits=edits(record))
+            assert_same((ours[0], dict(ours[1])), (out, dict(record)))
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_nothing_is_nothing_compiled(name):
+    """To rounding; also what nobody else asks for, which is computed for one edit."""
+    model, inputs, out, record = case(name)
+    lazy = [site for site in record if site.split(".")[-1] in ("result", "k_in")]
+
+    @jax.jit
+    def edited(record):
+        lists = {kind: edits(record) for kind, edits in NOTHINGS.items()}
+        lists |= {site: [Patch(site, record), Freeze(site)] for site in lazy}
+        visit = functools.partial(opto.visit, model, *inputs, record="**")
+        return {
+            kind: visit(edits=edits, record=() if kind in lazy else "**")
+            for kind, edits in lists.items()
+        }
+
+    for ours, seen in edited(dict(record)).values():
+        expected = {site: record[site] for site in seen}
+        assert_same((ours, dict(seen)), (out, expected), atol=1e-6)
+
+
+def test_a_batch_patched_with_itself():
+    """And under the values of other examples at strength 0."""
+    model, inputs = transformer(), sequences(4)
+    out, record = opto.run(model, *inputs, record="**")
+    edits = [Patch("**", record), Resample("**", record, strength=0)]
+    assert_same(opto.run(model, *inputs, edits=edits)[0], out, atol=1e-6)
+    with jax.disable_jit():
+        out, record = opto.run(model, *inputs, record="**")
+        edits = [Patch("**", record), Resample("**", record, strength=0)]
+        assert_same(opto.run(model, *inputs, edits=edits)[0], out)
+
+
+# What the elementary edits do, in NumPy.
+
+
+def test_scaled_scores_are_a_temperature():
+    model, inputs = transformer(), sequences()
+    temperature = np.array([0.5, 3.0])
+    by_head = [
+        Scale("blocks.0.attn.scores", 1 / temperature, axes="head"),
+        Scale("blocks.1.attn.scores", 1 / 7, head=1, strength=1.0),
+    ]
+    sites = ["**.scores", "**.pattern"]
+    _, record = opto.run(model, *inputs, record=sites, edits=by_head)
+    _, before = opto.run(model, *inputs, record=sites)
+    scores = before["blocks.0.attn.scores"].astype(float) / temperature[:, None, None]
+    np.testing.assert_allclose(
+        record["blocks.0.attn.pattern"], softmax(scores), atol=1e-6
+    )
+    # The record is of the edited scores, so head 1's were seven times as large.
+    edited = record["blocks.1.attn.scores"].astype(float)
+    np.testing.assert_allclose(
+        record["blocks.1.attn.pattern"], softmax(edited), atol=1e-6
+    )
+    sharper = np.where(edited > -1e18, 7 * edited, -1e20)[1]
+    assert np.abs(softmax(sharper) - softmax(edited[1])).max() > 0.05
+
+
+def test_single_units_of_a_mask():
+    model, inputs = transformer(), sequences()
+    mask = np.zeros((5, 8), bool)
+    mask[[0, 3, 3], [7, 0, 2]] = True
+    edits = [
+        Clamp("blocks.0.mlp.post", 0.25, mask=mask),
+        Zero("blocks.*.mlp.post", mask=mask, layer=1, pos=3),
+        Steer("embed", 2.0, mask=mask[:, :1]),
+    ]
+    sites = ["embed", "**.post"]
+    _, before = opto.run(model, *inputs, record=sites)
+    _, after = opto.run(model, *inputs, record=sites, edits=edits)
+    expected = np.where(mask[:, :1], before["embed"] + 2, before["embed"])
+    np.testing.assert_allclose(after["embed"], expected, atol=1e-6)
+    np.testing.assert_array_equal(after["blocks.0.mlp.post"] == 0.25, mask)
+    zeros = mask & (np.arange(5) == 3)[:, None]
+    np.testing.assert_array_equal(after["blocks.1.mlp.post"] == 0, zeros)
+
+
+@pytest.mark.parametrize("count", [2, 3, 7])
+def test_resample_leaves_no_example_its_own(count):
+    """The same shuffle at both sites: `twice` of what is at `x`."""
+    x = jnp.arange(3 * count, dtype=float).reshape(count, 3)
+    model = Doubling()
+    _, record = opto.run(model, x, record="*")
+    orders = set()
+    for seed in (0, 1, 2, 3):
+        edits = [Resample("*", record, seed=seed)]
+        out, twice = opto.run(model, x, edits=edits)[0]
+        np.testing.assert_array_equal(twice, 2 * out)
+        order = (out[:, 0] / 3).astype(int)
+        np.testing.assert_array_equal(out, x[order])
+        assert sorted(order.tolist()) == list(range(count))
+        assert not np.any(order == np.arange(count))
+        again, _ = opto.run(model, x, edits=[Resample("*", record, seed=seed)])[0]
+        np.testing.assert_array_equal(again, out)
+        # The text has the values as they are, shuffled before.
+        read = opto.parse(repr(edits[0]))
+        np.testing.assert_array_equal(opto.run(model, x, edits=[read])[0][0], out)
+        orders.add(tuple(order.tolist()))
+    assert len(orders) == 1 if count == 2 else len(orders) > 1
+
+
+def test_resample_of_two_batch_axes():
+    x = jnp.arange(24.0).reshape(4, 2, 3)
+    _, record = opto.run(Doubling(), x, record="x")
+    (out, _), _ = opto.run(Doubling(), x, edits=[Resample("x", record, i=[0, 2])])
+    np.testing.assert_array_equal(out[..., 1], x[..., 1])
+    moved = out[..., 0] != x[..., 0]
+    assert np.all(moved)
+    assert set(np.ravel(out[..., [0, 2]])) == set(np.ravel(x[..., [0, 2]]))
+
+
+def test_mean_of_a_batch_and_of_a_batch_of_batches():
+    model, inputs = transformer(), sequences(3, 2)
+    site = "blocks.0.attn.z"
+    _, record = opto.run(model, *inputs, record=site)
+    edits = [Mean(site, record, head=1)]
+    _, ours = opto.run(model, *inputs, record=site, edits=edits)
+    mean = np.asarray(record[site], float).mean((0, 1))
+    np.testing.assert_allclose(ours[site][:, :, 0], record[site][:, :, 0], atol=1e-6)
+    expected = np.broadcast_to(mean[1], ours[site][:, :, 1].shape)
+    np.testing.assert_allclose(ours[site][:, :, 1], expected, atol=1e-6)
+
+
+# Values that go with the examples.
+
+
+@pytest.mark.parametrize("shape", [(3,), (2, 2)])
+def test_a_batch_of_values_goes_with_the_examples(shape):
+    """Also those of edits within edits."""
+    model, other = transformer(), transformer()
+    inputs, source = sequences(*shape), sequences(*shape, seed=1)
+    site = "blocks.0.resid_post"
+    _, record = opto.run(model, *source, record=[site, "embed"])
+
+    def edits(record):
+        return {
+            "patch": [Patch(site, record, pos=[0, -1], strength=0.7)],
+            "graft": [opto.Graft(other, until=0, edits=[Patch("embed", record)])],
+            "swapped": [Patch("embed", record), opto.Graft(other, from_=1)],
+            "copy": [
+                opto.CopyFromPattern(heads="1:0", edits=[Patch("embed", record, pos=2)])
+            ],
+        }
+
+    @eqx.filter_jit
+    def alone(inputs, values):
+        record = dict(zip((site, "embed"), values, strict=True))
+        return {k: opto.lift(model)(*inputs, edits=e) for k, e in edits(record).items()}
+
+    ours = {k: opto.run(model, *inputs, edits=e)[0] for k, e in edits(record).items()}
+    for i in np.ndindex(*shape):
+        expected = alone([x[i] for x in inputs], [record[k][i] for k in record])
+        assert_same({k: v[i] for k, v in ours.items()}, expected, atol=1e-5)
+    plain, _ = opto.run(model, *inputs)
+    assert all(np.abs(v - plain).max() > 1e-3 for v in ours.values())
+
+
+def test_values_of_one_example_are_for_all():
+    x, one = jnp.zeros((4, 2, 3)), jnp.arange(3.0)
+    (out, _), _ = opto.run(Doubling(), x, edits=[Patch("x", {"x": one})])
+    np.testing.assert_array_equal(out, np.broadcast_to(one, x.shape))
+    _, record = opto.run(Doubling(), one, record="*")
+    (out, twice), _ = opto.run(Doubling(), x, edits=[Patch("*", record, i=[1])])
+    np.testing.assert_array_equal(out[3, 1], [0, 1, 0])
+    np.testing.assert_array_equal(twice[3, 1], [0, 2, 0])
+
+
+X = jnp.ones((4, 3))
+
+MISFITS = {
+    "another_batch": (X, jnp.ones((5, 3)), "of a batch of shape (5,), but the inputs"),
+    "one_for_a_batch": (X, jnp.ones((1, 3)), "of a batch of shape (1,), but the in"),
+    "two_axes_for_one": (X, jnp.ones((2, 4, 3)), "shape (2, 4, 3) at x float32[i=3]"),
+    "one_axis_for_two": (X[None], jnp.ones((4, 3)), "wanted values of one example"),
+    "a_batch_for_one": (X[0], jnp.ones((4, 3)), "wanted values of one example, or in"),
+    "too_long": (X, jnp.ones((4, 5)), "an array of shape (5,) does not fit x"),
+    "number": (X, jnp.ones(()), "an array of shape () at x float32[i=3]; wanted"),
+}
+
+
+@pytest.mark.parametrize("name", MISFITS)
+def test_values_that_do_not_go_with_the_examples(name):
+    x, values, message = MISFITS[name]
+    with pytest.raises(ValueError, match=re.escape(message)):
+        opto.run(Doubling(), x, edits=[Patch("x", {"x": values})])
+
+
+# Records.
+
+
+@functools.cache
+def recorded(*shape):
+    return opto.run(transformer(), *sequences(*shape), record="**")[1]
+
+
+def test_pick_by_the_names_of_axes():
+    for shape in ((), (3,), (2, 2)):
+        record, A = recorded(*shape), (...,)
+        z = [record[f"blocks.{i}.attn.z"] for i in range(2)]
+        pattern = record["blocks.1.attn.pattern"]
+        picks = [
+            (record.pick("blocks.1.attn.z"), z[1]),
+            (record.pick("attn.z"), np.stack(z)),
+            (record.pick("blocks.*.attn.z", layer=0), z[0]),
+            (record.pick("z", layer=[1, 0]), np.stack(z[::-1])),
+            (record.pick("z", layer=[1], head=0), z[1][None][*A, 0, :, :]),
+            (record.pick("attn.z", pos=-1), np.stack(z)[*A, -1, :]),
+            (record.pick("attn.z", layer=1, unit=[-1, 0]), z[1][*A, [-1, 0]]),
+            (record.pick("pattern", layer=1, head=1), pattern[*A, 1, :, :]),
+            (
+                record.pick("pattern", layer=1, head=[1, 0], seq=-1, kv_seq=[0, 2]),
+                pattern[*A, [1, 0], -1, :][*A, [0, 2]],
+            ),
+            (record.pick("logits", pos=[0], label=2), record["logits"][*A, [0], 2]),
+        ]
+        for ours, expected in picks:
+            np.testing.assert_array_equal(ours, expected)
+
+
+def test_pick_by_an_axis_that_is_called_layer():
+    _, _, _, record = case("mlp")
+    np.testing.assert_array_equal(
+        record.pick("hiddens", layer=-1, unit=[2]), record["hiddens"][-1, [2]]
+    )
+
+
+PICKS = {
+    "axis": (dict(site="attn.z", haed=0), "no axis 'haed'; did you mean 'head'?"),
+    "range": (dict(site="attn.z", head=2), "head 2 is out of range at blocks.0.attn.z"),
+    "one": (dict(site="attn.z", head=[0, -3]), "head -3 is out of range"),
+    "layer": (dict(site="attn.z", layer=2), "no record of it in layer 2; there is bl"),
+    "layers": (dict(site="attn.z", layer=[0, 7]), "no record of it in layer 7"),
+    "no_layer": (dict(site="embed", layer=0), "no record of it in layer 0; there is e"),
+    "site": (dict(site="attn.zz"), "no record of 'attn.zz'; there is tokens.exemplar"),
+    "shapes": (dict(site="blocks.0.attn.*"), "differ in shape: (5, 8), (2, 5, 8)"),
+}
+
+
+@pytest.mark.parametrize("name", PICKS)
+def test_picks_that_there_are_not(name):
+    where, message = PICKS[name]
+    with pytest.raises(ValueError, match=re.escape(message)):
+        recorded().pick(**where)
+
+
+def test_reduced_values_have_no_names_of_axes():
+    model, inputs = transformer(), sequences(3)
+    reducers = {"**.pattern": lambda p: p[:, -1], "embed": None}
+    _, record = opto.run(model, *inputs, record=reducers)
+    assert record.axes_of("embed") == ("seq", "d_model")
+    assert record.axes_of("blocks.0.attn.pattern") is None
+    assert record.axes_of("nowhere") is None
+    stacked = record.pick("pattern")
+    assert stacked.shape == (2, 3, 2, 5)
+    np.testing.assert_array_equal(
+        stacked[1], recorded(3)["blocks.1.attn.pattern"][:, :, -1]
+    )
+    with pytest.raises(ValueError, match="pattern' was reduced, so its axes have no"):
+        record.pick("pattern", layer=0, head=1)
+    with pytest.raises(ValueError, match="'blocks.0.attn.pattern' is not of a batch"):
+        Mean("blocks.*.attn.pattern", record)
+
+
+def test_records_as_notebooks_show_them():
+    record = recorded(3)
+    shown = record._repr_html_()
+    assert all(f"<code>{name}</code>" in shown for name in record)
+    assert shown.count("<tr>") == len(record) + 1
+    # Scores and patterns of two heads in two layers.
+    assert shown.count("<img") == shown.count("data:image/png;base64") == 8
+    assert "batch=3 head=2 seq=5 kv_seq=5" in shown
+    assert "int32" in shown
+    model, reduced = transformer(), {"**.pattern": lambda p: {"a<b": p.sum()}}
+    _, record = opto.run(model, *sequences(3), record=reduced)
+    assert "<img" not in record._repr_html_()
+    assert "(3,)" in record._repr_html_()
+    _, nothing = opto.run(model, *sequences(0), record="**.pattern")
+    assert "batch=0 head=2" in nothing._repr_html_()
+    blocked = [opto.Block(queries="query")]
+    _, nans = opto.run(model, *sequences(), record="**.pattern", edits=blocked)
+    assert np.all(np.isnan(nans["blocks.1.attn.pattern"]))
+    assert nans._repr_html_().count("<img") == 4
+
+
+# Edits that contradict each other.
+
+ones = [Clamp("x", 1.0)]
+first = np.array([True, False, False])
+
+CONTRADICTIONS = {
+    "values": (
+        [Clamp("x", 1.0, i=[0, 1]), Clamp("x", 2.0, i=1)],
+        "Clamp('x', value=1.0, i=[0, 1]) and Clamp('x', value=2.0, i=1) contradict: "
+        "both set i=1 of x float32[i=3]",
+    ),
+    "zero": ([*ones, Zero("x", i=-1)], "Zero('x', i=-1) contradict: both set i=2 of x"),
+    "zero_first": ([Zero("x", i=-1), *ones], "contradict: both set i=2 of x float32"),
+    "globs": ([Clamp("*", 1.0), Clamp("twice", 2.0, i=1)], "both set i=1 of twice"),
+    "mask": ([Zero("x", mask=first), Clamp("x", 1, i=[0])], "both set i=0 of x"),
+    "arrays": (
+        [Clamp("x", [1.0, 2.0, 3.0]), Clamp("x", [1.0, 5.0, 4.0], axes="i")],
+        "both set i=1 of x",
+    ),
+    "third": ([Zero("x", i=0), Zero("x", i=1), Clamp("x", 2.0, i=1)], "both set i=1"),
+    "apart": ([Zero("x", i=1), Scale("twice", 2), Clamp("x", 2.0)], "both set i=1"),
+    "equal": ([*ones, Clamp("x", 1, i=2), *ones], None),
+    "zero_is_equal": ([Zero("x"), Clamp("x", -0.0, i=2), Zero("x")], None),
+    "disjoint": ([Clamp("x", 1.0, i=0), Zero("x", i=[1, 2])], None),
+    "disjoint_masks": ([Clamp("x", 1.0, mask=first), Zero("x", mask=~first)], None),
+    "weak": ([*ones, Clamp("x", 2.0, strength=0.5)], None),
+    "weak_first": ([Zero("x", strength=0.5), *ones], None),
+    "scaled": ([*ones, Scale("x", 2.0), Steer("x", 1.0)], None),
+    "patched": ([*ones, Patch("x", {"x": jnp.zeros(3)})], None),
+    "elsewhere": ([Clamp("x", 1.0), Clamp("twice", 3.0)], None),
+}
+
+
+@pytest.mark.parametrize("name", CONTRADICTIONS)
+@pytest.mark.parametrize("where", ["run", "jit", "sweep"])
+def test_contradictions(name, where):
+    """Found before the program runs, within one's own `jit` too."""
+    edits, message = CONTRADICTIONS[name]
+    x = jnp.full(3, 7.0)
+    call = {
+        "run": lambda: opto.run(Doubling(), x, edits=edits)[0],
+        "jit": lambda: jax.jit(lambda x: opto.lift(Doubling())(x, edits=edits))(x),
+        "sweep": lambda: opto.sweep(
+            lambda out, x: out[0].sum(),
+            *(Doubling(), x),
+            edits=[*edits, Steer("x", 0).each("i")],
+        ),
+    }[where]
+    if message is None:
+        call()
+        return
+    with pytest.raises(ValueError, match=re.escape(message)):
+        call()
+
+
+def test_what_is_not_known_yet_does_not_contradict():
+    """The later edit holds, as in every other list."""
+    run = lambda v: opto.lift(Doubling())(X[0], edits=[*ones, Clamp("x", v)])[0]
+    np.testing.assert_array_equal(jax.jit(run)(2.0), [2, 2, 2])
+    np.testing.assert_array_equal(jax.vmap(run)(jnp.arange(2.0))[:, 0], [0, 1])

@@ -1,0 +1,413 @@
+"""Strength gradients, patching and circuit discovery, against brute force."""
+
+import functools
+import re
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from planted import CIRCUIT, induction_model, logit_difference, sequences
+from tapped import Count, Counted, MODELS
+
+import opto
+from icl.models import NoPositions, TransformerConfig
+from opto import At, Clamp, Patch, Pattern, PreviousToken, Scale, Steer, Zero
+
+
+def small(layers=3, **settings):
+    config = TransformerConfig(
+        num_layers=layers, d_model=8, num_heads=2, **{"mlp_ratio": 1.0, **settings}
+    )
+    return config.build(3, dim=4, key=jax.random.key(1))
+
+
+def inputs(seed, batch=(), pairs=2):
+    rng = np.random.default_rng(seed)
+    labels = np.broadcast_to([0, 1, 0], (*batch, 3)) if pairs == 2 else None
+    examples = rng.normal(size=(*batch, pairs + 1, 4))
+    return jnp.asarray(examples, float), jnp.asarray(labels)
+
+
+def score(out, examples, labels):
+    """Not linear in the logits."""
+    return jnp.mean(jnp.tanh(out[..., -1, 0]) + out[..., -1, 1] ** 2)
+
+
+# Strength gradients.
+
+SWEPT = {
+    "heads": Zero("blocks.*.attn.z").each("layer", "head"),
+    "units": Clamp("blocks.1.mlp.post", 0.5, pos=[0, -1]).each("pos", "unit"),
+    "steer": Steer("blocks.*.resid_pre", jnp.arange(8.0) / 20, axes="d_model").each(
+        "layer"
+    ),
+    "scale": Scale("blocks.*.attn.scores", 2.0, pos=-1).each("layer", "head"),
+    "pattern": Pattern(PreviousToken()).each("layer", "head"),
+    "stack": opto.stack(
+        [Zero("blocks.0.attn.z", head=0), Clamp("blocks.2.mlp.out", 1.0, pos=-1)]
+    ),
+    "values": opto.stack([Clamp("blocks.0.mlp.out", v) for v in (0.0, 1.0)]),
+}
+
+
+@pytest.mark.parametrize("name", SWEPT)
+def test_strength_gradient_equals_central_differences(name):
+    with jax.enable_x64(True):
+        model, example = double(small()), inputs(0)
+        fixed = Zero("blocks.0.attn.z", head=1, strength=0.3)
+        swept = SWEPT[name]
+        ours = opto.strength_grad(score, model, *example, edits=[fixed, swept])
+
+        def at(strength):
+            weak = _weakened(swept, strength)
+            return opto.sweep(score, model, *example, edits=[fixed, weak])
+
+        step = 1e-5
+        expected = (at(step) - at(-step)) / (2 * step)
+        assert ours.shape == expected.shape
+        assert np.any(np.abs(ours) > 1e-4)
+        np.testing.assert_allclose(ours, expected, atol=1e-6)
+
+
+def double(model):
+    as_double = lambda x: x.astype(float) if eqx.is_inexact_array(x) else x
+    return jax.tree.map(as_double, model)
+
+
+def _weakened(swept, strength):
+    if isinstance(swept, opto.Each):
+        edit = eqx.tree_at(lambda e: e.edit.strength, swept, jnp.asarray(strength))
+        return edit
+    weak = [
+        eqx.tree_at(lambda e: e.strength, e, jnp.asarray(strength)) for e in swept.edits
+    ]
+    return opto.stack(weak)
+
+
+def test_strength_gradient_is_one_trace_and_nan_where_there_is_no_head():
+    model, example = MODELS["ragged"]()
+    count = Count()
+    edits = Zero("layers.*.z").each("layer", "head")
+    metric = lambda out, *_: jnp.sum(out**2)
+    counted = Counted(model, count)
+    ours = opto.strength_grad(metric, counted, *example, edits=edits)
+    traces = len(count)
+    assert np.isnan(ours).tolist() == [[False, False, True], [False] * 3]
+    opto.strength_grad(metric, counted, example[0] + 1, edits=edits)
+    assert len(count) == traces
+    with pytest.raises(ValueError, match="the metric must be one number, got"):
+        opto.strength_grad(lambda out, *_: out, model, *example, edits=edits)
+    with pytest.raises(ValueError, match="takes one swept edit, got 2"):
+        opto.strength_grad(metric, model, *example, edits=[edits, edits])
+
+
+# Activation patching.
+
+
+def test_activation_patching_equals_a_loop():
+    model, own, other = small(), inputs(0, (3,)), inputs(1, (3,))
+    at = At("blocks.*.resid_pre").each("layer", "pos")
+    ours = opto.activation_patch(score, model, own, other, at=at)
+    _, record = opto.run(model, *other, record="blocks.*.resid_pre")
+    for layer in range(3):
+        for pos in range(5):
+            site = f"blocks.{layer}.resid_pre"
+            out, _ = opto.run(model, *own, edits=[Patch(site, record, pos=pos)])
+            np.testing.assert_allclose(ours[layer, pos], score(out, *own), atol=1e-5)
+    # All of the stream is all of the run.
+    whole = opto.run(model, *own, edits=[Patch("blocks.0.resid_pre", record)])[0]
+    np.testing.assert_allclose(whole, model_out(model, other), atol=1e-5)
+
+
+def model_out(model, example):
+    return opto.run(model, *example)[0]
+
+
+# Path patching.
+
+
+def brute_force(model, own, other, sender, reads):
+    """What each head's `reads` ("q", "k", "v") of layer 2 would be, by hand.
+
+    The clean stream at layer 2, with what one head of layer 0 writes exchanged.
+    """
+    layer, head = sender
+    sites = [f"blocks.{layer}.attn.result", "blocks.2.resid_pre"]
+    _, mine = opto.run(model, *own, record=sites)
+    _, theirs = opto.run(model, *other, record=sites)
+    change = theirs[sites[0]][head] - mine[sites[0]][head]
+    stream = np.asarray(mine[sites[1]] + change, np.float64)
+    block = model.blocks[2]
+    norm = (stream - stream.mean(-1, keepdims=True)) / np.sqrt(
+        stream.var(-1, keepdims=True) + 1e-5
+    )
+    weight = {"q": block.attn.query, "k": block.attn.key, "v": block.attn.value}
+    made = norm @ np.asarray(weight[reads].weight, np.float64).T
+    return made.reshape(5, 2, 4).swapaxes(0, 1)
+
+
+@pytest.mark.parametrize("reads", ["q", "k", "v"])
+@pytest.mark.parametrize("layer", [0, 1])
+def test_path_patching_equals_brute_force(reads, layer):
+    model = small(positions=NoPositions())
+    own, other = inputs(0), inputs(1)
+    value = {"metric": score, "model": model, "inputs": own, "source": other}
+    senders = At(f"blocks.{layer}.attn.z").each("head")
+    receivers = At(f"blocks.2.attn.{reads}").each("head")
+    ours = opto.path_patch(**value, senders=senders, receivers=receivers)
+    for sender in range(2):
+        made = brute_force(model, own, other, (layer, sender), reads)
+        for receiver in range(2):
+            site = f"blocks.2.attn.{reads}"
+            edit = Clamp(site, jnp.asarray(made, jnp.float32), head=receiver)
+            out, _ = opto.run(model, *own, edits=[edit])
+            expected = score(out, *own)
+            np.testing.assert_allclose(ours[sender, receiver], expected, atol=1e-5)
+    # It is not the same as patching the sender outright.
+    patched = opto.activation_patch(score, model, own, other, at=senders)
+    assert np.all(np.abs(patched[:, None] - ours) > 1e-4)
+
+
+def test_path_to_the_output_skips_what_is_in_between():
+    model, own, other = small(), inputs(0), inputs(1)
+    _, mine = opto.run(model, *own, record=["**.z", "**.mlp.out"])
+    _, theirs = opto.run(model, *other, record="blocks.0.attn.z")
+    held = [Patch(name, mine) for name in mine if name != "blocks.0.attn.z"] + [
+        Patch("blocks.0.attn.z", theirs, head=1)
+    ]
+    expected = opto.run(model, *own, edits=held)[0][-1]
+    ours = opto.run(
+        model,
+        *own,
+        edits=[opto.PathPatch(At("blocks.0.attn.z", head=1), At("logits"), theirs)],
+    )[0][-1]
+    np.testing.assert_allclose(ours, expected, atol=1e-5)
+
+
+def test_path_patch_of_a_batch_equals_its_examples_and_own_values_change_nothing():
+    model, own, other = small(), inputs(0, (4,)), inputs(1, (4,))
+    ends = At("blocks.*.attn.z", head=0), At("blocks.2.attn.k")
+    _, record = opto.run(model, *other, record="blocks.*.attn.z")
+    ours, _ = opto.run(model, *own, edits=[opto.PathPatch(*ends, record)])
+    for i in range(4):
+        _, single = opto.run(model, *(x[i] for x in other), record="blocks.*.attn.z")
+        edit = opto.PathPatch(*ends, single)
+        one, _ = opto.run(model, *(x[i] for x in own), edits=[edit])
+        np.testing.assert_allclose(ours[i], one, atol=1e-5)
+    _, same = opto.run(model, *own, record="blocks.*.attn.z")
+    kept, _ = opto.run(model, *own, edits=[opto.PathPatch(*ends, same)])
+    np.testing.assert_allclose(kept, model_out(model, own), atol=1e-5)
+
+
+# Attribution.
+
+
+def test_attribution_is_the_gradient_times_the_difference():
+    with jax.enable_x64(True):
+        model, own, other = double(small()), inputs(0, (3,)), inputs(1, (3,))
+        sites = ["embed", "blocks.*.attn.z", "blocks.1.mlp.post"]
+        ours = opto.attribution_patch(score, model, own, other, sites=sites)
+        _, mine = opto.run(model, *own, record=sites)
+        _, theirs = opto.run(model, *other, record=sites)
+        for name in mine:
+            assert ours.axes_of(name) == mine.axes_of(name)
+            # Some of the entries, moved towards the source by central differences.
+            change = theirs[name] - mine[name]
+            way = change * np.random.default_rng(0).integers(0, 2, change.shape)
+            step = 1e-4
+            values = [
+                score(
+                    opto.run(model, *own, edits=[Patch(name, {name: mine[name] + d})])[
+                        0
+                    ],
+                    *own,
+                )
+                for d in (step * way, -step * way)
+            ]
+            slope = (values[0] - values[1]) / (2 * step)
+            expected = jnp.sum(jnp.where(way != 0, ours[name], 0))
+            np.testing.assert_allclose(expected, slope, rtol=1e-5, atol=1e-7)
+
+
+def test_integrated_attribution_is_complete():
+    model, own, other = small(), inputs(0), inputs(1)
+    _, record = opto.run(model, *other, record="embed")
+    out, _ = opto.run(model, *own, edits=[Patch("embed", record)])
+    change = score(out, *own) - score(model_out(model, own), *own)
+    sums = [
+        jnp.sum(
+            opto.integrated_attribution(
+                score, model, own, other, sites="embed", steps=steps
+            )["embed"]
+        )
+        for steps in (1, 64)
+    ]
+    assert abs(sums[1] - change) < 2e-3 < abs(sums[0] - change)
+    plain = opto.attribution_patch(score, model, own, other, sites="embed")
+    assert abs(jnp.sum(plain["embed"]) - change) > 2e-3
+    with pytest.raises(ValueError, match="steps is a positive number, got 0"):
+        opto.integrated_attribution(score, model, own, other, sites="embed", steps=0)
+
+
+# Circuit discovery.
+
+
+@functools.cache
+def planted():
+    model = induction_model()
+    return model, sequences(0, 32), sequences(1, 32)
+
+
+def test_discovery_finds_the_planted_circuit():
+    model, own, other = planted()
+    out = model_out(model, own)
+    assert np.all(np.argmax(out[:, -1], -1) == own[1][:, -1])
+    found = opto.find_circuit(logit_difference, model, own, other, threshold=0.05)
+    assert found.pairs() == CIRCUIT
+    assert found.total == 2 * 3 + 2 * 3 * 3 + 5
+    np.testing.assert_allclose(found.whole, logit_difference(out, *own), rtol=1e-5)
+    none = logit_difference(model_out(model, other), *own)
+    np.testing.assert_allclose(found.none, none, rtol=1e-4)
+    assert found.faithfulness > 0.99
+    assert found.completeness > 0.99
+    assert found.nodes == ("embed", "0:0", "1:0", "final")
+    assert "5 of 29 edges" in str(found)
+
+
+def test_discovery_with_few_candidates_and_with_integrated_scores():
+    model, own, other = planted()
+    few = opto.find_circuit(
+        logit_difference, model, own, other, threshold=0.05, keep=6, steps=8
+    )
+    assert few.pairs() == CIRCUIT
+    # Averaged gradients of all cuts at once add up to what all cuts do.
+    whole = opto.find_circuit(
+        logit_difference, model, own, other, threshold=1e-9, steps=64
+    )
+    scores = sum(edge.score for edge in whole.edges)
+    assert abs(scores - (whole.none - whole.whole)) < 0.2
+
+
+def test_scores_are_the_slopes_of_cuts():
+    """Of edges into the output, which are linear in what is written there."""
+    model, own, other = planted()
+    found = opto.find_circuit(
+        logit_difference, model, own, other, threshold=1e-12, steps=1
+    )
+    score = {str(e.writer): e.score for e in found.edges if str(e.reader) == "final"}
+    for head in range(2):
+        site = "blocks.1.attn.z"
+        _, record = opto.run(model, *other, record=site)
+        out, _ = opto.run(model, *own, edits=[Patch(site, record, head=head)])
+        change = logit_difference(out, *own) - found.whole
+        if f"1:{head}" in score:
+            np.testing.assert_allclose(score[f"1:{head}"], change, atol=1e-3)
+    assert "1:0" in score
+
+
+def test_circuit_figure_shows_every_edge_and_part():
+    model, own, other = planted()
+    found = opto.find_circuit(logit_difference, model, own, other, threshold=0.05)
+    (axes,) = found.figure().axes
+    assert len([t for t in axes.texts if t.get_text() == ""]) == len(CIRCUIT)
+    assert {t.get_text() for t in axes.texts} == {"", *found.nodes}
+    assert axes.get_legend().get_title().get_text() == "read by"
+
+
+def test_discovery_in_a_model_of_another_kind():
+    """Any module that names what is written and read."""
+
+    class Sum(eqx.Module):
+        weights: jax.Array
+
+        def __call__(self, x, *, tap=opto.identity):
+            x = tap("embed", x, "seq d_model")
+            for i, weight in enumerate(self.weights):
+                here = tap.scope(f"blocks.{i}.mlp")
+                x = x + here(
+                    "out", here("in", x, "seq d_model") @ weight, "seq d_model"
+                )
+            return tap.scope("final")("in", x, "seq d_model")
+
+    weights = jnp.stack([jnp.zeros((2, 2)), jnp.eye(2)])
+    own, other = jnp.ones((1, 2)), jnp.zeros((1, 2))
+    found = opto.find_circuit(
+        lambda out, *_: out.sum(), Sum(weights), [own], [other], threshold=1e-3
+    )
+    assert found.pairs() == {
+        ("embed", "mlp 1"),
+        ("embed", "final"),
+        ("mlp 1", "final"),
+    }
+    assert found.faithfulness == 1
+
+
+# Bad input.
+
+
+MISTAKES = {
+    "not_swept": (
+        lambda m, x: opto.activation_patch(score, m, x, x, at=At("embed")),
+        "at is opto.At(...).each(...), got At('embed')",
+    ),
+    "held": (
+        lambda m, x: opto.path_patch(
+            score, m, x, x, senders=At("embed"), receivers=At("blocks.1.attn.z")
+        ),
+        "receivers at 'blocks.1.attn.z' are held still themselves",
+    ),
+    "backwards": (
+        lambda m, x: opto.path_patch(
+            score, m, x, x, senders=At("blocks.1.attn.z"), receivers=At("embed")
+        ),
+        "there is no path from At('blocks.1.attn.z') to At('embed')",
+    ),
+    "nothing_held": (
+        lambda m, x: opto.path_patch(
+            score, m, x, x, senders=At("embed"), receivers=At("logits"), frozen="**.zz"
+        ),
+        "frozen=['**.zz'] matches no site",
+    ),
+    "no_sender": (
+        lambda m, x: opto.path_patch(
+            score, m, x, x, senders=At("embedd"), receivers=At("logits")
+        ),
+        "no site 'embedd'; did you mean 'embed'?",
+    ),
+    "ends": (
+        lambda m, x: opto.PathPatch("embed", At("logits"), {"embed": 0.0}),
+        "senders is an opto.At(...), got 'embed'",
+    ),
+    "no_gradient": (
+        lambda m, x: opto.attribution_patch(score, m, x, x, sites="tokens.role"),
+        "'tokens.role' holds int32, which has no gradient",
+    ),
+    "threshold": (
+        lambda m, x: opto.find_circuit(score, m, x, x, threshold=0.0),
+        "threshold must be positive, got 0.0",
+    ),
+    "writers": (
+        lambda m, x: opto.find_circuit(score, m, x, x, threshold=1.0, writers=["w"]),
+        "no site matches writers=['w']",
+    ),
+    "no_edge": (
+        lambda m, x: opto.find_circuit(
+            score, m, x, x, threshold=1.0, readers=["tokens.label"]
+        ),
+        "an edge joins sites with axes [seq, d_model]",
+    ),
+    "vector": (
+        lambda m, x: opto.find_circuit(lambda out, *_: out, m, x, x, threshold=1.0),
+        "the metric must be one number, got",
+    ),
+}
+
+
+@pytest.mark.usefixtures("unchecked")
+@pytest.mark.parametrize("name", MISTAKES)
+def test_mistakes_are_named(name):
+    call, message = MISTAKES[name]
+    with pytest.raises(ValueError, match=re.escape(message)):
+        call(small(2), inputs(0))

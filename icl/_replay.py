@@ -26,7 +26,7 @@ def replay(
     measures: Mapping[str, Measure],
     batch: PyTree,
     *,
-    edits: Sequence[opto.Edit] | None = None,
+    edits: Sequence[opto.AbstractEdit] | None = None,
     checkpoints: Sequence[int] | None = None,
 ) -> dict[str, np.ndarray]:
     """Takes measures of a batch at each checkpoint of a run, in one compiled program.

@@ -97,7 +97,7 @@ class Member(eqx.Module):
     task: Any
     optimizer: Optimizer = Adam()
     train_seed: int | Integer[Array, ""] = 0
-    edits: tuple[opto.Edit, ...] = ()
+    edits: tuple[opto.AbstractEdit, ...] = ()
     evaluations: Mapping[str, PyTree] = dataclasses.field(default_factory=dict)
 
 
@@ -117,8 +117,8 @@ def check_set_names(names: Iterable[str]) -> None:
 
 
 def check_edits(
-    model: PyTree, task: Task, edits: Iterable[opto.Edit], example: PyTree
-) -> tuple[opto.Edit, ...]:
+    model: PyTree, task: Task, edits: Iterable[opto.AbstractEdit], example: PyTree
+) -> tuple[opto.AbstractEdit, ...]:
     """The edits; raises `ValueError` unless each can apply in the task's forward.
 
     To be called before compiling: within, indices are tracers, and nobody could tell

@@ -14,7 +14,7 @@ from ._training import check_edits
 
 
 def evaluate(
-    model: PyTree, task: Any, batch: PyTree, *, edits: Sequence[opto.Edit] = ()
+    model: PyTree, task: Any, batch: PyTree, *, edits: Sequence[opto.AbstractEdit] = ()
 ) -> dict[str, Float[Array, " example"]]:
     """The task's metrics for each example of a batch, in one compiled call.
 

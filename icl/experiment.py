@@ -16,6 +16,7 @@ from jaxtyping import Array, PRNGKeyArray
 
 import opto
 
+from ._grafts import pinned, read_edits
 from .config import from_json, to_json
 from .data import absolute, digest, LowRankClasses, Source
 from .models import ExemplarLabelModel, TransformerConfig
@@ -151,8 +152,8 @@ class Experiment:
         build = eqx.filter_jit(lambda key: self.model.build(count, **size, key=key))
         return build(_stream(self.init_seed, "initialisation"))
 
-    def _edits(self) -> tuple[opto.Edit, ...]:
-        return tuple(opto.parse(text) for text in self.edits)
+    def _edits(self) -> tuple[opto.AbstractEdit, ...]:
+        return read_edits(self.edits)
 
     def _draw(self, samplers: Mapping[str, ExemplarLabelTask]) -> dict[str, Sequence]:
         draw = eqx.filter_jit(batch)
@@ -249,7 +250,10 @@ def run_experiments(
     load = functools.cache(lambda source: jnp.asarray(source.load()))
     hashed = functools.cache(digest)
     # Absolute paths: a run is read from other places than it was started from.
-    experiments = [dataclasses.replace(e, data=absolute(e.data)) for e in experiments]
+    experiments = [
+        dataclasses.replace(e, data=absolute(e.data), edits=pinned(e.edits))
+        for e in experiments
+    ]
     members = [e._member(load(e.data)) for e in experiments]
     check_members(members)  # Before there are folders.
     with contextlib.ExitStack() as stack:
@@ -289,7 +293,7 @@ class Trained:
     experiment: Experiment
     model: ExemplarLabelModel
     task: ExemplarLabelTask
-    edits: tuple[opto.Edit, ...]
+    edits: tuple[opto.AbstractEdit, ...]
     evaluations: Mapping[str, Sequence]
 
 

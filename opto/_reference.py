@@ -1,6 +1,6 @@
 """Edits to values of other runs: patches, means and other examples' values."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import equinox as eqx

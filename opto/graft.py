@@ -148,11 +148,12 @@ def host(
 ) -> tuple[Any, Callable[[Any], tuple[Any, tuple[Any, ...]]]]:
     """The model of a call, and the same call of another model.
 
-    That is the function itself, the module whose method it is, or its first argument.
+    That is the first argument if it is a module (as of a loss), else the module whose
+    method the function is, else the function itself.
     """
+    if args and isinstance(args[0], eqx.Module):
+        return args[0], lambda model: (fn, (model, *args[1:]))
     owner = getattr(fn, "__self__", None)
     if isinstance(owner, eqx.Module):
         return owner, lambda model: (getattr(model, fn.__name__), args)
-    if not isinstance(fn, eqx.Module) and args and isinstance(args[0], eqx.Module):
-        return args[0], lambda model: (fn, (model, *args[1:]))
     return fn, lambda model: (model, args)

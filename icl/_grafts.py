@@ -1,0 +1,163 @@
+"""Edits from their texts, with the models that grafts name by a path."""
+
+import contextvars
+import os
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import equinox as eqx
+import jax
+
+import opto
+
+from .runs import Run
+
+
+Edits = tuple[opto.AbstractEdit, ...]
+
+
+def read_edits(texts: Iterable[str]) -> Edits:
+    """The edits that texts stand for, with the models of their grafts.
+
+    **Raises:** `ValueError` as `opto.parse` and `loaded`.
+    """
+    return loaded(map(_parse, texts))
+
+
+def loaded(edits: Iterable[opto.AbstractEdit]) -> Edits:
+    """The edits, with a model for each `opto.Graft` that names a path.
+
+    Also for grafts within other edits. A path, seen from the working directory, is
+
+    - a run folder, ours or of icl-dynamics: its model at the graft's checkpoint, under
+        the edits that the run was trained under and after them the graft's own;
+    - a checkpoint file of icl-dynamics, `…/checkpoints/N.eqx` with `…/config.json`: its
+        model, under the graft's own edits alone.
+
+    **Raises:** `ValueError` for a path or checkpoint that is not there, and for a run
+    whose own edits graft from that run.
+    """
+    return jax.tree.map(_loaded, tuple(edits), is_leaf=_is_graft)
+
+
+def pinned(texts: Iterable[str]) -> tuple[str, ...]:
+    """The texts, with absolute paths and numbers of checkpoints in their grafts.
+
+    They mean the same then from another working directory, and when the run that is
+    grafted from has gone on. Texts without grafts stay as they are.
+
+    **Raises:** `ValueError` as `opto.parse`, and for a run without checkpoints.
+    """
+    return tuple(map(_pinned_text, texts))
+
+
+def _pinned_text(text: str) -> str:
+    edit = _parse(text)
+    if not any(map(_is_graft, jax.tree.leaves(edit, is_leaf=_is_graft))):
+        return text
+    return repr(jax.tree.map(_pinned, edit, is_leaf=_is_graft))
+
+
+def _parse(text: str) -> opto.AbstractEdit:
+    # Makes known the edits that stand in the configs of imported runs.
+    from .compat import icl_dynamics  # noqa: F401
+
+    return opto.parse(text)
+
+
+def _is_graft(leaf: Any) -> bool:
+    return isinstance(leaf, opto.Graft)
+
+
+def _pinned(leaf: Any) -> Any:
+    if not _is_graft(leaf) or leaf.source is None:
+        return leaf
+    path, checkpoint = os.path.abspath(leaf.source), leaf.checkpoint
+    if checkpoint == -1 and os.path.isdir(path):
+        checkpoint = Run(path).find(-1)
+    edits = jax.tree.map(_pinned, leaf.edits, is_leaf=_is_graft)
+    return _remade(leaf, path, checkpoint, edits)
+
+
+def _loaded(leaf: Any) -> Any:
+    if not _is_graft(leaf):
+        return leaf
+    edits = loaded(leaf.edits)
+    if leaf.source is None or leaf.model is not None:
+        return eqx.tree_at(lambda g: g.edits, leaf, edits) if edits else leaf
+    try:
+        model, own = _read(leaf.source, leaf.checkpoint)
+    except ValueError as error:
+        raise ValueError(f"Graft({leaf.source!r}): {error}") from None
+    # The text of a graft that was loaded before has them already.
+    if [*map(repr, edits[: len(own)])] != [*map(repr, own)]:
+        edits = (*own, *edits)
+    return _remade(leaf, leaf.source, leaf.checkpoint, edits).loaded(model)
+
+
+def _remade(graft: opto.Graft, path: str, checkpoint: int, edits: Edits) -> opto.Graft:
+    return opto.Graft(
+        path,
+        until=graft.until,
+        from_=graft.from_,
+        checkpoint=checkpoint,
+        edits=edits,
+    )
+
+
+# The paths that are being read for their models, outermost first.
+_READING: contextvars.ContextVar[tuple[str, ...]] = contextvars.ContextVar(
+    "reading", default=()
+)
+
+
+def _read(source: str, checkpoint: int) -> tuple[Any, Edits]:
+    """The model that a path stands for, and the edits that are the run's own."""
+    path, reading = Path(source).resolve(), _READING.get()
+    if str(path) in reading:
+        raise ValueError("a run cannot graft from itself, nor from one that does")
+    if not path.exists():
+        raise ValueError("there is no such run folder or checkpoint file")
+    token = _READING.set((*reading, str(path)))
+    try:
+        if path.is_file():
+            return _read_file(path, checkpoint), ()
+        return _read_folder(path, checkpoint)
+    finally:
+        _READING.reset(token)
+
+
+def _read_folder(path: Path, checkpoint: int) -> tuple[Any, Edits]:
+    from .compat.icl_dynamics import edits_from_config, load_run
+    from .experiment import load
+
+    if _is_ours(Run(path).config):
+        trained = load(path, checkpoint)
+        return trained.model, trained.edits
+    model, config = load_run(path, checkpoint)
+    try:
+        return model, tuple(edits_from_config(config, path))
+    except RecursionError:
+        raise ValueError("a run cannot graft from itself") from None
+
+
+def _read_file(path: Path, checkpoint: int) -> Any:
+    from .compat.icl_dynamics import load_model
+
+    folder = path.parents[1]
+    if path.suffix != ".eqx" or not (folder / "config.json").is_file():
+        raise ValueError(
+            "a checkpoint file is …/checkpoints/N.eqx, with …/config.json; this is not"
+        )
+    config = Run(folder).config
+    if _is_ours(config):
+        raise ValueError("name the run's folder, and checkpoint=, not the file")
+    if checkpoint != -1:
+        raise ValueError(f"a file is one checkpoint, got checkpoint={checkpoint} too")
+    return load_model(config, path)
+
+
+def _is_ours(config: dict[str, Any]) -> bool:
+    """Whether a `config.json` is that of an `Experiment`, not of icl-dynamics."""
+    return isinstance(config.get("task"), dict)

@@ -1,0 +1,226 @@
+"""Grafts that name a run: by its folder, or by a checkpoint file of icl-dynamics."""
+
+import dataclasses
+import json
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import icl
+import opto
+from icl._grafts import loaded, pinned, read_edits
+from icl.compat.icl_dynamics import load_run
+from icl.data import LowRankClasses
+from icl.schedules import Every
+from icl.studies import induction
+from icl.train import Training
+
+
+THEIRS = Path(__file__).resolve().parents[2] / "shared/data/icl_dynamics/run"
+needs_data = pytest.mark.skipif(not THEIRS.exists(), reason=f"{THEIRS} is absent")
+
+OWN = "Scale('blocks.0.attn.z', 0.5, head=2)"
+
+
+def small(**changes):
+    """The main run, of two steps."""
+    base = induction(LowRankClasses(num_classes=60, num_exemplars=3, dim=16))
+    sets = {"train": dataclasses.replace(base.evaluations["train"], size=20)}
+    training = Training(64, 32, None, Every(64), Every(32))
+    changes = {"evaluations": sets, "training": training, **changes}
+    return dataclasses.replace(base, **changes)
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory):
+    """A folder with the runs `plain`, and `edited`, which trained under an edit."""
+    folder = tmp_path_factory.mktemp("runs")
+    experiments = small(), small(init_seed=9, edits=(OWN,))
+    for name, experiment in zip(("plain", "edited"), experiments, strict=True):
+        icl.run_experiment(experiment, folder / name)
+    return folder
+
+
+@pytest.fixture
+def folder(runs, tmp_path, monkeypatch):
+    """A copy of the runs, that is the working directory."""
+    shutil.copytree(runs, tmp_path / "runs")
+    monkeypatch.chdir(tmp_path / "runs")
+    return tmp_path / "runs"
+
+
+def logits(trained, *edits):
+    inputs = trained.task.inputs(trained.evaluations["train"])
+    return np.asarray(opto.run(trained.model, *inputs, edits=edits)[0])
+
+
+@pytest.mark.parametrize("side", [{"until": 0}, {"from_": 1}])
+@pytest.mark.parametrize("checkpoint", [-1, 0])
+def test_a_folder_is_its_model_under_its_own_edits(folder, side, checkpoint):
+    trained, other = icl.load("plain"), icl.load("edited", checkpoint)
+    extra = opto.Zero("blocks.1.attn.z", head=1)
+    named = opto.Graft("edited", checkpoint=checkpoint, edits=[extra], **side)
+    given = opto.Graft(other.model, edits=[*other.edits, extra], **side)
+    bare = opto.Graft(other.model, edits=[extra], **side)
+    expected = logits(trained, given)
+    np.testing.assert_array_equal(logits(trained, *loaded([named])), expected)
+    assert np.abs(expected - logits(trained)).max() > 1e-3
+    if "until" in side:  # The edit is in a layer that is taken.
+        assert np.abs(expected - logits(trained, bare)).max() > 1e-4
+
+
+def test_the_text_of_a_loaded_graft_loads_the_same(folder):
+    """The run's own edits are not put in twice."""
+    once = read_edits(["Graft('edited', until=0, edits=[Zero('tok_embed', pos=0)])"])
+    again = read_edits(map(repr, once))
+    assert repr(once[0]) == repr(again[0])
+    assert repr(once[0]) == (
+        f"Graft('edited', until=0, edits=[{OWN.replace('0.5', 'factor=0.5')}, "
+        "Zero('tok_embed', seq=0)])"
+    )
+    trained = icl.load("plain")
+    np.testing.assert_array_equal(logits(trained, *once), logits(trained, *again))
+    assert loaded(once)[0].model is once[0].model
+
+
+def test_grafts_within_other_edits(folder):
+    """In the edits of a graft, and in those of a copy, whatever the depth."""
+    trained, other = icl.load("plain"), icl.load("edited", 0)
+    copy = opto.CopyFromPattern(heads="1:3", edits=[opto.Graft("edited", until=0)])
+    (read,) = loaded([copy])
+    assert read.edits[0].model is not None
+    own = icl.load("edited")
+    graft = opto.Graft(own.model, until=0, edits=own.edits)
+    expected = logits(trained, opto.CopyFromPattern(heads="1:3", edits=[graft]))
+    np.testing.assert_array_equal(logits(trained, read), expected)
+
+    text = "Graft('plain', until=0, edits=[Graft('edited', until=-1, checkpoint=0)])"
+    (read,) = read_edits([text])
+    inner = opto.Graft(other.model, until=-1, edits=other.edits)
+    plain = icl.load("plain")
+    expected = logits(own, opto.Graft(plain.model, until=0, edits=[inner]))
+    np.testing.assert_array_equal(logits(own, read), expected)
+    assert "Graft('edited'" in repr(read)
+
+
+def test_training_under_a_graft(folder, tmp_path, monkeypatch):
+    """Its config says the very checkpoint, wherever it is read from."""
+    text = "Graft('plain', until=0)"
+    icl.run_experiment(small(init_seed=4, edits=(text, OWN)), "new")
+    monkeypatch.chdir(tmp_path)
+    trained = icl.load("runs/new")
+    path = folder / "plain"
+    assert trained.experiment.edits == (
+        f"Graft({str(path)!r}, until=0, checkpoint=64)",
+        OWN,
+    )
+    first = small(init_seed=4).build().model
+    moved = [
+        float(np.abs(a - b).max())
+        for a, b in zip(
+            (first.blocks[0].attn.value.weight, first.blocks[1].attn.value.weight),
+            [b.attn.value.weight for b in trained.model.blocks],
+            strict=True,
+        )
+    ]
+    assert moved[0] == 0 < moved[1]  # The layers that are replaced learn nothing.
+    loss = trained.run.log.evaluations["train"]["loss"][-1]
+    from icl.evaluate import evaluate
+
+    batch = trained.evaluations["train"]
+    rows = evaluate(trained.model, trained.task, batch, edits=trained.edits)
+    np.testing.assert_allclose(rows["loss"], loss, rtol=1e-5)
+
+
+def test_only_texts_of_grafts_are_rewritten(folder):
+    texts = "Zero( 'blocks.0.attn.z',head=1 )", "Graft('plain', from_=1, checkpoint=0)"
+    path = str(folder / "plain")
+    expected = texts[0], f"Graft({path!r}, from_=1, checkpoint=0)"
+    assert pinned(texts) == expected
+    nested = "Graft('plain', until=0, edits=[Graft('edited', until=-1)])"
+    assert pinned([nested])[0].count("checkpoint=64") == 2
+    assert pinned(expected) == expected
+
+
+@needs_data
+@pytest.mark.parametrize("path", ["", "checkpoints/00000064000.eqx"])
+def test_icl_dynamics(path):
+    """A run folder and a checkpoint file; the models have an input of another width."""
+    model, _ = load_run(THEIRS)
+    (read,) = read_edits([f"Graft({str(THEIRS / path)!r}, until=0)"])
+    activations = np.load(THEIRS.parent / "activations.npz")
+    inputs = activations["examples"], activations["labels"]
+    host, _ = load_run(THEIRS, 0)
+    results = [
+        opto.run(host, *inputs, edits=[edit])[0]
+        for edit in (read, opto.Graft(model, until=0))
+    ]
+    np.testing.assert_array_equal(*results)
+
+
+@needs_data
+def test_own_edits_of_icl_dynamics(tmp_path):
+    """Of a run folder they are in force; of a checkpoint file just what is given."""
+    shutil.copytree(THEIRS, tmp_path / "run")
+    file = tmp_path / "run/config.json"
+    file.chmod(0o644)
+    config = json.loads(file.read_text()) | {"opto_ablate_heads": ["0:1"]}
+    (tmp_path / "run").chmod(0o755)
+    file.write_text(json.dumps(config))
+    name = "00000064000.eqx"
+    folder, single = loaded(
+        opto.Graft(str(tmp_path / "run" / path), until=0)
+        for path in ("", f"checkpoints/{name}")
+    )
+    assert list(map(repr, folder.edits)) == ["Zero('blocks.*.attn.v', heads='0:1')"]
+    assert single.edits == ()
+
+
+def _with_edits(folder, name, text):
+    file = folder / name / "config.json"
+    config = json.loads(file.read_text()) | {"edits": [text]}
+    file.write_text(json.dumps(config))
+
+
+def test_a_cycle_is_refused(folder):
+    _with_edits(folder, "plain", f"Graft({str(folder / 'edited')!r}, until=0)")
+    _with_edits(folder, "edited", f"Graft({str(folder / 'plain')!r}, until=0)")
+    for read in (
+        lambda: icl.load("plain"),
+        lambda: read_edits(["Graft('plain', from_=1)"]),
+    ):
+        with pytest.raises(ValueError, match="a run cannot graft from itself"):
+            read()
+    # Nothing is left behind: a run without a cycle loads as before.
+    _with_edits(folder, "plain", OWN)
+    assert icl.load("plain").edits
+
+
+ERRORS = {
+    "missing": ("Graft('nowhere', until=0)", "'nowhere'): there is no such run folder"),
+    "folder": ("Graft('.', until=0)", "is not a run folder: it has no config.json"),
+    "file": ("Graft('plain/log.h5', until=0)", "a checkpoint file is"),
+    "ours": (
+        "Graft('plain/checkpoints/000000000064.eqx', until=0)",
+        "name the run's folder, and checkpoint=",
+    ),
+    "checkpoint": ("Graft('plain', until=0, checkpoint=7)", "no checkpoint 7"),
+    "layer": ("Graft('plain', until=5)", "until=5 is out of range"),
+}
+
+
+@pytest.mark.parametrize("name", ERRORS)
+def test_bad_paths_are_named(folder, name):
+    text, message = ERRORS[name]
+    with pytest.raises(ValueError) as caught:  # noqa: PT011
+        small(edits=(text,)).build()
+    assert message in str(caught.value)
+
+
+@needs_data
+def test_a_file_is_one_checkpoint():
+    text = f"Graft({str(THEIRS / 'checkpoints/00000064000.eqx')!r}, until=0"
+    with pytest.raises(ValueError, match="a file is one checkpoint, got checkpoint=0"):
+        read_edits([f"{text}, checkpoint=0)"])

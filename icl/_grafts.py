@@ -8,6 +8,7 @@ from typing import Any
 
 import equinox as eqx
 import jax
+import numpy as np
 
 import opto
 
@@ -31,7 +32,8 @@ def loaded(edits: Iterable[opto.AbstractEdit]) -> Edits:
     Also for grafts within other edits. A path, seen from the working directory, is
 
     - a run folder, ours or of icl-dynamics: its model at the graft's checkpoint, under
-        the edits that the run was trained under and after them the graft's own;
+        the edits that the run was trained under, as far as they change the layers that
+        are taken, and after them the graft's own;
     - a checkpoint file of icl-dynamics, `…/checkpoints/N.eqx` with `…/config.json`: its
         model, under the graft's own edits alone.
 
@@ -88,6 +90,7 @@ def _loaded(leaf: Any) -> Any:
         return eqx.tree_at(lambda g: g.edits, leaf, edits) if edits else leaf
     try:
         model, own = _read(leaf.source, leaf.checkpoint)
+        own = _with_effect(own, leaf, model)
     except ValueError as error:
         raise ValueError(f"Graft({leaf.source!r}): {error}") from None
     # The text of a graft that was loaded before has them already.
@@ -156,6 +159,31 @@ def _read_file(path: Path, checkpoint: int) -> Any:
     if checkpoint != -1:
         raise ValueError(f"a file is one checkpoint, got checkpoint={checkpoint} too")
     return load_model(config, path)
+
+
+def _with_effect(own: Edits, graft: opto.Graft, model: Any) -> Edits:
+    """Those of the edits of another model that change the layers taken from it."""
+    if graft.from_ is None or not own:
+        return own
+    table = opto.sites(model, *_example(model))
+    replaced = opto.Graft(model, until=graft.from_ - 1)
+
+    def has_effect(edit: opto.AbstractEdit) -> bool:
+        opto.check([edit], table)
+        try:
+            opto.check([replaced, edit], table)
+        except ValueError:
+            return False
+        return True
+
+    return tuple(filter(has_effect, own))
+
+
+def _example(model: Any) -> tuple[jax.ShapeDtypeStruct, jax.ShapeDtypeStruct]:
+    """Inputs of an `ExemplarLabelModel`: one pair and a query."""
+    dim = getattr(model.embedding.exemplar, "in_features", None)
+    examples = ((2,), np.int32) if dim is None else ((2, dim), np.float32)
+    return jax.ShapeDtypeStruct(*examples), jax.ShapeDtypeStruct((2,), np.int32)
 
 
 def _is_ours(config: dict[str, Any]) -> bool:

@@ -1,4 +1,4 @@
-"""The command line: `icl demo | train | eval | sites | data`.
+"""The command line: `icl demo | train | eval | ablate | patch | sites | …`.
 
 Bad input ends with status 2 and one line on stderr; `--help` after any command tells
 its options.
@@ -11,11 +11,13 @@ import os
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
 import jax
 import tyro
 
+from ._cli_data import data
+from ._cli_import import _import
 from ._options import parse
 
 
@@ -177,14 +179,13 @@ class EvalOptions:
 
 def _eval(arguments: list[str]) -> None:
     options = parse(EvalOptions, arguments, "eval")
-    import opto
-
+    from ._grafts import read_edits
     from .evaluate import evaluate
     from .experiment import load
 
     trained = load(options.run, options.checkpoint)
     own = trained.edits if options.training_edits else ()
-    edits = (*own, *(opto.parse(text) for text in options.edit))
+    edits = (*own, *read_edits(options.edit))
     table = {
         name: evaluate(trained.model, trained.task, batch, edits=edits)
         for name, batch in trained.evaluations.items()
@@ -197,6 +198,18 @@ def _eval(arguments: list[str]) -> None:
     for metric in metrics:
         values = (f"{float(rows[metric].mean()):18.4f}" for rows in table.values())
         print(" ".join([f"{metric:{width}}", *values]))
+
+
+def _ablate(arguments: list[str]) -> None:
+    from ._cli_edits import ablate
+
+    ablate(arguments)
+
+
+def _patch(arguments: list[str]) -> None:
+    from ._cli_edits import patch
+
+    patch(arguments)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -214,79 +227,23 @@ def _sites(arguments: list[str]) -> None:
     from .experiment import example_inputs, load
 
     trained = load(options.run)
-    print(opto.sites(trained.model, *example_inputs(trained.task)))
-
-
-@dataclasses.dataclass(frozen=True)
-class OmniglotOptions:
-    """Turn Omniglot's published zips into one HDF5 file of classes."""
-
-    zips: tyro.conf.Positional[tuple[Path, ...]]
-    """The published zips, or folders of the same layout; duplicates are dropped."""
-    out: Path
-    """The file to write; an existing one is refused."""
-    size: int = 28
-    """Pixels on a side, at most 105."""
-    scale: float = 3.0
-    """Multiplies the pixels, which are in [0, 1] with ink 1."""
-    whiten: int | None = None
-    """Keep so many principal components, each scaled to unit variance."""
-    encoder: Literal["pixels", "conv"] = "pixels"
-    """What a drawing becomes: its pixels (or, with --whiten, their components), or the
-    features of a small convolutional network, trained first, which takes a minute. The
-    92 characters that train it are left out of the file."""
-
-
-def _data(arguments: list[str]) -> None:
-    from . import data
-
-    synthetic = {
-        "low-rank": data.LowRankClasses,
-        "gaussian": data.GaussianClasses,
-    }
-    names = ("omniglot", *synthetic)
-    if not arguments or arguments[0] not in names:
-        text = f"usage: icl data {{{','.join(names)}}} --out FILE.h5 [options]"
-        if set(arguments) & {"-h", "--help"}:
-            print(text)
-            return
-        given = arguments[0] if arguments else ""
-        got = repr(given) if given else "nothing"
-        close = difflib.get_close_matches(given, names, n=1, cutoff=0.4)
-        hint = f"did you mean {close[0]!r}?" if close else f"known: {', '.join(names)}"
-        raise ValueError(f"data needs the name of a source first, got {got}; {hint}")
-    name, *rest = arguments
-    if name == "omniglot":
-        options = parse(OmniglotOptions, rest, "data omniglot")
-        shape = data.make_omniglot(
-            options.zips,
-            options.out,
-            size=options.size,
-            scale=options.scale,
-            whiten=options.whiten,
-            encoder=data.ConvEncoder() if options.encoder == "conv" else None,
-        )
-        print(f"{options.out}: {shape[0]} classes, {shape[1]} exemplars of {shape[2:]}")
-        return
-
-    @dataclasses.dataclass(frozen=True)
-    class SourceOptions:
-        """Write the classes of a synthetic source to an HDF5 file."""
-
-        out: Path
-        """The file to write; an existing one is refused."""
-        source: Annotated[synthetic[name], tyro.conf.arg(name="")]  # pyright: ignore
-
-    options = parse(SourceOptions, rest, f"data {name}")
-    print(f"{options.out}: {data.save_source(options.source, options.out)}")
+    table = opto.sites(trained.model, *example_inputs(trained.task))
+    rows = [(name, str(s.dtype), s.dims.strip("[]")) for name, s in table.items()]
+    rows = [("site", "dtype", "axes"), *rows]
+    names, dtypes = (max(len(row[k]) for row in rows) for k in range(2))
+    for name, dtype, axes in rows:
+        print(f"{name:{names}}  {dtype:{dtypes}}  {axes}".rstrip())
 
 
 _COMMANDS: dict[str, tuple[Callable[[list[str]], None], str]] = {
     "demo": (_demo, "train until induction heads form, and see them"),
     "train": (_train, "train a preset, or a config.json, into a run folder"),
     "eval": (_eval, "metrics of a run on its evaluation sets, under edits if wanted"),
+    "ablate": (_ablate, "metrics of a run without each of its heads"),
+    "patch": (_patch, "which activations carry a run's answers"),
     "sites": (_sites, "what can be recorded and edited in a run's model"),
-    "data": (_data, "make a file of classes"),
+    "import": (_import, "a run of icl-dynamics as one of ours"),
+    "data": (data, "make a file of classes"),
 }
 
 

@@ -5,6 +5,7 @@ here reads and changes those values from outside.
 """
 
 from . import circuits as circuits, heads as heads, lens as lens
+from ._attention import Block as Block, Pattern as Pattern
 from ._circuit import Circuit as Circuit
 from ._derived import Derived as Derived, Freeze as Freeze, Given as Given
 from ._each import Each as Each
@@ -24,21 +25,21 @@ from ._verbs import (
     PerfectPreviousToken as PerfectPreviousToken,
 )
 from ._where import Where as Where
+from .attribution import (
+    attribution_patch as attribution_patch,
+    integrated_attribution as integrated_attribution,
+)
 from .discovery import find_circuit as find_circuit
 from .graft import Graft as Graft
 from .patching import (
     activation_patch as activation_patch,
-    attribution_patch as attribution_patch,
-    integrated_attribution as integrated_attribution,
     path_patch as path_patch,
     PathPatch as PathPatch,
 )
 from .patterns import (
-    Block as Block,
     Induction as Induction,
     Kind as Kind,
     Match as Match,
-    Pattern as Pattern,
     PreviousToken as PreviousToken,
     Uniform as Uniform,
 )

@@ -69,7 +69,7 @@ class Record(eqx.Module, Mapping[str, Any]):
             layer = where.pop("layer", None)
             names = _in_layers(names, layer)
         values = [self._indexed(name, where) for name in names]
-        if len(values) == 1 and np.ndim(layer) == 0:  # A list keeps the axis.
+        if len(values) == 1 and not isinstance(layer, list):  # A list keeps the axis.
             return values[0]
         if len({value.shape for value in values}) > 1:
             shapes = ", ".join(str(value.shape) for value in values)

@@ -5,6 +5,7 @@ import difflib
 from collections.abc import Callable
 from typing import Any, TypeVar
 
+from ._attention import Block, Pattern
 from ._derived import Freeze
 from ._edit import AbstractEdit, At
 from ._edits import Clamp, Scale, Steer, Zero
@@ -12,7 +13,7 @@ from ._reference import Mean, Patch, Resample
 from ._verbs import CopyFromPattern, PerfectPreviousToken
 from .graft import Graft
 from .patching import PathPatch
-from .patterns import Block, Induction, Kind, Match, Pattern, PreviousToken, Uniform
+from .patterns import Induction, Kind, Match, PreviousToken, Uniform
 
 
 # Closed: a text can name these and nothing else, and no text is ever evaluated.

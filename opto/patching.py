@@ -1,4 +1,4 @@
-"""Activation, path and attribution patching.
+"""Activation and path patching.
 
 What of a run on one input has to be put into a run on another one for the outcome to
 follow? Each function takes the inputs of the run that is changed, those of the run
@@ -9,17 +9,14 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import equinox as eqx
-import jax
-import jax.numpy as jnp
 from jaxtyping import Array, ArrayLike, Float
 
 from ._derived import Derived, Given, put
 from ._each import Each
 from ._edit import AbstractEdit, At, check_strength, Edit
-from ._record import Record
 from ._reference import check_arrays, Patch, Values
-from ._run import known_sites, run
-from ._site import one_example, Site, Sites
+from ._run import run
+from ._site import Sites
 from ._sweep import sweep
 from ._where import known, Where
 
@@ -201,126 +198,3 @@ def path_patch(
         return sweep(metric, model, *inputs, edits=[*edits, patch], chunk=chunk)
     out, _ = run(model, *inputs, edits=[*edits, patch])
     return metric(out, *inputs)
-
-
-def attribution_patch(
-    metric: Metric,
-    model: Callable[..., Any],
-    inputs: Sequence[Any],
-    source: Sequence[Any],
-    *,
-    sites: str | Iterable[str],
-    edits: Sequence[AbstractEdit] = (),
-) -> Record:
-    """Activation patching of every entry at once, to first order.
-
-    The gradient of the metric at each entry, times the source's value less its own
-    (Nanda 2023, "Attribution patching"); summed over a head's entries, it estimates
-    what `activation_patch` of the head changes.
-
-    **Arguments:** as `activation_patch`; `sites` as `record` of `opto.run`.
-
-    **Returns:**
-
-    The attributions, in the shape of the sites' values.
-    """
-    own, other = (
-        run(model, *x, record=sites, edits=edits)[1] for x in (inputs, source)
-    )
-    names = _floating(own)
-    slopes = _slopes(metric, model, tuple(inputs), names, _zeros(own), tuple(edits))
-    return _attributed(own, other, slopes)
-
-
-def integrated_attribution(
-    metric: Metric,
-    model: Callable[..., Any],
-    inputs: Sequence[Any],
-    source: Sequence[Any],
-    *,
-    sites: str | Iterable[str],
-    steps: int = 8,
-    along: str = "embed",
-    edits: Sequence[AbstractEdit] = (),
-) -> Record:
-    """`attribution_patch` with gradients averaged on the way between the inputs.
-
-    The site `along` goes in `steps` straight steps from its own values to the source's
-    (Sundararajan et al. 2017, eq. 3, by the midpoint rule; for circuits Hanna et al.
-    2024). At that site the attributions sum to the change of the metric that patching
-    it makes, the better the more steps.
-
-    **Arguments:** as `attribution_patch`; `steps` is positive.
-    """
-    if not isinstance(steps, int) or steps < 1:
-        raise ValueError(f"steps is a positive number, got {steps!r}")
-    names = [sites] if isinstance(sites, str) else list(sites)
-    wanted = list(dict.fromkeys([*names, along]))
-    _, own = run(model, *inputs, record=wanted, edits=edits)
-    _, other = run(model, *source, record=wanted, edits=edits)
-    example, _ = one_example(model, tuple(inputs))
-    asked = {s.name for n in names for s in known_sites(model, example).match(n)}
-
-    def slopes(share: Array) -> dict[str, Array]:
-        between = (1 - share) * own[along] + share * other[along]
-        there = (*edits, Patch(along, {along: between}))
-        return _slopes(metric, model, tuple(inputs), _floating(own), _zeros(own), there)
-
-    shares = (jnp.arange(steps) + 0.5) / steps
-    mean = jax.tree.map(lambda x: jnp.mean(x, 0), jax.lax.map(slopes, shares))
-    whole = _attributed(own, other, mean)
-    axes = tuple((name, whole.axes_of(name)) for name in whole if name in asked)
-    return Record({name: whole[name] for name in whole if name in asked}, axes)
-
-
-class _Shift(Edit):
-    """Adds values of the examples' own; where gradients in activations are taken."""
-
-    site: str = eqx.field(static=True)
-    values: Values
-    where: Where
-    strength: Float[Array, "..."]
-
-    def __init__(self, site: str, values: Array):
-        self.site, self.values = site, Values({site: values})
-        self.where, self.strength = Where({}), known(1.0)
-
-    def replacement(self, value: Array, site: Site) -> Array:
-        shift = self.values.arrays[site.name]
-        if isinstance(shift, jax.ShapeDtypeStruct):
-            return value
-        return value + shift
-
-    def arguments(self) -> dict[str, Any]:
-        return {"values": self.values.arrays}
-
-
-@eqx.filter_jit
-def _slopes(metric, model, inputs, names, zeros, edits) -> dict[str, Array]:
-    """The gradient of the metric in the values of sites."""
-
-    def value(shifts: dict[str, Array]) -> Array:
-        own = [_Shift(name, shifts[name]) for name in names]
-        out, _ = run(model, *inputs, edits=[*edits, *own])
-        number = jnp.asarray(metric(out, *inputs))
-        if number.shape != ():
-            raise ValueError(f"the metric must be one number, got {number.shape}")
-        return number
-
-    return jax.grad(value)(zeros)
-
-
-def _floating(record: Record) -> tuple[str, ...]:
-    for name, value in record.items():
-        if not eqx.is_inexact_array(value):
-            raise ValueError(f"{name!r} holds {value.dtype}, which has no gradient")
-    return tuple(record)
-
-
-def _zeros(record: Record) -> dict[str, Array]:
-    return {name: jnp.zeros_like(value) for name, value in record.items()}
-
-
-def _attributed(own: Record, other: Record, slopes: Mapping[str, Array]) -> Record:
-    values = {name: slopes[name] * (other[name] - own[name]) for name in own}
-    return Record(values, tuple((name, own.axes_of(name)) for name in own))

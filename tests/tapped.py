@@ -171,6 +171,23 @@ class Waves(eqx.Module):
         return x
 
 
+class Tokens(eqx.Module):
+    """One head that attends evenly, to tokens of which it says what they are."""
+
+    input_axes = ("exemplar",)
+
+    def __call__(self, labels, *, tap=opto.identity):
+        size = 2 * len(labels) - 1
+        tokens = tap.scope("tokens")
+        roles = [opto.EXEMPLAR, opto.LABEL] * (len(labels) - 1) + [opto.QUERY]
+        tokens("role", jnp.array(roles), "seq")
+        tokens("pair", jnp.arange(size) // 2, "seq")
+        tokens("label", labels, "exemplar")
+        scores = jnp.where(jnp.tri(size) > 0, jnp.zeros((1, size, size)), -1e20)
+        scores = tap("scores", scores, "head seq kv_seq")
+        return tap("pattern", jax.nn.softmax(scores), "head seq kv_seq")
+
+
 def transformer():
     config = TransformerConfig(num_layers=1, d_model=12, num_heads=3, mlp_ratio=1.0)
     return config.build(4, dim=3, key=jax.random.key(3))

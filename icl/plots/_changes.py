@@ -1,0 +1,90 @@
+"""What ablating heads changes in several metrics, over several sets."""
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+from matplotlib.figure import Figure
+
+from ._grid import heat_map
+from ._style import figure, style
+
+
+Changes = Mapping[str, np.ndarray]
+
+
+def change_maps(
+    changes: Mapping[str, Changes],
+    together: Mapping[str, Mapping[str, float]],
+    *,
+    colours: Mapping[str, str],
+) -> Figure:
+    """Maps of layers by heads, a row of panels for each set and a column a metric.
+
+    **Arguments:**
+
+    - `changes`: By metric (as the colour bar is to be labelled) and set,
+        `[layer, head]`; NaN where there is no such head.
+    - `together`: Likewise, the change with all heads ablated at once.
+    - `colours`: A diverging colour map for each metric.
+    """
+    names = list(next(iter(changes.values())))
+    layers, heads = next(iter(next(iter(changes.values())).values())).shape
+    width, height = max(2.2, 0.42 * heads), max(0.8, 0.36 * layers)
+    with style():
+        fig = figure(1.1 + (width + 1.0) * len(changes), (height + 0.75) * len(names))
+        axes = fig.subplots(len(names), len(changes), squeeze=False)
+        for column, (metric, by_set) in enumerate(changes.items()):
+            bound = _bound(by_set.values())
+            image = None
+            for row, (name, values) in enumerate(by_set.items()):
+                ax = axes[row, column]
+                ticks = [*map(str, range(layers))], [*map(str, range(heads))]
+                image = heat_map(
+                    ax,
+                    values,
+                    *ticks,
+                    bound=bound,
+                    colours=colours[metric],
+                    signed=True,
+                )
+                whole = f"all together {together[metric][name]:+.2f}"
+                ax.set_title(f"{name.replace('_', ' ')} ({whole})", fontsize=9)
+                ax.set_ylabel("layer" if column == 0 else "")
+                ax.set_xlabel("head" if row == len(names) - 1 else "")
+            assert image is not None
+            fig.colorbar(image, ax=axes[:, column], label=metric, fraction=0.05)
+    return fig
+
+
+def change_bars(changes: Mapping[str, Changes], heads: Sequence[str]) -> Figure:
+    """Bars for each head, a panel for each metric and a colour for each set.
+
+    **Arguments:**
+
+    - `changes`: By metric (as the axis is to be labelled) and set, `[head]`.
+    - `heads`: The name of each head.
+    """
+    sets = len(next(iter(changes.values())))
+    with style():
+        fig = figure(1.8 + len(changes) * max(2.6, 0.3 + 0.16 * len(heads) * sets), 2.8)
+        axes = fig.subplots(1, len(changes), squeeze=False)[0]
+        places = np.arange(len(heads))
+        for ax, (metric, by_set) in zip(axes, changes.items(), strict=True):
+            for k, (name, values) in enumerate(by_set.items()):
+                offset = (k - (sets - 1) / 2) * 0.8 / sets
+                label = name.replace("_", " ")
+                colour = f"C{k + 1}"  # Black, the first, is the axis.
+                ax.bar(places + offset, values, 0.8 / sets, label=label, color=colour)
+            ax.axhline(0, color="black", lw=0.8)
+            ax.set_xticks(places, heads)
+            ax.set_xlabel("head ablated")
+            ax.set_ylabel(metric)
+        handles, labels = axes[0].get_legend_handles_labels()
+        fig.legend(handles, labels, loc="outside right center")
+    return fig
+
+
+def _bound(values) -> float:
+    """The largest size of any value, and not zero."""
+    sizes = [np.abs(x[np.isfinite(x)]).max(initial=0.0) for x in values]
+    return max(*sizes, 1e-6)

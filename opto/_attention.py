@@ -1,0 +1,195 @@
+"""Edits of attention: patterns that heads are clamped to, and links that are cut."""
+
+from typing import Any, ClassVar
+
+import equinox as eqx
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, ArrayLike, Float
+
+from ._derived import check_needs, Derived, Given, over_rows, put, square
+from ._edit import check_strength, Edit, Heads, select, Selection
+from ._site import Site, Sites
+from ._tokens import check_roles, ROLE
+from ._where import Chosen, Where
+from .patterns import fraction, Kind, not_all, rows_of
+
+
+class Pattern(Derived, Selection):
+    """Clamps the attention of heads to an ideal pattern.
+
+    ```python
+    Pattern(PreviousToken(0.7), heads="0:2")
+    Pattern(Induction(), heads="1:3 1:7")
+    ```
+    """
+
+    default: ClassVar[str] = "**.pattern"
+
+    kind: Kind
+    site: str = eqx.field(static=True)
+    where: Where
+    strength: Float[Array, "..."]
+
+    def __init__(
+        self,
+        kind: Kind,
+        *,
+        site: str = default,
+        strength: ArrayLike = 1.0,
+        heads: Heads = None,
+        **where: Chosen,
+    ):
+        """**Arguments:**
+
+        - `kind`: `PreviousToken`, `Induction`, `Match`, `Uniform`, or one's own `Kind`.
+        - `site`: Where attention after the softmax is, `[…, query, key]`.
+        - `strength`, `heads`, `where`: as for `opto.Clamp`.
+
+        **Raises:** `ValueError` from `opto.run` for a sequence that has no such
+        pattern; where that cannot be raised, the pattern is NaN.
+        """
+        if not isinstance(kind, Kind):
+            wanted = "a kind of pattern such as Induction()"
+            raise ValueError(f"Pattern takes {wanted}, got {kind!r}")
+        select(self, site, strength, heads, where)
+        self.kind = kind
+
+    def needs(self, table: Sites) -> tuple[str, ...]:
+        return self.kind.needs()
+
+    def derive(self, given: Given) -> tuple[Edit, ...]:
+        return tuple(
+            self._at(site, *self.kind.pattern(site.shape[-1], given))
+            for site in self.where.within(given.table.match(self.site))
+        )
+
+    def check(self, table: Sites) -> None:
+        sites = table.match(self.site)
+        self.where.check(sites)
+        check_strength(self.strength)
+        square(self, sites)
+        check_needs(self, self.kind.needs(), table)
+
+    def arguments(self) -> dict[str, Any]:
+        return {"kind": self.kind, **_not_default(self)}
+
+    def _at(self, site: Site, pattern: Array, rows: Array) -> Edit:
+        rank = len(site.shape)
+        where = self.where.only(over_rows(rows[:, None], rank))
+        values = {site.name: over_rows(pattern, rank)}
+        return put(site.name, values, where, self.strength)
+
+
+class Block(Derived, Selection):
+    """Forbids attention from some tokens to some tokens, before the softmax.
+
+    ```python
+    Block(distance=1, queries="label", heads="0:1")  # labels to their exemplars
+    Block(queries="query", keys="exemplar query", layer=1)  # the query: labels alone
+    ```
+
+    What is left shares the attention. A row with nothing left is NaN.
+    """
+
+    default: ClassVar[str] = "**.scores"
+
+    queries: str = eqx.field(static=True)
+    keys: str = eqx.field(static=True)
+    distance: int | None = eqx.field(static=True)
+    site: str = eqx.field(static=True)
+    where: Where
+    strength: Float[Array, "..."]
+
+    def __init__(
+        self,
+        *,
+        queries: str = "all",
+        keys: str = "all",
+        distance: int | None = None,
+        site: str = default,
+        strength: ArrayLike = 1.0,
+        heads: Heads = None,
+        **where: Chosen,
+    ):
+        """**Arguments:**
+
+        - `queries`, `keys`: Which tokens may not attend to which: `"all"`, or roles
+            such as `"label"` and `"exemplar query"`.
+        - `distance`: Forbid the token so many places before alone; `None` is any.
+        - `site`: Where the scores are, before the softmax, `[…, query, key]`.
+        - `strength`: Attention is multiplied by one less this, in [0, 1], before it is
+            normalised: 1 forbids it.
+        - `heads`, `where`: as for `opto.Clamp`.
+        """
+        select(self, site, strength, heads, where)
+        fraction("strength", strength)
+        self.queries = check_roles("queries", queries)
+        self.keys = check_roles("keys", keys)
+        if distance is not None and (not isinstance(distance, int) or distance < 0):
+            raise ValueError(f"distance is a number of tokens or None, got {distance}")
+        if (queries, keys, distance) == ("all", "all", None):
+            raise ValueError("Block() of all would leave no attention: say which")
+        self.distance = distance
+
+    def needs(self, table: Sites) -> tuple[str, ...]:
+        return () if self.queries == self.keys == "all" else (ROLE,)
+
+    def derive(self, given: Given) -> tuple[Edit, ...]:
+        edits = []
+        for site in self.where.within(given.table.match(self.site)):
+            size, rank = site.shape[-1], len(site.shape)
+            blocked = rows_of(self.queries, size, given)[:, None]
+            blocked = blocked & rows_of(self.keys, size, given)
+            if self.distance is not None:
+                blocked = blocked & np.eye(size, k=-self.distance, dtype=bool)
+            where = self.where.only(over_rows(blocked, rank))
+            edits.append(_Forbid(site.name, where, self.strength))
+        return tuple(edits)
+
+    def check(self, table: Sites) -> None:
+        sites = table.match(self.site)
+        self.where.check(sites)
+        check_strength(self.strength)
+        square(self, sites)
+        check_needs(self, self.needs(table), table)
+
+    def arguments(self) -> dict[str, Any]:
+        distance = {} if self.distance is None else {"distance": self.distance}
+        roles = not_all("queries", self.queries) | not_all("keys", self.keys)
+        return {**roles, **distance, **_not_default(self)}
+
+
+class _Forbid(Edit):
+    """Lowers scores so that attention is `1 - amount` times what it was."""
+
+    site: str = eqx.field(static=True)
+    where: Where
+    strength: Float[Array, "..."]
+    amount: Float[Array, "..."]
+
+    def __init__(self, site: str, where: Where, amount: Array):
+        select(self, site, 1.0, None, {})
+        self.where, self.amount = where, amount
+
+    def replacement(self, value: Array, site: Site) -> Array:
+        whole = self.amount == 1
+        less = jnp.log1p(-jnp.where(whole, 0, self.amount))
+        forbidden = jnp.maximum(jnp.finfo(value.dtype).min, _FORBIDDEN)
+        new = jnp.where(whole, forbidden, value + less.astype(value.dtype))
+        mask = self.where.mask(site)
+        after = new if mask is None else jnp.where(mask, new, value)
+        # The softmax of a row that is forbidden whole would say that it attends evenly.
+        nothing = jnp.max(after, -1, keepdims=True) <= forbidden
+        return jnp.where(whole & nothing, jnp.nan, new)
+
+    def arguments(self) -> dict[str, Any]:
+        return {"amount": self.amount}
+
+
+# Finite, as infinities turn into NaN gradients; the softmax gives exactly zero.
+_FORBIDDEN = -1e20
+
+
+def _not_default(edit: Any) -> dict[str, str]:
+    return {} if edit.site == edit.default else {"site": edit.site}

@@ -8,15 +8,15 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float, PyTree
+from jaxtyping import Array, Float, Int, PyTree
 
 import opto
 
 
 Head = tuple[int, int]
 
-# Ablations that run side by side; a batch fills the machine already.
-_CHUNK = 4
+# Entries of one head's attention that are in memory at once, over all examples.
+_AT_ONCE = 2**25
 
 
 @dataclasses.dataclass(frozen=True)
@@ -56,19 +56,17 @@ def find_heads(table: opto.Sites, site: str, heads: str) -> tuple[Head, ...]:
 
     **Raises:** `ValueError` for a head that is not there, and sites without heads.
     """
+    sizes: dict[int | None, int] = {}
     for found in table.match(site):
         if "head" not in found.axes:
             raise ValueError(f"site must have an axis 'head', got {found}")
+        sizes[found.layer] = found.shape[found.axes.index("head")]
     if heads == "all":
-        return tuple(
-            (found.layer or 0, head)
-            for found in table.match(site)
-            for head in range(found.shape[found.axes.index("head")])
-        )
+        return tuple((layer or 0, k) for layer, n in sizes.items() for k in range(n))
     edit = opto.Zero(site, heads=heads)
     opto.check([edit], table)
     pairs = np.asarray(edit.where.indices["layer head"]).tolist()
-    return tuple(dict.fromkeys((layer, head) for layer, head in pairs))
+    return tuple(dict.fromkeys((layer, head % sizes[layer]) for layer, head in pairs))
 
 
 def ablate_heads(
@@ -114,10 +112,16 @@ def ablate_heads(
         model,
         *inputs,
         edits=[*edits, opto.stack(points)],
-        chunk=_CHUNK,
+        chunk=side_by_side(inputs[-1]),
     )
     baseline, *each, together = np.asarray(values)
     return HeadAblations(tuple(heads), names, baseline, np.stack(each), together)
+
+
+def side_by_side(labels: Int[Array, "example position"]) -> int:
+    """How many runs of a batch fit into memory together, at least one."""
+    examples, positions = labels.shape
+    return max(1, _AT_ONCE // (examples * (2 * positions) ** 2))
 
 
 def _metrics(task: Any, batch: PyTree, outputs: Array) -> dict[str, Array]:

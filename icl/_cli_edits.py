@@ -109,11 +109,12 @@ def ablate(arguments: list[str]) -> None:
         for name, batch in _sets(trained, options.set).items()
     }
     every = heads == find_heads(table, options.site, "all")
-    write_results(out, "heads", _head_rows(done), _head_figure(done, every))
+    files = write_results(out, "heads", _head_rows(done), _head_figure(done, every))
     for name, found in done.items():
         size = len(trained.evaluations[name].labels)
         print(f"{name}: {size} sequences, {options.site} ablated ({options.ablation})")
         print(_head_table(found))
+    print(files)
 
 
 def patch(arguments: list[str]) -> None:
@@ -138,11 +139,12 @@ def patch(arguments: list[str]) -> None:
     ticks = _ticks(trained, options.over, grid)
     recovered = {name: found.recovered for name, found in done.items()}
     figure = recovered_maps(recovered, options.over, ticks)
-    write_results(out, "patch", _patch_rows(done, options.over, grid), figure)
+    files = write_results(out, "patch", _patch_rows(done, options.over, grid), figure)
     for name, found in done.items():
         size = len(trained.evaluations[name].labels)
         print(f"{name}: {size} sequences, clean {options.site} into {options.source}")
         print(_patch_table(found, options.over, ticks))
+    print(files)
 
 
 def _opened(
@@ -178,8 +180,10 @@ def _head_rows(done: Mapping[str, HeadAblations]) -> Iterator[tuple[Any, ...]]:
         names: list[tuple[Any, Any]] = [*found.heads, ("all", "all")]
         for k, metric in enumerate(found.metrics):
             base, values = found.baseline[k], [*found.each[:, k], found.together[k]]
-            for (layer, head), value in zip(names, values, strict=True):
-                yield name, metric, layer, head, base, value, value - base
+            with np.errstate(invalid="ignore"):  # Losses that are always infinite.
+                changes = values - base
+            for pair, *row in zip(names, values, changes, strict=True):
+                yield name, metric, *pair, base, *row
 
 
 def _head_table(found: HeadAblations, most: int = 5) -> str:

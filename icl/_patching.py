@@ -12,11 +12,8 @@ from jaxtyping import Array, Bool, Float, Int
 
 import opto
 
+from ._ablation import side_by_side
 from .tasks import Sequence
-
-
-# Patches that run side by side; a batch fills the machine already.
-_CHUNK = 4
 
 
 def labels_swapped(batch: Sequence) -> Sequence:
@@ -126,8 +123,9 @@ def patch_clean(
             "there is nothing to patch: the logit difference of the right label is "
             f"{ends[0]:.4g} in both runs"
         )
+    chunk = side_by_side(labels)
     patched = opto.activation_patch(
-        metric, model, source, clean, at=at, edits=edits, chunk=_CHUNK
+        metric, model, source, clean, at=at, edits=edits, chunk=chunk
     )
     return Patched(np.asarray(patched), *ends)
 

@@ -32,8 +32,8 @@ def free_folder(folder: Path, name: str, columns: Sequence[str]) -> Path:
 
 def write_results(
     folder: Path, name: str, rows: Iterable[Sequence[Any]], figure: Figure
-) -> None:
-    """Writes the table, its header first, and the figure; says where.
+) -> str:
+    """Writes the table, its header first, and the figure; returns a text of where.
 
     **Raises:** `OSError` for what cannot be written.
     """
@@ -45,7 +45,7 @@ def write_results(
         plots.save(figure, picture)
     # Last: it marks the others as results that may be overwritten.
     write_bytes(table, text.getvalue().encode())
-    print(f"{table}\n{pictures[0]}\n{pictures[1]}\n")
+    return f"Numbers: {table}\nFigure:  {', '.join(map(str, pictures))}"
 
 
 def _files(folder: Path, name: str) -> list[Path]:

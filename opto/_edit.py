@@ -1,6 +1,7 @@
 """Edits: values that say what to change at which sites."""
 
 import abc
+import inspect
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
@@ -27,7 +28,7 @@ class AbstractEdit(eqx.Module):
         """The constructor's arguments for the text form, in its order.
 
         But for those that say where and how strongly and, of an `Edit`, its site. A
-        first one named `site` or `kind` is written without its name.
+        first one named `site` or `kind` is written without its name, if it may be.
         """
 
     @abc.abstractmethod
@@ -40,8 +41,9 @@ class AbstractEdit(eqx.Module):
         own |= self.arguments()
         keywords = {**own, **_selection(self)}
         parts = [f"{name}={literal(value)}" for name, value in keywords.items()]
-        if next(iter(own), "") in ("site", "kind"):
-            parts[0] = literal(next(iter(own.values())))
+        first, value = next(iter(own.items()), ("", None))
+        if first in ("site", "kind") and not _by_name_alone(type(self), first):
+            parts[0] = literal(value)
         return f"{type(self).__name__}({', '.join(parts)})"
 
 
@@ -180,6 +182,11 @@ def several(edits: Iterable[Any]) -> tuple[Any, ...]:
     if not isinstance(edits, Iterable):
         raise ValueError(f"edits is a sequence of edits, got one: write [{edits!r}]")
     return tuple(edits)
+
+
+def _by_name_alone(kind: type, argument: str) -> bool:
+    parameter = inspect.signature(kind.__init__).parameters.get(argument)
+    return parameter is None or parameter.kind is parameter.KEYWORD_ONLY
 
 
 def _selection(edit: Any) -> dict[str, Any]:

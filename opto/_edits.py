@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, ArrayLike, Float
 
-from ._edit import Edit, Heads, named, select
+from ._edit import check_fits, Edit, Heads, named, select
 from ._site import Site
 from ._where import Chosen, find_axis, is_concrete, known, Where
 
@@ -119,7 +119,7 @@ class Scale(Edit):
         )
 
     def replacement(self, value: Array, site: Site) -> Array:
-        return value * _spread(self.factor, self.axes, site)
+        return value * _fitting("Scale", self.factor, self.axes, site)
 
     def arguments(self) -> dict[str, Any]:
         return {"factor": self.factor, **_axes(self.axes)}
@@ -154,7 +154,7 @@ class Steer(Edit):
         )
 
     def replacement(self, value: Array, site: Site) -> Array:
-        return value + _spread(self.direction, self.axes, site)
+        return value + _fitting("Steer", self.direction, self.axes, site)
 
     def arguments(self) -> dict[str, Any]:
         return {"direction": self.direction, **_axes(self.axes)}
@@ -171,6 +171,13 @@ def _numbers(
 
 def _axes(axes: str | None) -> dict[str, str]:
     return {} if axes is None else {"axes": axes}
+
+
+def _fitting(kind: str, value: Array, axes: str | None, site: Site) -> Array:
+    """As `_spread`; raises `ValueError` for what would not broadcast by name."""
+    array = _spread(value, axes, site)
+    check_fits(kind, array, site)
+    return array
 
 
 def _spread(value: Array, axes: str | None, site: Site) -> Array:

@@ -18,30 +18,29 @@ _MOST_HEADS = 64
 def document(values: Mapping[str, tuple[Any, tuple[str, ...] | None]]) -> str:
     """HTML of recorded values with, where they are known, their axes."""
     rows = "".join(_row(name, value, axes) for name, (value, axes) in values.items())
-    head = "<tr><th>site</th><th>dtype</th><th>axes</th><th></th></tr>"
+    head = "<tr><th>site</th><th>value</th><th></th></tr>"
     return f"<table><thead>{head}</thead><tbody>{rows}</tbody></table>"
 
 
-def _row(name: str, value: Any, axes: tuple[str, ...] | None) -> str:
+def dims(value: Any, axes: tuple[str, ...] | None) -> str:
+    """The dtype and, by name where they have one, the axes of a recorded value."""
     leaves = jax.tree.leaves(value)
-    dtype = ", ".join(str(leaf.dtype) for leaf in leaves)
     if axes is None or len(leaves) != 1:
-        dims = ", ".join(str(leaf.shape) for leaf in leaves)
-        return _cells(name, dtype, dims, "")
-    value = leaves[0]
-    lead = value.ndim - len(axes)
-    named = zip(("batch",) * lead + axes, value.shape, strict=True)
-    dims = " ".join(f"{axis}={size}" for axis, size in named)
+        return ", ".join(f"{leaf.dtype}{list(leaf.shape)}" for leaf in leaves)
+    lead = ("batch",) * (leaves[0].ndim - len(axes))
+    pairs = zip(lead + axes, leaves[0].shape, strict=True)
+    named = " ".join(f"{axis}={size}" for axis, size in pairs)
+    return f"{leaves[0].dtype}[{named}]"
+
+
+def _row(name: str, value: Any, axes: tuple[str, ...] | None) -> str:
     picture = ""
-    if axes[-2:] == ("seq", "kv_seq") and value.size and not isinstance(value, Tracer):
+    if axes and axes[-2:] == ("seq", "kv_seq") and not isinstance(value, Tracer):
         # Of the first example.
-        picture = _patterns(np.asarray(value[(0,) * lead], np.float32))
-    return _cells(name, dtype, dims, picture)
-
-
-def _cells(name: str, dtype: str, dims: str, picture: str) -> str:
-    texts = (f"<code>{html.escape(name)}</code>", dtype, html.escape(dims), picture)
-    return "<tr>" + "".join(f"<td>{text}</td>" for text in texts) + "</tr>"
+        first = (0,) * (value.ndim - len(axes))
+        picture = _patterns(np.asarray(value[first], np.float32))
+    cells = f"<code>{html.escape(name)}</code>", html.escape(dims(value, axes)), picture
+    return "<tr>" + "".join(f"<td>{cell}</td>" for cell in cells) + "</tr>"
 
 
 def _patterns(heads: np.ndarray) -> str:

@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
 
-from ._html import document
+from ._html import dims, document
 from ._site import glob, layer_of, Site
 from ._where import find_axis
 
@@ -100,6 +100,12 @@ class Record(eqx.Module, Mapping[str, Any]):
                 raise ValueError(f"{axes[place]} {wrong[0]} is out of range at {site}")
             value = jnp.take(value, jnp.asarray(chosen), axis=lead + place)
         return value
+
+    def __repr__(self) -> str:
+        """A table of what there is."""
+        width = max(map(len, self), default=0)
+        rows = [f"{n:{width}}  {dims(self[n], self.axes_of(n))}" for n in self]
+        return "\n".join(rows) or "an empty Record"
 
     def _repr_html_(self) -> str:
         return document({name: (self[name], self.axes_of(name)) for name in self})

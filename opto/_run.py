@@ -17,8 +17,8 @@ from ._record import Record
 from ._reference import split
 from ._site import discover, one_example, Site, Sites
 from ._tap import identity, VisitorTap
-from ._together import alternatives, check_together
-from .graft import host, swapped
+from ._together import alternatives, check_before_graft, check_together
+from .graft import Graft, host, swapped
 
 
 Reducer = Callable[[Array], Any]
@@ -59,12 +59,17 @@ def run(
     (with the nearest name), an axis that the site does not have, an index out of range
     or a value that does not fit.
     """
-    model, inputs, edits = swapped(model, inputs, as_edits(edits))
+    edits = as_edits(edits)
+    if any(isinstance(edit, Graft) for edit in edits):
+        example, _ = one_example(model, inputs)
+        check_before_graft(edits, known_sites(model, example))
+    model, inputs, edits = swapped(model, inputs, edits)
     example, lead = one_example(model, inputs)
     table = known_sites(model, example)
     requests = _requests(record, table)
     mapped, rest, seen = split(edits, table, batch_shape(inputs, lead))
     check(seen, table)
+    _check_donors(seen, inputs)
     out, values, findings = _run(
         model, inputs, mapped, rest, tuple(requests.items()), lead
     )
@@ -205,6 +210,17 @@ def _raise(findings: Findings) -> None:
         if not isinstance(right, Tracer) and not np.all(right):
             wrong = np.sum(~np.asarray(right))
             raise ValueError(f"{message} (in {wrong} of {np.size(right)} sequences)")
+
+
+def _check_donors(edits: Sequence[AbstractEdit], inputs: tuple[Any, ...]) -> None:
+    """Checks the edits of grafted models; while tracing, indices are not known."""
+    for graft in edits:
+        if isinstance(graft, Graft) and graft.edits:
+            example, lead = one_example(graft.model, inputs)
+            table = known_sites(graft.model, example)
+            own = split(graft.edits, table, batch_shape(inputs, lead))[2]
+            check(own, table)
+            _check_donors(own, inputs)
 
 
 def as_edits(edits: Iterable[AbstractEdit]) -> tuple[AbstractEdit, ...]:

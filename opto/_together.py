@@ -61,12 +61,30 @@ def check_together(edits: Sequence[AbstractEdit], table: Sites) -> None:
                 )
 
 
+def check_before_graft(edits: Sequence[AbstractEdit], table: Sites) -> None:
+    """Raises `ValueError` for edits of layers that a later graft does not use."""
+    order = {name: i for i, name in enumerate(table)}
+    for i, graft in enumerate(edits):
+        if not isinstance(graft, Graft) or graft.from_ is None:
+            continue
+        seam = order[graft.seam(table)]
+        for edit in edits[:i]:
+            first = min((order[name] for name in _changed(edit, table)), default=-1)
+            if first > seam:
+                raise ValueError(
+                    f"{edit!r} would have no effect: {graft!r}, which comes after it, "
+                    "takes these layers from the other model"
+                )
+
+
 def _changed(edit: AbstractEdit, table: Sites) -> list[str]:
     """The sites that an edit changes, as far as it says."""
     if isinstance(edit, CopyFromPattern):
         sites = table.match(edit.logits)
     elif isinstance(edit, PerfectPreviousToken):
         sites = [site for name in edit.sites() for site in table.match(name)]
+    elif isinstance(edit, Graft):
+        sites = table.match(edit.seam(table))
     elif isinstance(edit, Selection):
         sites = edit.where.within(table.match(edit.site))
     else:

@@ -87,7 +87,10 @@ class CopyFromPattern(Derived, Selection):
         check_strength(self.strength)
         square(self, sites)
         check_needs(self, self.needs(table), table)
-        table.match(self.logits)
+        for edit in self.edits:
+            edit.check(table)
+        if len(found := [site.name for site in table.match(self.logits)]) > 1:
+            raise ValueError(f"logits={self.logits!r} is {', '.join(found)}; give one")
         if not all(map(is_concrete, jax.tree.leaves(self.where))):
             return
         with jax.ensure_compile_time_eval():  # Within a `jit` too.

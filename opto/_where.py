@@ -16,7 +16,8 @@ from jaxtyping import Array, Bool, Int
 from ._site import Site
 
 
-Chosen = int | np.integer | Sequence[int] | np.ndarray | Array
+# Of `mask=`, which a text has as nested lists, booleans.
+Chosen = int | np.integer | Sequence[Any] | np.ndarray | Array
 
 
 class Where(eqx.Module):

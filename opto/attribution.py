@@ -14,7 +14,7 @@ from ._reference import Patch, Values
 from ._run import known_sites, run
 from ._site import one_example, Site
 from ._where import known, Where
-from .patching import Metric
+from .patching import check_alike, Metric
 
 
 def attribution_patch(
@@ -68,6 +68,7 @@ def integrated_attribution(
     """
     if not isinstance(steps, int) or steps < 1:
         raise ValueError(f"steps is a positive number, got {steps!r}")
+    check_alike(inputs, source)
     names = [sites] if isinstance(sites, str) else list(sites)
     wanted = list(dict.fromkeys([*names, along]))
     _, own = run(model, *inputs, record=wanted, edits=edits)

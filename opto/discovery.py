@@ -20,6 +20,7 @@ from ._circuit import Circuit, Edge, Part
 from ._run import known_sites, run
 from ._site import one_example, Site, Sites
 from ._tap import VisitorTap
+from .patching import check_alike
 
 
 WRITERS = ("embed", "**.result", "**.mlp.out")
@@ -157,6 +158,7 @@ def find_circuit(
         raise ValueError(f"threshold must be positive, got {threshold}")
     if steps < 1:
         raise ValueError(f"steps must be positive, got {steps}")
+    check_alike(inputs, source)
     example, lead = one_example(model, tuple(inputs))
     graph = Graph(known_sites(model, example), list(writers), list(readers))
     _, other = run(model, *source, record=graph.sites)

@@ -94,10 +94,9 @@ class Graft(Derived):
         layers = [site.layer for site in table.values()]
         known = sorted({layer for layer in layers if layer is not None})
         if not known or last not in (-1, *known):
-            name = "until" if self.until is not None else "from_"
-            layer = self.until if self.until is not None else self.from_
             raise ValueError(
-                f"{name}={layer} is out of range: the model has layers {known}"
+                f"until={last} is out of range, as is from_={last + 1}: the model has "
+                f"layers {known}"
             )
         names = list(table)
         if last >= 0:

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import equinox as eqx
+import numpy as np
 from jaxtyping import Array, ArrayLike, Float
 
 from ._derived import Derived, Given, put
@@ -49,7 +50,7 @@ class PathPatch(Derived):
         self,
         senders: At | Each,
         receivers: At | Each,
-        source: Mapping[str, ArrayLike],
+        source: Mapping[str, ArrayLike | Sequence[Any]],
         *,
         frozen: Iterable[str] = WRITES,
         strength: ArrayLike = 1.0,
@@ -157,6 +158,7 @@ def activation_patch(
     """
     if not isinstance(at, Each) or not isinstance(at.edit, At):
         raise ValueError(f"at is opto.At(...).each(...), got {at!r}")
+    check_alike(inputs, source)
     _, record = run(model, *source, record=at.edit.site, edits=edits)
     patch = eqx.tree_at(
         lambda e: e.where, Patch(at.edit.site, record), at.edit.where
@@ -191,6 +193,7 @@ def path_patch(
 
     The metric, with the axes of the senders and then those of the receivers in front.
     """
+    check_alike(inputs, source)
     sender = senders.edit if isinstance(senders, Each) else senders
     _, record = run(model, *source, record=sender.site, edits=edits)
     patch = PathPatch(senders, receivers, record, frozen=frozen)
@@ -198,3 +201,10 @@ def path_patch(
         return sweep(metric, model, *inputs, edits=[*edits, patch], chunk=chunk)
     out, _ = run(model, *inputs, edits=[*edits, patch])
     return metric(out, *inputs)
+
+
+def check_alike(inputs: Sequence[Any], source: Sequence[Any]) -> None:
+    """Raises `ValueError` unless two runs' inputs are of the same shapes."""
+    ours, theirs = ([np.shape(x) for x in both] for both in (inputs, source))
+    if ours != theirs:
+        raise ValueError(f"source has shapes {theirs}, the inputs {ours}: as many each")

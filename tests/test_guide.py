@@ -7,9 +7,11 @@ import sys
 import types
 from pathlib import Path
 
+import jax
 import pytest
 
 import opto
+from opto import _text
 
 
 GUIDE = Path(opto.__file__).with_name("guide.md")
@@ -17,63 +19,85 @@ GUIDE = Path(opto.__file__).with_name("guide.md")
 
 @dataclasses.dataclass
 class Fenced:
-    """A block between fences, and on which line it begins."""
+    """A block between fences, and the line on which its body begins."""
 
     language: str
     line: int
     body: str
 
+    @property
+    def next(self) -> int:
+        """Where the body of a block would begin that follows directly."""
+        # The closing fence, an empty line, and the opening fence.
+        return self.line + self.body.count("\n") + 3
+
 
 def blocks() -> list[Fenced]:
-    """All blocks of the guide, in order; after each, whether prose follows."""
-    found, open_at = [], None
+    """All blocks of the guide, in order."""
+    found: list[Fenced] = []
+    start = None
     lines = GUIDE.read_text().split("\n")
     for i, line in enumerate(lines):
         if not line.startswith("```"):
             continue
-        if open_at is None:
-            open_at = i
+        if start is None:
+            start = i
             continue
-        body = "".join(f"{text}\n" for text in lines[open_at + 1 : i])
-        found.append(Fenced(lines[open_at][3:].strip(), open_at + 2, body))
-        open_at = None
-    assert open_at is None, f"the block of line {open_at} has no end"
+        body = "".join(f"{text}\n" for text in lines[start + 1 : i])
+        found.append(Fenced(lines[start][3:].strip(), start + 2, body))
+        start = None
+    assert start is None, f"the block of line {start} has no end"
     return found
 
 
-def expected(given: list[Fenced]) -> dict[int, str]:
-    """By the line of a block of Python, the output that comes directly after it."""
+def outputs(given: list[Fenced]) -> dict[int, str]:
+    """What the guide says that code prints, by the line of the code."""
     pairs = zip(given, given[1:], strict=False)
     return {
         code.line: output.body
         for code, output in pairs
-        if output.language == "text"
-        # A closing fence, an empty line and an opening fence.
-        and output.line == code.line + code.body.count("\n") + 3
+        if (code.language, output.language) == ("python", "text")
+        and output.line == code.next
     }
 
 
+@pytest.fixture
+def quick():
+    """Compiles in less time to slower programs."""
+    name = "jax_disable_most_optimizations"
+    before = jax.config.values[name]
+    jax.config.update(name, True)
+    yield
+    jax.config.update(name, before)
+
+
 def test_every_block_is_run_or_compared():
-    given = blocks()
-    kinds = [block.language for block in given]
-    assert set(kinds) == {"python", "text"}
-    assert kinds.count("text") == len(expected(given))
+    languages = [block.language for block in blocks()]
+    assert set(languages) == {"python", "text"}
+    assert languages.count("text") == len(outputs(blocks()))
 
 
-def test_the_guide_says_what_happens(monkeypatch):
+def test_every_edit_and_pattern_is_in_it():
+    text = GUIDE.read_text()
+    for name, kind in vars(opto).items():
+        abstract = kind in (opto.AbstractEdit, opto.Edit, opto.Derived, opto.Kind)
+        if isinstance(kind, type) and issubclass(kind, opto.AbstractEdit | opto.Kind):
+            assert abstract or f"opto.{name}(" in text, name
+
+
+@pytest.mark.usefixtures("quick", "unchecked")
+def test_it_does_what_it_says(monkeypatch):
     module = types.ModuleType("guide")
     monkeypatch.setitem(sys.modules, "guide", module)
-    for kinds in (opto._text._EDITS, opto._text._VALUES):  # It registers its own.
-        monkeypatch.setattr(opto._text, "_EDITS", dict(opto._text._EDITS))
-    given = blocks()
-    outputs = expected(given)
-    for block in given:
-        if block.language == "python":
-            # Lines count as in the guide, for tracebacks.
-            padded = "\n" * (block.line - 1) + block.body
-            printed = io.StringIO()
-            with contextlib.redirect_stdout(printed):
-                exec(compile(padded, str(GUIDE), "exec"), vars(module))
-            if block.line in outputs:
-                where = f"the block of line {block.line}"
-                assert printed.getvalue() == outputs[block.line], where
+    for name in ("_EDITS", "_VALUES"):  # The guide registers some of its own.
+        monkeypatch.setattr(_text, name, dict(getattr(_text, name)))
+    expected = outputs(blocks())
+    for block in blocks():
+        if block.language != "python":
+            continue
+        # Lines count as in the guide, for tracebacks.
+        code = compile("\n" * (block.line - 1) + block.body, str(GUIDE), "exec")
+        with contextlib.redirect_stdout(io.StringIO()) as printed:
+            exec(code, vars(module))
+        if block.line in expected:
+            assert printed.getvalue() == expected[block.line], f"line {block.line}"

@@ -8,10 +8,28 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from tapped import MODELS, Ragged
+from tapped import MODELS, Ragged, Tokens
 
 import opto
-from opto import Clamp, parse, Zero
+from opto import (
+    Block,
+    Clamp,
+    CopyFromPattern,
+    Freeze,
+    Induction,
+    Match,
+    Mean,
+    parse,
+    Patch,
+    Pattern,
+    PerfectPreviousToken,
+    PreviousToken,
+    Resample,
+    Scale,
+    Steer,
+    Uniform,
+    Zero,
+)
 
 
 @functools.cache
@@ -28,6 +46,18 @@ def sweep(edits, **settings):
     model, inputs = ragged()
     total = lambda out, x: out.sum()
     return opto.sweep(total, model, *inputs, edits=edits, **settings)
+
+
+def verbs(*edits):
+    """A run of a model that says what its tokens are."""
+    model, inputs = MODELS["transformer"]()
+    return opto.run(model, *inputs, edits=edits)
+
+
+def of_batch(**values):
+    """A record of vectors, one for each example."""
+    axes = tuple((name, ("i",)) for name in values)
+    return opto.Record({k: jnp.array(v) for k, v in values.items()}, axes)
 
 
 def with_inputs(*shapes):
@@ -244,6 +274,241 @@ ERRORS = {
     "strength_nan": (
         lambda: run(Zero(z, strength=float("nan"))),
         "strength is a finite number, got nan",
+    ),
+    # Masks.
+    "mask_numbers": (
+        lambda: Zero(z, mask=[[1, 0]]),
+        "mask= is an array of booleans, got int",
+    ),
+    "mask_of_nothing": (
+        lambda: Zero(z, mask=np.zeros((3, 4, 2), bool)),
+        "mask= selects nothing",
+    ),
+    "mask_too_few_axes": (
+        lambda: run(Zero(z, mask=np.ones((3, 4), bool))),
+        "mask= of shape (3, 4) at layers.1.z float32[head=3 seq=4 d_head=2]; wanted ea",
+    ),
+    "mask_too_long": (
+        lambda: run(Clamp(z, 1, mask=np.ones((3, 1, 3), bool))),
+        "mask= of shape (3, 1, 3) at layers.1.z",
+    ),
+    "mask_of_one_layer": (
+        lambda: run(Freeze("layers.*.z", mask=np.ones((3, 1, 1), bool))),
+        "mask= of shape (3, 1, 1) at layers.0.z",
+    ),
+    "mask_of_a_verb": (
+        lambda: verbs(Pattern(Uniform(), mask=np.ones((5, 5), bool))),
+        "mask= of shape (5, 5) at blocks.0.attn.pattern",
+    ),
+    # Elementary edits.
+    "factor": (
+        lambda: Scale(z, np.inf),
+        "Scale at 'layers.1.z': the factor is not fin",
+    ),
+    "factor_axes": (lambda: run(Scale(z, [1, 2], axes="hed")), "did you mean 'head'?"),
+    "factor_complex": (lambda: run(Scale(z, 1j)), "Scale: complex values at layers.1"),
+    "direction": (lambda: Steer(z, [np.nan]), "Steer at 'layers.1.z': the direction"),
+    "direction_long": (
+        lambda: run(Steer(z, [1.0, 2.0, 3.0], axes="d_head")),
+        "Steer: an array of shape (1, 1, 3) does not fit layers.1.z",
+    ),
+    "direction_without_axes": (
+        lambda: run(Steer(z, [1.0, 2.0])),
+        "Steer: an array of shape (2,) does not fit layers.1.z float32[head=3 seq=4 d_",
+    ),
+    "factor_without_axes": (
+        lambda: run(Scale("layers.*.z", np.ones((4, 2)), layer=1)),
+        "Scale: an array of shape (4, 2) does not fit layers.0.z",
+    ),
+    "freeze_site": (lambda: run(Freeze("layers.0.y")), "no site 'layers.0.y'; did you"),
+    "freeze_head": (
+        lambda: run(Freeze("layers.*.z", head=2)),
+        "head 2 is out of range",
+    ),
+    "freeze_strength": (
+        lambda: run(Freeze(z, strength=[1.0, 0.0])),
+        "strength is one number, got an array of shape (2,)",
+    ),
+    "patch_nan": (
+        lambda: Patch("*", {"a": [0.0, 1.0], "b": [1.0, np.nan]}),
+        "Patch: the value at 'b' is NaN somewhere",
+    ),
+    "patch_no_record": (
+        lambda: Patch("a", np.ones(2)),
+        "Patch takes a Record or arrays by site, got ndarray",
+    ),
+    "patch_not_recorded": (
+        lambda: Patch("a.*", of_batch(a=[1.0], b=[1.0])),
+        "Patch: no value for 'a.*'; there is a, b",
+    ),
+    "patch_not_all_recorded": (
+        lambda: run(Patch("layers.*.z", {z: np.zeros((3, 4, 2))})),
+        "Patch: no value for 'layers.0.z'; there is layers.1.z",
+    ),
+    "patch_shape": (
+        lambda: run(Patch(z, {z: np.zeros((3, 4, 3))})),
+        "Patch: an array of shape (3, 4, 3) does not fit layers.1.z",
+    ),
+    "patch_axes": (
+        lambda: run(Patch(z, {z: np.zeros(2)})),
+        "Patch: an array of shape (2,) at layers.1.z float32[head=3 seq=4 d_head=2]; w",
+    ),
+    "mean_of_one": (
+        lambda: Mean("embed", run(record="embed")[1]),
+        "Mean: the record of 'embed' is not of a batch of examples",
+    ),
+    "mean_nan": (
+        lambda: Mean("a", of_batch(a=[[np.nan]])),
+        "Mean: the value at 'a' is",
+    ),
+    "mean_of_whole_numbers": (
+        lambda: verbs(Mean("tokens.label", {"tokens.label": np.zeros(3, int)})),
+        "Mean: tokens.label int32[exemplar=3] does not hold floating-point numbers",
+    ),
+    "mean_not_recorded": (
+        lambda: Mean("b", of_batch(a=[[1.0]])),
+        "no value for 'b'; th",
+    ),
+    "resample_one": (
+        lambda: Resample("a", of_batch(a=[[1.0, 2.0]])),
+        "Resample needs two examples or more, got shape (1, 2)",
+    ),
+    "resample_number": (lambda: Resample("a", {"a": 1.0}), "or more, got shape ()"),
+    "resample_for_one": (
+        lambda: run(Resample("embed", {"embed": np.zeros((3, 4, 6))})),
+        "Resample: an array of shape (3, 4, 6) at embed float32[seq=4 d_model=6]; want",
+    ),
+    "resample_not_recorded": (
+        lambda: Resample("b", of_batch(a=[[1.0]])),
+        "value for 'b",
+    ),
+    # Kinds of patterns, and verbs.
+    "weight": (lambda: PreviousToken(1.5), "weight is a number in [0, 1], got 1.5"),
+    "weight_negative": (lambda: Induction(-0.1), "a number in [0, 1], got -0.1"),
+    "weight_nan": (lambda: Induction(np.nan), "weight is a number in [0, 1], got nan"),
+    "weights": (lambda: Induction([0.1, 0.2]), "a number in [0, 1], got [0.1, 0.2]"),
+    "cold": (lambda: Match(-0.5), "temperature is a number, 0 or more, got -0.5"),
+    "hot": (lambda: Match(np.inf), "temperature is a number, 0 or more, got inf"),
+    "temperatures": (lambda: Match([0.1, 1]), "is a number, 0 or more, got [0.1, 1]"),
+    "role": (
+        lambda: PreviousToken(queries="labels"),
+        "queries names roles of tokens (all, exemplar, label, query), got labels",
+    ),
+    "no_role": (
+        lambda: Uniform(queries=""),
+        "queries names roles of tokens (all, exem",
+    ),
+    "role_number": (
+        lambda: Block(keys=3),
+        "keys names roles of tokens (all, exemplar,",
+    ),
+    "role_and_all": (lambda: Block(queries="all query"), "queries names roles of tok"),
+    "kind": (
+        lambda: Pattern(Induction),
+        "Pattern takes a kind of pattern such as Induction(), got <class 'opto",
+    ),
+    "kind_text": (lambda: Pattern("Match()"), "such as Induction(), got 'Match()'"),
+    "pattern_strength": (
+        lambda: verbs(Pattern(Match(), strength=np.nan)),
+        "strength is a finite number, got nan",
+    ),
+    "pattern_head": (
+        lambda: verbs(Pattern(Match(), heads="0:3")),
+        "head 3 is out of range at blocks.0.attn.pattern",
+    ),
+    "pattern_layer": (
+        lambda: verbs(Pattern(Match(), layer=1)),
+        "layer 1 is out of ran",
+    ),
+    "pattern_of_no_attention": (
+        lambda: verbs(Pattern(Match(), site="blocks.0.attn.z")),
+        "site='blocks.0.attn.z') is for attention from each token to each, got blocks",
+    ),
+    "block_nothing": (lambda: Block(), "would leave no attention: say which"),
+    "block_ahead": (lambda: Block(distance=-1), "number of tokens or None, got -1"),
+    "block_half": (lambda: Block(distance=0.5), "number of tokens or None, got 0.5"),
+    "block_more": (
+        lambda: Block(distance=1, strength=1.5),
+        "strength is a number in [0, 1], got 1.5",
+    ),
+    "block_of_no_attention": (
+        lambda: verbs(Block(distance=1, site="**.v")),
+        "is for attention from each token to each, got blocks.0.attn.v",
+    ),
+    "no_tokens_pattern": (
+        lambda: run(Pattern(Induction(), heads="0:1")),
+        "Pattern(Induction(weight=1.0), heads='0:1') has to know what the tokens are, "
+        "from the sites tokens.role, tokens.pair, tokens.label, which this model does",
+    ),
+    "no_tokens_match": (
+        lambda: opto.run(Tokens(), jnp.array([1, 1]), edits=[Pattern(Match())]),
+        "from the sites tokens.exemplar, which this model does not have; see opto/guid",
+    ),
+    "no_tokens_roles": (
+        lambda: run(Pattern(PreviousToken(queries="label"))),
+        "from the sites tokens.role, which this model does not have",
+    ),
+    "no_tokens_block": (
+        lambda: run(Block(keys="label", site=P)),
+        "from the sites tokens.role, which",
+    ),
+    "no_tokens_copy": (
+        lambda: run(CopyFromPattern(heads="0:0", site=P)),
+        "from the sites tokens.role, tokens.pair, tokens.label, which",
+    ),
+    "no_tokens_previous": (
+        lambda: opto.run(Tokens(), jnp.array([1, 1]), edits=[PerfectPreviousToken()]),
+        "from the sites embed, which this model does not have",
+    ),
+    "copy_of_all": (
+        lambda: verbs(CopyFromPattern()),
+        "CopyFromPattern() reads one head, such as heads='1:3', got 3",
+    ),
+    "copy_of_two": (
+        lambda: verbs(CopyFromPattern(heads="0:0 0:2")),
+        "CopyFromPattern(heads='0:0 0:2') reads one head, such as heads='1:3', got 2",
+    ),
+    "copy_of_two_in_jit": (
+        lambda: jax.jit(lambda: verbs(CopyFromPattern(layer=0, head=[0, 2]))[0])(),
+        "reads one head, such as heads='1:3', got 2",
+    ),
+    "copy_to_nowhere": (
+        lambda: verbs(CopyFromPattern(heads="0:0", logits="logit")),
+        "no site 'logit'; did you mean 'logits'?",
+    ),
+    "copy_to_two": (
+        lambda: verbs(CopyFromPattern(heads="0:0", logits="**.out")),
+        "logits='**.out' is blocks.0.attn.out, blocks.0.mlp.out; give one",
+    ),
+    "copy_edits": (
+        lambda: CopyFromPattern(edits=Zero("x")),
+        "edits is a sequence of edits, got one: write [Zero('x')]",
+    ),
+    "copy_edit_wrong": (
+        lambda: verbs(CopyFromPattern(heads="0:0", edits=[Zero("embd")])),
+        "no site 'embd'; did you mean 'embed'?",
+    ),
+    "first_layer": (
+        lambda: PerfectPreviousToken(0),
+        "layer is 1 or more, as layer 0 does it; got 0",
+    ),
+    "half_layer": (lambda: PerfectPreviousToken(1.5), "layer 0 does it; got 1.5"),
+    "no_second_layer": (
+        lambda: verbs(PerfectPreviousToken()),
+        "no site 'blocks.1.resid_pre'; did you mean 'blocks.0.resid_pre'?",
+    ),
+    "register_function": (
+        lambda: opto.register(print),
+        "register takes a class of edits or of kinds, got <built-in function print>",
+    ),
+    "register_class": (lambda: opto.register(int), "of kinds, got <class 'int'>"),
+    "register_edit": (
+        lambda: opto.register(Zero(z)),
+        "of kinds, got Zero('layers.1.z')",
+    ),
+    "register_selection": (
+        lambda: opto.register(opto.At),
+        "of kinds, got <class 'opto",
     ),
     # Edits and records.
     "single_edit": (

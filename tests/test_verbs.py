@@ -237,6 +237,23 @@ def test_block():
         assert np.flatnonzero(np.isnan(pattern[i, head]).all(1)).tolist() == empty
 
 
+def test_single_entries_of_a_pattern():
+    """A mask and the rows that are meant: the entries that both select."""
+    mask = np.zeros((1, 5, 5), bool)
+    mask[0, [1, 1, 2, 3], [0, 1, 1, 4]] = True
+    edit = Pattern(PreviousToken(0.75, queries="label"), mask=mask)
+    even = np.tri(5) / np.arange(1, 6)[:, None]
+    ours, _ = opto.run(Tokens(), jnp.array([1, 0, 1]), edits=[edit])
+    expected = even.copy()
+    expected[1, :2], expected[3, 4] = [0.75, 0.25], 0
+    np.testing.assert_allclose(ours[0], expected, atol=1e-6)
+    edits = [Block(keys="exemplar", mask=mask), Block(distance=0, mask=mask)]
+    ours, _ = opto.run(Tokens(), jnp.array([1, 0, 1]), edits=edits[:1])
+    expected = even.copy()
+    expected[1] = [0, 1, 0, 0, 0]
+    np.testing.assert_allclose(ours[0], expected, atol=1e-6)
+
+
 # The other verbs, in a model of two layers and one of three.
 
 ONE = Case(TransformerConfig(1, 4, 2), [[2, 0, 2], [1, 0, 2], [0, 1, 4], [3, 1, 1]])

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 from matplotlib.figure import Figure
 
-from ._grid import heat_map
+from ._grid import heat_map, inches
 from ._style import figure, style
 
 
@@ -29,7 +29,7 @@ def change_maps(
     """
     names = list(next(iter(changes.values())))
     layers, heads = next(iter(next(iter(changes.values())).values())).shape
-    width, height = max(2.2, 0.42 * heads), max(0.8, 0.36 * layers)
+    width, height = inches(layers, heads)
     with style():
         fig = figure(1.1 + (width + 1.0) * len(changes), (height + 0.75) * len(names))
         axes = fig.subplots(len(names), len(changes), squeeze=False)
@@ -47,7 +47,7 @@ def change_maps(
                     colours=colours[metric],
                     signed=True,
                 )
-                whole = f"all together {together[metric][name]:+.2f}"
+                whole = f"all together {together[metric][name]:+.2f}".replace("-", "−")
                 ax.set_title(f"{name.replace('_', ' ')} ({whole})", fontsize=9)
                 ax.set_ylabel("layer" if column == 0 else "")
                 ax.set_xlabel("head" if row == len(names) - 1 else "")

@@ -7,8 +7,8 @@ from matplotlib.axes import Axes
 from matplotlib.image import AxesImage
 
 
-# Wider maps have no room for numbers.
-_MOST_COLUMNS = 16
+# Larger maps have smaller cells, without numbers, and not all of the ticks.
+_MOST = 16
 
 
 def heat_map(
@@ -31,27 +31,39 @@ def heat_map(
     - `signed`: Whether numbers have a plus sign, as changes do.
     """
     image = ax.imshow(values, cmap=colours, vmin=-bound, vmax=bound, aspect="auto")
-    if len(columns) <= _MOST_COLUMNS:
+    if max(len(rows), len(columns)) <= _MOST:
         for (row, column), value in np.ndenumerate(values):
             if np.isfinite(value):
                 colour = "white" if abs(value) > 0.6 * bound else "black"
-                text = number(value, signed=signed)
+                text = number(float(value), signed=signed)
                 ax.text(column, row, text, color=colour, **_TEXT)
-    ax.set_xticks(range(len(columns)), columns)
+    ax.set_xticks(*_thinned(columns))
     if max(map(len, columns)) > 3:
         for label in ax.get_xticklabels():
             label.set(rotation=45, ha="right", rotation_mode="anchor")
-    ax.set_yticks(range(len(rows)), rows)
+    ax.set_yticks(*_thinned(rows))
     ax.spines[:].set_visible(False)
     return image
+
+
+def inches(rows: int, columns: int) -> tuple[float, float]:
+    """The width and height of a map of so many cells."""
+    return 0.42 * min(max(columns, 4), _MOST), 0.36 * min(max(rows, 3), _MOST)
+
+
+def _thinned(names: Sequence[str]) -> tuple[list[int], list[str]]:
+    places = range(0, len(names), -(-len(names) // _MOST))
+    shown = [i for i in places if names[i]]
+    return shown, [names[i] for i in shown]
 
 
 _TEXT = {"ha": "center", "va": "center", "fontsize": 7.5}
 
 
 def number(value: float, *, signed: bool) -> str:
-    """Two decimals, `0` for what would be all zeros, no zero ahead of the point."""
+    """Two decimals without the zero ahead of the point; `0` if they are zeros."""
     if abs(value) < 0.005:
         return "0"
     text = f"{value:+.2f}" if signed else f"{value:.2f}"
-    return text.replace("0.", ".", 1) if abs(value) < 0.995 else text
+    text = text.replace("0.", ".", 1) if abs(value) < 0.995 else text
+    return text.replace("-", "−")

@@ -5,11 +5,11 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 from matplotlib.figure import Figure
 
-from ._grid import heat_map
+from ._grid import heat_map, inches
 from ._style import figure, style
 
 
-LABEL = "logit difference recovered\n(0 source run, 1 clean run)"
+LABEL = "recovered share of the\nlogit difference"
 
 
 def recovered_maps(
@@ -28,12 +28,12 @@ def recovered_maps(
     """
     panels = ticks[0] if len(axes) == 3 else [""]
     *_, rows, columns = [[""], *ticks] if len(axes) == 1 else ticks
-    size = max(1.6, 0.42 * len(columns)), max(0.7, 0.36 * len(rows))
+    width, height = inches(len(rows), len(columns))
     longest = max(map(len, columns)) * 0.06
     with style():
         fig = figure(
-            1.9 + (size[0] + 0.5) * len(panels),
-            0.5 + longest + (size[1] + 0.45) * len(recovered),
+            1.9 + (width + 0.5) * len(panels),
+            0.5 + longest + (height + 0.45) * len(recovered),
         )
         grid = fig.subplots(len(recovered), len(panels), squeeze=False)
         bound = max(1.0, *(float(np.nanmax(np.abs(x))) for x in recovered.values()))

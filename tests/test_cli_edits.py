@@ -1,0 +1,508 @@
+"""`icl ablate`, `icl patch`, `icl sites` and `icl import` on small runs."""
+
+import csv
+import dataclasses
+from pathlib import Path
+
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from PIL import Image
+
+import icl
+import opto
+from icl import cli
+from icl._patching import labels_swapped, logit_difference, resampled
+from icl.data import LowRankClasses
+from icl.evaluate import evaluate
+from icl.models import TransformerConfig
+from icl.plots._changes import change_bars, change_maps
+from icl.plots._recovered import recovered_maps
+from icl.schedules import Every
+from icl.studies import induction
+from icl.tasks import Sequence
+from icl.train import Training
+
+
+THEIRS = Path(__file__).resolve().parents[2] / "shared/data/icl_dynamics"
+TRAINED_UNDER = "Scale('blocks.0.attn.z', factor=3.0, head=2)"
+Z = "blocks.*.attn.z"
+
+
+def small(**changes):
+    """The main run with few units, trained for a moment; its layers differ in heads."""
+    base = induction(LowRankClasses(num_classes=60, num_exemplars=3, dim=16))
+    sets = {
+        name: dataclasses.replace(base.evaluations[name], size=20)
+        for name in ("train", "heldout_labels")
+    }
+    changes = {
+        "evaluations": sets,
+        "training": Training(640, 32, None, Every(640), Every(640)),
+        "model": TransformerConfig(d_model=16, num_heads=(4, 2), mlp_ratio=1.0),
+        **changes,
+    }
+    return dataclasses.replace(base, **changes)
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("runs") / "small"
+    icl.run_experiment(small(edits=(TRAINED_UNDER,)), folder)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def trained(run):
+    return icl.load(run)
+
+
+def call(capsys, *arguments):
+    """Status, stdout and stderr of a command."""
+    with pytest.raises(SystemExit) as stop:
+        cli.main([str(x) for x in arguments])
+    out, err = capsys.readouterr()
+    return stop.value.code or 0, out, err
+
+
+def read(file):
+    """The rows of a table, numbers as numbers, by all that is not one."""
+    with open(file, newline="") as stream:
+        return list(csv.DictReader(stream))
+
+
+def means(trained, name, *edits, training_edits=True):
+    own = trained.edits if training_edits else ()
+    batch = trained.evaluations[name]
+    rows = evaluate(trained.model, trained.task, batch, edits=[*own, *edits])
+    return {metric: float(x.mean()) for metric, x in rows.items()}
+
+
+def check_picture(file):
+    pixels = np.asarray(Image.open(file).convert("L"))
+    assert 0.01 < np.mean(pixels < 200) < 0.9
+    assert Path(file).with_suffix(".pdf").read_bytes().startswith(b"%PDF")
+
+
+def close(text, expected):
+    if np.isinf(expected):
+        assert float(text) == expected
+    else:
+        assert float(text) == pytest.approx(expected, abs=2e-5)
+
+
+# Ablation.
+
+
+def test_ablate_all_heads(capsys, run, trained):
+    status, out, _ = call(capsys, "ablate", run)
+    assert status == 0
+    rows = read(run / "ablate/heads.csv")
+    metrics = means(trained, "train")
+    assert len(rows) == 2 * len(metrics) * (4 + 2 + 1)
+    heads = {(row["layer"], row["head"]) for row in rows}
+    pairs = [(0, 0), (0, 1), (0, 2), (0, 3), (1, 0), (1, 1)]
+    assert heads == {(str(a), str(b)) for a, b in pairs} | {("all", "all")}
+    ablations = {
+        ("0", "2"): opto.Zero(Z, heads="0:2"),
+        ("1", "1"): opto.Zero(Z, layer=1, head=1),
+        ("all", "all"): opto.Zero(Z),
+    }
+    for row in rows:
+        key = row["layer"], row["head"]
+        if key in ablations:
+            base = means(trained, row["set"])[row["metric"]]
+            value = means(trained, row["set"], ablations[key])[row["metric"]]
+            close(row["baseline"], base)
+            close(row["ablated"], value)
+            if np.isfinite(base):
+                close(row["difference"], value - base)
+    check_picture(run / "ablate/heads.png")
+    # What is printed: the most important first, the total last.
+    loss = [x for x in rows if x["metric"] == "loss" and x["set"] == "train"]
+    best = max(loss[:-1], key=lambda row: abs(float(row["difference"])))
+    lines = out.splitlines()
+    assert lines[0] == f"train: 20 sequences, {Z} ablated (zero)"
+    assert lines[3].split()[0] == f"{best['layer']}:{best['head']}"
+    assert lines[3].split()[-1] == f"{float(best['difference']):+.4f}"
+    assert lines[8].startswith("  all 6 together")
+
+
+@pytest.mark.parametrize("kind", ["mean", "resample"])
+def test_ablate_to_what_other_sequences_have(capsys, run, trained, tmp_path, kind):
+    out = tmp_path / "new/folder"
+    options = ["--heads", "1:1 0:2", "--ablation", kind, "--set", "train"]
+    edit = "Zero('blocks.0.attn.z', head=0)"
+    status, _, _ = call(capsys, "ablate", run, *options, "--edit", edit, "--out", out)
+    assert status == 0
+    rows = {(r["layer"], r["head"], r["metric"]): r for r in read(out / "heads.csv")}
+    assert {key[:2] for key in rows} == {("1", "1"), ("0", "2"), ("all", "all")}
+    fixed = opto.parse(edit)
+    inputs = trained.task.inputs(trained.evaluations["train"])
+    _, record = opto.run(
+        trained.model, *inputs, record=Z, edits=[*trained.edits, fixed]
+    )
+    make = {"mean": opto.Mean, "resample": opto.Resample}[kind]
+    for key, heads in {("0", "2"): "0:2", ("all", "all"): "0:2 1:1"}.items():
+        edits = (*trained.edits, fixed, make(Z, record, heads=heads))
+        outputs, _ = opto.run(trained.model, *inputs, edits=edits)
+        labels = np.asarray(inputs[1])[:, -1]
+        right = np.argmax(np.asarray(outputs)[:, -1], -1) == labels
+        close(rows[*key, "accuracy"]["ablated"], right.mean())
+        logits = np.asarray(outputs, np.float64)[:, -1]
+        loss = np.log(np.exp(logits).sum(-1)) - logits[np.arange(20), labels]
+        close(rows[*key, "loss"]["ablated"], loss.mean())
+        close(rows[*key, "loss"]["baseline"], means(trained, "train", fixed)["loss"])
+    check_picture(out / "heads.png")
+
+
+def test_ablate_without_the_edits_of_training(capsys, run, trained, tmp_path):
+    options = "--heads", "1:0", "--set", "train", "--out", tmp_path
+    arguments = ["ablate", run, *options, "--no-training-edits", "--checkpoint", 0]
+    assert call(capsys, *arguments)[0] == 0
+    first = icl.load(run, 0)
+    bare = means(first, "train", training_edits=False)
+    assert bare["loss"] != pytest.approx(means(first, "train")["loss"], abs=1e-4)
+    for row in read(tmp_path / "heads.csv"):
+        close(row["baseline"], bare[row["metric"]])
+
+
+def test_another_site_and_a_head_named_twice(capsys, run, trained, tmp_path):
+    options = ["--site", "blocks.1.attn.pattern", "--heads", "1:1 1:1 1:-2"]
+    assert call(capsys, "ablate", run, *options, "--out", tmp_path)[0] == 0
+    rows = read(tmp_path / "heads.csv")
+    row = next(r for r in rows if r["metric"] == "loss" and r["layer"] == "all")
+    edit = opto.Zero("blocks.1.attn.pattern")
+    close(row["ablated"], means(trained, row["set"], edit)["loss"])
+    assert {r["head"] for r in rows} == {"0", "1", "all"}
+
+
+# Patching.
+
+
+def by_hand(trained, source, edit):
+    """The logit difference under an edit, in NumPy."""
+    batch = trained.evaluations["train"]
+    inputs = trained.task.inputs(source)
+    edits = [*trained.edits, *([] if edit is None else [edit])]
+    logits = np.asarray(opto.run(trained.model, *inputs, edits=edits)[0])[:, -1]
+    total = []
+    for row, labels in zip(logits, np.asarray(batch.labels), strict=True):
+        others = [row[label] for label in labels[:-1] if label != labels[-1]]
+        total.append(row[labels[-1]] - max(others))
+    return np.mean(total)
+
+
+SOURCES = {"labels-swapped": labels_swapped, "resample": resampled}
+
+
+@pytest.mark.parametrize("kind", SOURCES)
+def test_patch(capsys, run, trained, tmp_path, kind):
+    options = ["--source", kind, "--set", "train", "--out", tmp_path]
+    status, out, _ = call(capsys, "patch", run, *options)
+    assert status == 0
+    rows = read(tmp_path / "patch.csv")
+    assert [(r["layer"], r["pos"]) for r in rows] == [
+        (str(layer), str(pos)) for layer in range(2) for pos in range(5)
+    ]
+    batch = trained.evaluations["train"]
+    source = SOURCES[kind](batch)
+    _, record = opto.run(
+        trained.model,
+        *trained.task.inputs(batch),
+        record="blocks.*.resid_pre",
+        edits=trained.edits,
+    )
+    ends = by_hand(trained, source, None), by_hand(trained, batch, None)
+    for row in rows[::3]:
+        place = {"layer": int(row["layer"]), "pos": int(row["pos"])}
+        value = by_hand(
+            trained, source, opto.Patch("blocks.*.resid_pre", record, **place)
+        )
+        close(row["patched"], value)
+        close(row["source"], ends[0])
+        close(row["clean"], ends[1])
+        share = (value - ends[0]) / (ends[1] - ends[0])
+        assert float(row["recovered"]) == pytest.approx(share, abs=2e-3)
+    check_picture(tmp_path / "patch.png")
+    best = max(rows, key=lambda row: abs(float(row["recovered"])))
+    first = out.splitlines()[3].split()
+    assert first[0] == best["layer"]
+    assert first[-1] == f"{float(best['recovered']):.3f}"
+    assert "query" in out
+
+
+def test_patching_what_makes_all_of_the_difference_gives_the_clean_run(
+    capsys, run, tmp_path
+):
+    """A layer's whole stream at once; and the query's own after the last layer."""
+    options = ["--site", "blocks.*.resid_post", "--out", tmp_path]
+    assert call(capsys, "patch", run, *options)[0] == 0
+    for row in read(tmp_path / "patch.csv"):
+        if row["layer"] == "1":
+            expected = 1.0 if row["pos"] == "4" else 0.0
+            assert float(row["recovered"]) == pytest.approx(expected, abs=1e-3)
+    arguments = ["--over", "layer", "--site", "blocks.*.resid_pre", "--out", tmp_path]
+    assert call(capsys, "patch", run, *arguments)[0] == 0
+    rows = read(tmp_path / "patch.csv")
+    assert list(rows[0]) == ["set", "layer", "patched", "source", "clean", "recovered"]
+    for row in rows:
+        assert float(row["recovered"]) == pytest.approx(1.0, abs=1e-3)
+
+
+def test_patching_heads_that_not_all_layers_have(capsys, run, tmp_path):
+    options = ["--site", Z, "--over", "layer", "head", "pos", "--out", tmp_path]
+    assert call(capsys, "patch", run, *options, "--set", "train")[0] == 0
+    rows = read(tmp_path / "patch.csv")
+    assert len(rows) == (4 + 2) * 5
+    check_picture(tmp_path / "patch.png")
+
+
+def sequences(*labels):
+    labels = jnp.asarray(labels, jnp.int32)
+    examples = jnp.arange(labels.size, dtype=float).reshape(*labels.shape, 1)
+    return Sequence(examples, labels, jnp.zeros_like(labels))
+
+
+def test_swapped_labels():
+    batch = sequences([3, 1, 3], [1, 3, 3], [4, 4, 2])
+    with pytest.raises(ValueError, match="in 1 of 3 sequences"):
+        labels_swapped(batch)
+    batch = sequences([0, 2, 3, 2, 2], [2, 1, 2, 1, 2], [4, 4, 0, 3, 0])
+    swapped = labels_swapped(batch)
+    expected = [[2, 0, 3, 0, 0], [1, 2, 1, 2, 1], [0, 0, 4, 3, 4]]
+    np.testing.assert_array_equal(swapped.labels, expected)
+    np.testing.assert_array_equal(swapped.examples, batch.examples)
+    np.testing.assert_array_equal(labels_swapped(swapped).labels, batch.labels)
+    with pytest.raises(ValueError, match="no other label .* in 2 of 2 sequences"):
+        labels_swapped(sequences([1, 1, 1], [2, 2, 2]))
+
+
+def test_other_sequences():
+    batch = sequences([0, 1, 0], [2, 3, 3], [4, 1, 1])
+    moved = resampled(batch)
+    np.testing.assert_array_equal(moved.labels, batch.labels[jnp.array([2, 0, 1])])
+    np.testing.assert_array_equal(moved.examples, batch.examples[jnp.array([2, 0, 1])])
+    with pytest.raises(ValueError, match="two or more, got 1"):
+        resampled(sequences([0, 1, 0]))
+
+
+def test_the_logit_difference():
+    logits = jnp.array([[1.0, 5.0, 2.0, 9.0], [0.0, 1.0, 2.0, 3.0]])
+    labels = jnp.array([[0, 2, 1, 1], [3, 3, 0, 0]])
+    # 5 less the better of 1 and 2; 0 less 3. The best of all is in no context.
+    assert logit_difference(logits, labels) == pytest.approx((3 - 3) / 2)
+    assert jnp.isnan(logit_difference(logits[:1], jnp.array([[1, 1, 1, 1]])))
+
+
+# Where results go.
+
+
+def test_results_are_written_over_and_nothing_else_is(capsys, run, tmp_path):
+    options = ["ablate", run, "--heads", "0:0", "--set", "train", "--out"]
+    assert call(capsys, *options, tmp_path / "a")[0] == 0
+    first = (tmp_path / "a/heads.csv").read_text()
+    assert call(capsys, *options, tmp_path / "a", "--checkpoint", 0)[0] == 0
+    assert (tmp_path / "a/heads.csv").read_text() != first
+    for name in ("heads.csv", "heads.png", "heads.pdf"):
+        folder = tmp_path / name.replace(".", "_")
+        folder.mkdir()
+        (folder / name).write_text("mine\n")
+        status, _, err = call(capsys, *options, folder)
+        assert status == 2
+        assert err == f"icl: out: {folder / name} is in the way; name another folder\n"
+        assert [file.name for file in folder.iterdir()] == [name]
+        assert (folder / name).read_text() == "mine\n"
+    (tmp_path / "b").mkdir()
+    (tmp_path / "b/notes.txt").write_text("mine")
+    assert call(capsys, *options, tmp_path / "b")[0] == 0
+    names = {"heads.csv", "heads.png", "heads.pdf", "notes.txt"}
+    assert {file.name for file in (tmp_path / "b").iterdir()} == names
+
+
+BAD = {
+    "no run": ["ablate", "{tmp}"],
+    "head": ["ablate", "{run}", "--heads", "1:3"],
+    "layer": ["ablate", "{run}", "--heads", "2:0"],
+    "heads": ["ablate", "{run}", "--heads", "one"],
+    "none": ["ablate", "{run}", "--heads", ""],
+    "set": ["ablate", "{run}", "--set", "trian"],
+    "site": ["ablate", "{run}", "--site", "blocks.*.atn.z"],
+    "no heads": ["ablate", "{run}", "--site", "blocks.*.resid_pre"],
+    "kind": ["ablate", "{run}", "--ablation", "zeros"],
+    "edit": ["ablate", "{run}", "--edit", "Zero('blocks.9.attn.z')"],
+    "edit head": ["ablate", "{run}", "--edit", "Zero('**.z', head=7)"],
+    "checkpoint": ["ablate", "{run}", "--checkpoint", "5"],
+    "out": ["ablate", "{run}", "--out", "{run}/config.json"],
+    "patch site": ["patch", "{run}", "--site", "blocks.*.resid"],
+    "axis": ["patch", "{run}", "--over", "layer", "seqs"],
+    "no axis": ["patch", "{run}", "--over"],
+    "four axes": ["patch", "{run}", "--over", "layer", "head", "pos", "d_head"],
+    "twice": ["patch", "{run}", "--over", "pos", "seq"],
+    "source": ["patch", "{run}", "--source", "labels"],
+    "alike": ["patch", "{run}", "--edit", "Zero('blocks.*.attn.out')"],
+    "patch set": ["patch", "{run}", "--set", "held"],
+    "graft": ["eval", "{run}", "--edit", "Graft('{tmp}/none', until=0)"],
+    "import": ["import", "{tmp}", "--out", "{tmp}/out"],
+}
+SAYS = {
+    "no run": "is not a run folder",
+    "head": "head 3 is out of range at blocks.1.attn.z",
+    "layer": "layer 2 is out of range: the sites lie in [0, 1]",
+    "heads": "expected layer:head such as '1:3', got 'one'",
+    "none": "heads=[] selects nothing",
+    "set": "no evaluation set 'trian'; did you mean 'train'?",
+    "site": "no site matches 'blocks.*.atn.z'; did you mean 'blocks.*.attn.z'?",
+    "no heads": "site must have an axis 'head', got blocks.0.resid_pre",
+    "kind": "--ablation",
+    "edit": "no site 'blocks.9.attn.z'; did you mean",
+    "edit head": "head 7 is out of range",
+    "checkpoint": "no checkpoint 5",
+    "out": "config.json is a file; name a folder",
+    "axis": "has no axis 'seqs'; did you mean 'seq'",
+    "four axes": "over names one to three axes, got 4",
+    "twice": "names an axis twice",
+    "source": "--source",
+    "alike": "set 'train': there is nothing to patch",
+    "patch set": "no evaluation set 'held'",
+    "graft": "there is no such run folder or checkpoint file",
+}
+
+
+@pytest.mark.parametrize("name", BAD)
+def test_bad_input_is_one_line_and_status_2(capsys, name, run, tmp_path):
+    arguments = [x.format(tmp=tmp_path, run=run) for x in BAD[name]]
+    if arguments[0] in ("ablate", "patch") and "--out" not in arguments:
+        arguments += ["--out", tmp_path / "out"]
+    status, out, err = call(capsys, *arguments)
+    assert status == 2
+    assert out == ""
+    assert err.count("\n") == 1
+    assert err.startswith("icl: ")
+    assert "Traceback" not in err
+    assert SAYS.get(name, "") in err
+    assert not list(tmp_path.iterdir())  # Nothing was left behind.
+
+
+@pytest.mark.parametrize("command", ["ablate", "patch", "import", "sites"])
+def test_help(capsys, command):
+    status, out, err = call(capsys, command, "--help")
+    assert status == 0
+    assert f"usage: icl {command}" in out
+    assert err == ""
+
+
+# The other commands.
+
+
+def test_sites_are_a_table(capsys, run, trained):
+    status, out, _ = call(capsys, "sites", run)
+    assert status == 0
+    header, *lines = out.splitlines()
+    starts = [header.index(name) for name in ("site", "dtype", "axes")]
+    inputs = trained.task.inputs(trained.evaluations["train"])
+    table = opto.sites(trained.model, *inputs)
+    assert len(lines) == len(table)
+    for line, site in zip(lines, table.values(), strict=True):
+        cells = [
+            line[a:b].strip() for a, b in zip(starts, [*starts[1:], None], strict=True)
+        ]
+        assert cells == [site.name, str(site.dtype), site.dims[1:-1]]
+    assert "blocks.1.attn.pattern" in out
+    assert "head=2 seq=5 kv_seq=5" in out
+
+
+def test_eval_under_a_graft(capsys, run, trained, tmp_path):
+    """The first layer of the run's own first checkpoint, with the edit it had."""
+    text = f"Graft({str(run)!r}, until=0, checkpoint=0)"
+    status, out, _ = call(capsys, "eval", run, "--edit", text, "--no-training-edits")
+    assert status == 0
+    first = icl.load(run, 0)
+    graft = opto.Graft(first.model, until=0, edits=first.edits)
+    expected = means(trained, "train", graft, training_edits=False)
+    lines = [line.split() for line in out.splitlines()]
+    column = 1 + lines[0].index("train")
+    (row,) = (line for line in lines if line[0] == "loss")
+    assert float(row[column]) == pytest.approx(expected["loss"], abs=1e-4)
+    plain = means(trained, "train", training_edits=False)
+    assert abs(plain["loss"] - expected["loss"]) > 1e-3
+    arguments = ["ablate", run, "--edit", text, "--no-training-edits", "--heads", "1:0"]
+    assert call(capsys, *arguments, "--out", tmp_path)[0] == 0
+    for line in read(tmp_path / "heads.csv"):
+        if line["set"] == "train":
+            close(line["baseline"], expected[line["metric"]])
+
+
+@pytest.mark.skipif(not THEIRS.exists(), reason=f"{THEIRS} is absent")
+def test_an_imported_run(capsys, tmp_path):
+    out = tmp_path / "run"
+    data = "--data", THEIRS / "classes.h5"
+    status, text, _ = call(capsys, "import", THEIRS / "run", "--out", out, *data)
+    assert status == 0
+    assert text.startswith(f"{out}: 3 checkpoints, 3 evaluations\n")
+    assert "note: evaluation sets drawn anew" in text
+    status, _, err = call(capsys, "import", THEIRS / "run", "--out", out, *data)
+    assert status == 2
+    assert "exists and is not overwritten" in err
+
+    assert "blocks.1.attn.pattern" in call(capsys, "sites", out)[1]
+    evaluated = call(capsys, "eval", out)[1]
+    loss = next(x.split()[1] for x in evaluated.splitlines() if x.startswith("loss"))
+    assert float(loss) < 0.1  # It has learnt.
+    assert call(capsys, "ablate", out)[0] == 0
+    rows = [r for r in read(out / "ablate/heads.csv") if r["metric"] == "loss"]
+    assert len(rows) == 17
+    assert float(rows[0]["baseline"]) == pytest.approx(float(loss), abs=1e-3)
+    assert float(rows[-1]["difference"]) > 1  # Without all heads it knows nothing.
+    assert call(capsys, "patch", out)[0] == 0
+    # The labels in context say the answer: half of it comes back with each.
+    for row in read(out / "patch/patch.csv"):
+        expected = 0.5 if row["pos"] in ("1", "3") else 0.0
+        assert float(row["recovered"]) == pytest.approx(expected, abs=0.1)
+
+
+# Figures.
+
+
+def texts(ax):
+    return [text.get_text() for text in ax.texts]
+
+
+def test_maps_of_changes_show_each_number():
+    values = np.array([[0.001, -0.5, np.nan], [0.25, 0.0, 1.25]])
+    changes = {"change in x": {"a_b": values}, "change in y": {"a_b": -values}}
+    together = {name: {"a_b": -0.75} for name in changes}
+    fig = change_maps(changes, together, colours=dict.fromkeys(changes, "RdBu"))
+    left, right, *bars = fig.axes
+    assert texts(left) == ["0", "−.50", "+.25", "0", "+1.25"]
+    assert texts(right) == ["0", "+.50", "−.25", "0", "−1.25"]
+    assert left.get_title() == "a b (all together −0.75)"
+    assert (left.get_ylabel(), left.get_xlabel()) == ("layer", "head")
+    assert [bar.get_ylabel() for bar in bars] == list(changes)
+
+
+def test_bars_of_changes():
+    changes = {"change": {"a": np.array([0.5, -1.0]), "b": np.array([0.25, 0.0])}}
+    fig = change_bars(changes, ["0:3", "all"])
+    (ax,) = fig.axes
+    assert [bar.get_height() for bar in ax.patches] == [0.5, -1.0, 0.25, 0.0]
+    assert [label.get_text() for label in ax.get_xticklabels()] == ["0:3", "all"]
+    fig.draw_without_rendering()
+    assert fig.legends[0].get_window_extent().x0 >= ax.get_window_extent().x1
+
+
+@pytest.mark.parametrize("shape", [(5,), (2, 5), (2, 3, 5), (1, 40)])
+def test_maps_of_what_comes_back(shape):
+    values = np.linspace(-0.5, 1.5, np.prod(shape)).reshape(shape)
+    axes = ["layer", "head", "pos"][-len(shape) :]
+    ticks = [[f"t{i}" for i in range(size)] for size in shape]
+    fig = recovered_maps({"a": values, "b": values}, axes, ticks)
+    panels = 2 * (shape[0] if len(shape) == 3 else 1)
+    *maps, bar = fig.axes
+    assert len(maps) == panels
+    assert bar.get_ylabel()
+    assert maps[-1].get_xlabel() == "pos"
+    if len(shape) > 1:
+        assert maps[0].get_ylabel() == axes[-2]
+    assert bool(texts(maps[0])) == (shape[-1] <= 16)
+    assert maps[0].images[0].get_clim() == (-1.5, 1.5)

@@ -1,0 +1,335 @@
+"""Texts of edits: what reads back, edits and kinds of one's own, mistakes in texts."""
+
+import re
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from tapped import Tokens
+
+import opto
+from opto import (
+    At,
+    Block,
+    Clamp,
+    CopyFromPattern,
+    Freeze,
+    Graft,
+    Induction,
+    Match,
+    Mean,
+    parse,
+    Patch,
+    PathPatch,
+    Pattern,
+    PerfectPreviousToken,
+    PreviousToken,
+    Resample,
+    Scale,
+    Steer,
+    Uniform,
+    Zero,
+)
+
+
+@opto.register
+class Shift(opto.Edit):
+    """An edit of one's own: moves entries along an axis."""
+
+    site: str = eqx.field(static=True)
+    steps: int = eqx.field(static=True)
+    where: opto.Where
+    strength: jax.Array
+
+    def __init__(self, site, steps=1, *, strength=1.0, heads=None, **where):
+        self.site, self.steps = site, steps
+        self.where = opto.Where.of(heads, where)
+        self.strength = jnp.asarray(strength, float)
+
+    def replacement(self, value, site):
+        return jnp.roll(value, self.steps, -1)
+
+    def arguments(self):
+        return {"steps": self.steps}
+
+
+@opto.register
+class Last(opto.Kind):
+    """A kind of one's own: labels attend to the token so many places before."""
+
+    weight: jax.Array
+    places: int = eqx.field(static=True)
+
+    def __init__(self, weight=1.0, *, places=2):
+        self.weight, self.places = jnp.asarray(weight, float), places
+
+    def needs(self):
+        return ("tokens.role",)
+
+    def pattern(self, size, given):
+        pattern = self.weight * jnp.eye(size, k=-self.places)
+        return pattern, given.base["tokens.role"] == opto.LABEL
+
+    def arguments(self):
+        return {"weight": self.weight, "places": self.places}
+
+
+RECORD = {
+    "a.x": np.array([[0.1, -np.inf], [np.inf, 3e38]], np.float32),
+    "a.y": np.arange(-2, 2).reshape(2, 2),
+}
+MASK = np.array([[True, False, True], [False, False, True]])
+
+EDITS = {
+    "clamp": Clamp("a.x", [[1, -2], [3, 4]], axes="b a", heads="0:1 1:0", pos=-1),
+    "clamp_half": Clamp("a.x", jnp.array([0.1, 6e-8, 65504], jnp.float16), axes="a"),
+    "clamp_int8": Clamp("a.x", jnp.array([-128, 127], jnp.int8), layer=[0, -1]),
+    "clamp_flags": Clamp("a.x", [[True], [False]], strength=0),
+    "zero": Zero("**.x", mask=MASK, strength=-1.5),
+    "zero_mask_and_axis": Zero("**.x", mask=MASK[None], head=[2, 0]),
+    "scale": Scale("a.x", np.float32(1 / 3), strength=np.float32(1 / 3)),
+    "scale_by_axis": Scale("a.x", [0.5, 2, 1e-30], axes="head", unit=[0, -1]),
+    "steer": Steer("a.x", [[1e-40, -0.0, 3e38]], mask=MASK),
+    "patch": Patch("a.*", RECORD, pos=0),
+    "patch_number": Patch("a.x", {"a.x": -np.inf, "b.x": 3}, strength=0.1),
+    "patch_bfloat16": Patch("a.x", {"a.x": jnp.array([0.1, 3e38], jnp.bfloat16)}),
+    "mean": Mean("a.x", {"a.x": [[0.1, 0.2], [0.3, 0.4]]}, head=0),
+    "mean_of_record": Mean(
+        "a.x", opto.Record({"a.x": jnp.ones((3, 2)) / 3}, (("a.x", ("i",)),))
+    ),
+    "resample": Resample("a.*", RECORD, seed=7),
+    "resample_in_order": Resample("a.y", RECORD, seed=None, pos=[0, 1]),
+    "freeze": Freeze("blocks.*.attn.pattern", stop_gradient=True, heads="0:0"),
+    "freeze_in_part": Freeze("blocks.*.attn.v", strength=0.25, layer=1, head=[1, 2]),
+    "previous": Pattern(PreviousToken(), heads="0:1"),
+    "previous_labels": Pattern(
+        PreviousToken(0.7, queries="label"), strength=0.1, head=[0, 1], layer=0
+    ),
+    "induction": Pattern(Induction(0.8), site="layers.*.pattern"),
+    "match": Pattern(Match(), mask=MASK[:1, :1]),
+    "match_soft": Pattern(Match(np.float32(0.1)), heads=[(0, -1)]),
+    "uniform": Pattern(Uniform(queries="exemplar query")),
+    "own_kind": Pattern(Last(0.3, places=3), heads="0:0"),
+    "own_edit": Shift("a.x", -2, strength=0.5, head=1),
+    "block": Block(distance=1, queries="label", heads="0:1"),
+    "block_in_part": Block(keys="exemplar query", strength=0.3, site="a.scores"),
+    "block_far": Block(distance=0, mask=MASK[:, :, None]),
+    "graft": Graft('runs/it\'s "mine"', until=0),
+    "graft_from": Graft("runs/7", from_=1, checkpoint=64, edits=[Zero("a.x", head=0)]),
+    "graft_deep": Graft(
+        "a",
+        until=-1,
+        edits=[
+            Graft("b", until=0, edits=[Pattern(Match(0.5)), Patch("a.x", RECORD)]),
+            CopyFromPattern(heads="1:1", edits=[Shift("a.x", mask=MASK)]),
+        ],
+    ),
+    "copy": CopyFromPattern(heads="1:3", site="a.scores", logits="out", strength=0.5),
+    "copy_edited": CopyFromPattern(
+        layer=1, head=0, edits=[Freeze("a.x"), Pattern(Uniform(), heads="0:1")]
+    ),
+    "perfect": PerfectPreviousToken(),
+    "perfect_later": PerfectPreviousToken(3, strength=0.1),
+    "path": PathPatch(
+        At("a.x", heads="0:1", pos=[0, -1]),
+        At("b.*", mask=MASK, layer=1),
+        RECORD,
+        frozen=["a.*", "**.z"],
+        strength=0.5,
+    ),
+}
+
+
+def as_read(array):
+    """What a text says of an array: it has no words for narrow dtypes."""
+    if array.dtype.itemsize >= 4 or array.dtype == bool:
+        return array
+    wide = jnp.int32 if jnp.issubdtype(array.dtype, jnp.integer) else jnp.float32
+    return array.astype(wide)
+
+
+def assert_is(read, edit):
+    """Equal in type, text, structure and arrays, to the bit."""
+    assert type(read) is type(edit)
+    assert repr(read) == repr(edit)
+    assert jax.tree.structure(read) == jax.tree.structure(edit)
+    for ours, expected in zip(*map(jax.tree.leaves, (read, edit)), strict=True):
+        expected = as_read(expected)
+        assert (ours.dtype, ours.shape) == (expected.dtype, expected.shape)
+        assert np.asarray(ours).tobytes() == np.asarray(expected).tobytes()
+
+
+@pytest.mark.parametrize("name", EDITS)
+def test_the_text_reads_back_as_the_edit(name):
+    text = repr(EDITS[name])
+    assert "\n" not in text
+    assert_is(parse(text), EDITS[name])
+    assert_is(parse(f"\n {text} \t"), EDITS[name])
+
+
+def test_all_edits_and_kinds_are_in_the_table():
+    """A list of all that texts know is in the message about what they do not."""
+    with pytest.raises(ValueError, match="known: ") as caught:
+        parse("Foo()")
+    known = re.search("known: (.*)", str(caught.value)).group(1).split(", ")
+    # Edits that the tests of other files register are not there.
+    known = {name for name in known if hasattr(opto, name)}
+    assert known == {type(edit).__name__ for edit in EDITS.values()} - {"Shift"}
+    texts = " ".join(map(repr, EDITS.values()))
+    kinds = {kind.__name__ for kind in opto.Kind.__subclasses__()}
+    assert all(f"{kind}(" in texts for kind in kinds & {*dir(opto)})
+
+
+def test_floats_are_exact():
+    """Random bits, so of every magnitude, and the ends of the range."""
+    bits = np.random.default_rng(0).integers(0, 2**32, 4000, np.uint32)
+    ends = np.array([0, -0.0, 1e-45, -1.17549435e-38, 3.4028235e38], np.float32)
+    values = np.concatenate([bits.view(np.float32), ends])
+    values = values[np.isfinite(values)]
+    assert len(values) > 3900
+    for edit in (Clamp("x", values), Steer("x", values[None]), Scale("x", values[:9])):
+        assert_is(parse(repr(edit)), edit)
+    infinite = np.append(values, [np.inf, -np.inf]).astype(np.float32)
+    edit = Patch("x", {"x": infinite}, strength=values[1])
+    assert_is(parse(repr(edit)), edit)
+    with jax.enable_x64(True):
+        edit = Clamp("x", np.append(bits, 0) / 3.0, strength=np.float64(1) / 3)
+        assert edit.value.dtype == np.float64
+        assert_is(parse(repr(edit)), edit)
+
+
+def test_how_texts_look():
+    looks = [
+        (EDITS["previous"], "Pattern(PreviousToken(weight=1.0), heads='0:1')"),
+        (EDITS["match_soft"], "Pattern(Match(temperature=0.1), heads='0:-1')"),
+        (EDITS["block"], "Block(queries='label', distance=1, heads='0:1')"),
+        (EDITS["freeze_in_part"].where, "Where("),
+        (EDITS["perfect"], "PerfectPreviousToken()"),
+        (
+            EDITS["patch_number"],
+            "Patch('a.x', values={'a.x': -1e999}, strength=0.1)",
+        ),
+        (
+            EDITS["graft_from"],
+            "Graft(model='runs/7', from_=1, checkpoint=64, edits=[Zero('a.x', head=0)",
+        ),
+        (At("b.*", heads="1:0"), "At('b.*', heads='1:0')"),
+        (Zero("x", mask=MASK[:1]), "Zero('x', mask=[[True, False, True]])"),
+        (Zero("x").each("layer", "pos"), "Zero('x').each('layer', 'seq')"),
+        (opto.stack([Zero("x")]), "stack([Zero('x')])"),
+    ]
+    for edit, text in looks:
+        assert repr(edit).startswith(text)
+
+
+# Edits and kinds of one's own.
+
+
+def test_ones_own_in_a_run():
+    """As their texts say, in one program with others."""
+    edits = [parse("Pattern(Last(0.5), head=0)"), parse("Shift('pattern', pos=4)")]
+    pattern, _ = opto.run(Tokens(), jnp.array([1, 0, 1]), edits=edits)
+    expected = np.tri(5) / np.arange(1, 6)[:, None]
+    expected[[1, 3]] = 0.5 * np.eye(5, k=-2)[[1, 3]]
+    expected[4] = np.roll(expected[4], 1)
+    np.testing.assert_allclose(pattern[0], expected, atol=1e-6)
+
+
+def test_names_that_are_taken():
+    assert opto.register(Shift) is Shift
+    assert opto.register(Last) is Last
+    for name, base in (("Zero", opto.Edit), ("Last", opto.Kind), ("At", opto.Edit)):
+        own = type(name, (base,), {"__module__": "somewhere"})
+        with pytest.raises(ValueError, match=f"texts know another {name}: "):
+            opto.register(own)
+    # A kind does not take the name of an edit, nor an edit that of a kind.
+    for name, base in (("Shift", opto.Kind), ("Match", opto.Edit)):
+        own = type(name, (base,), {"__module__": "somewhere"})
+        with pytest.raises(ValueError, match=f"texts know another {name}: "):
+            opto.register(own)
+    assert parse("Zero('x')").site == "x"
+
+
+# Mistakes. The bar stands before the character that the message points at.
+
+MISTAKES = {
+    "¦Inducton()": "no edit 'Inducton'; known: ",
+    "Pattern(¦Inducton())": "no edit 'Inducton'; did you mean Induction?",
+    "Pattern(kind=¦Mach(0.1))": "no edit 'Mach'; did you mean Match?",
+    "Pattern(¦Foo())": "expected a string, a number or a list, got 'Foo()'",
+    "Pattern(¦Induction(wieght=0.5))": "unexpected keyword argument 'wieght'",
+    "Pattern(¦Induction(1.5))": "weight is a number in [0, 1], got 1.5",
+    "Pattern(¦PreviousToken(queries='labels'))": "queries names roles of tokens (all,",
+    "Pattern(Match(¦much))": "expected a string, a number or a list, got 'much'",
+    "¦Pattern(Zero('x'))": "Pattern takes a kind of pattern such as Induction(), got Z",
+    "¦Pattern('Induction')": "Pattern takes a kind of pattern such as Induction(), go",
+    "¦Pattern(Induction(), strenght=0.5)": "strenght= takes whole-number indices, got",
+    "¦Match(0.1)": "no edit 'Match'",
+    "¦At('x')": "no edit 'At'",
+    "CopyFromPattern(edits=[Zero('x'), ¦Zer('y')])": "no edit 'Zer'; did you mean Zero",
+    "CopyFromPattern(edits=[¦Foo('y')])": "expected a string, a number or a list, got",
+    "¦CopyFromPattern(edits=Zero('x'))": "edits is a sequence of edits, got one: write",
+    "Graft('a', until=0, edits=[Zero('x', head=¦one)])": "expected a string, a number",
+    "Graft('a', until=0, edits=[Zero('x'), ¦Zero('y', head=[])])": "selects nothing",
+    "Graft('a', until=0, edits=[Graft('b', until=¦x)])": "expected a string, a number",
+    "¦Graft('a')": "Graft takes until= or from_=, a layer, and not both",
+    "¦Graft(3, until=0)": "model is a model or the path of a run, got 3",
+    "¦Block()": "Block() of all would leave no attention: say which",
+    "¦PerfectPreviousToken(0)": "layer is 1 or more, as layer 0 does it; got 0",
+    "Patch('x', ¦{'x': y})": "expected a string, a number or a list, got \"{'x': y}\"",
+    "Patch('x', ¦{'x': Zero('y')})": "expected a string, a number or a list",
+    "¦Patch('x', {'y': 1.0})": "Patch: no value for 'x'; there is y",
+    "¦Patch('x', [1.0])": "Patch takes a Record or arrays by site, got list",
+    "¦Resample('x', {'x': [1.0]})": "Resample needs two examples or more, got shape (1",
+    "PathPatch(¦At('x', head=1.5), At('y'), {'x': 1})": "whole-number indices, got 1.5",
+    "¦PathPatch('x', At('y'), {'x': 1})": "senders is an opto.At(...), got 'x'",
+    "Zero('x',\n  head=¦one)": "expected a string, a number or a list, got 'one'",
+    "Zero('x',\n  head=1)¦)": "unmatched ')'",
+    "Clamp('é→x', ¦one)": "expected a string, a number or a list, got 'one'",
+    "Clamp('é',\n'→', axes=¦one)": "expected a string, a number or a list, got 'one'",
+    "Zero('x', mask=¦[[true]])": "expected a string, a number or a list, got '[[true",
+    "¦Zero('x', mask=[[1, 0]])": "mask= is an array of booleans, got int",
+    "¦Zero('x', mask=[[False]])": "mask= selects nothing",
+}
+
+
+@pytest.mark.usefixtures("unchecked")
+@pytest.mark.parametrize("marked", MISTAKES, ids=range(len(MISTAKES)))
+def test_mistakes_are_pointed_at(marked):
+    text = marked.replace("¦", "").strip()
+    message = f"{text!r}, character {marked.index('¦') + 1}: "
+    with pytest.raises(ValueError, match=re.escape(MISTAKES[marked])) as caught:
+        parse(text)
+    assert str(caught.value).startswith(message)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.usefixtures("unchecked")
+def test_nothing_is_evaluated_at_any_depth(tmp_path):
+    """Were any part of the text run, it would leave a file."""
+    path = tmp_path / "made"
+    made = f'open("{path}", "w")'
+    for text in (
+        "Pattern({})",
+        "Pattern(Induction({}))",
+        "Pattern(Match(temperature=[{}]))",
+        "CopyFromPattern(edits=[Zero('x'), {}])",
+        "CopyFromPattern(edits=({}, [Zero({})]))",
+        "Graft({}, until=0)",
+        "Graft('a', until=0, edits=[Pattern(PreviousToken(queries={}))])",
+        "Patch('x', {{'x': {}}})",
+        "Patch('x', {{{}: 1.0}})",
+        "PathPatch(At({}), At('y'), {{'x': 1}})",
+        "Zero('x', mask=[[{}]])",
+        "Zero('x', head=[0 for _ in [{}]])",
+        "Zero('x' if {} else 'y')",
+        "Zero(f'{{{}}}')",
+        "Zero('x', **{})",
+    ):
+        with pytest.raises(ValueError, match="expected|no [*][*] here"):
+            parse(text.replace("{}", made).replace("{{", "{").replace("}}", "}"))
+    assert not path.exists()
+    eval(f"{made}.close()")  # As it would.
+    assert path.exists()

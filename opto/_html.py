@@ -34,8 +34,8 @@ def dims(value: Any, axes: tuple[str, ...] | None) -> str:
 
 
 def _row(name: str, value: Any, axes: tuple[str, ...] | None) -> str:
-    picture = ""
-    if axes and axes[-2:] == ("seq", "kv_seq") and not isinstance(value, Tracer):
+    picture, is_pattern = "", axes is not None and axes[-2:] == ("seq", "kv_seq")
+    if is_pattern and value.size and not isinstance(value, Tracer):
         # Of the first example.
         first = (0,) * (value.ndim - len(axes))
         picture = _patterns(np.asarray(value[first], np.float32))

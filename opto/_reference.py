@@ -185,7 +185,7 @@ def split(edits: Any, table: Sites, batch: tuple[int, ...]) -> tuple[Any, Any, A
     return mapped, rest, eqx.combine(shapes, rest)
 
 
-def _along(name: str, x: Array, table: Sites, batch: tuple[int, ...]) -> bool:
+def _along(name: str, x: Any, table: Sites, batch: tuple[int, ...]) -> bool:
     if not batch or name not in table:
         return False
     if x.ndim != len(table[name].shape) + len(batch):

@@ -43,7 +43,8 @@ def induction_model(noise=0.01):
         positions=Learned(SEQ),
         scale=1.0,
     )
-    model = config.build(LABELS, dim=CLASSES, key=jax.random.key(0))
+    build = eqx.filter_jit(config.build)
+    model = build(LABELS, dim=CLASSES, key=jax.random.key(0))
     rng = np.random.default_rng(0)
     heads = np.zeros((2, 4, HEADS, D_HEAD, D_MODEL))  # layer, q k v o, head
     heads[:, :, 1] = noise * rng.normal(size=(2, 4, D_HEAD, D_MODEL))

@@ -368,8 +368,8 @@ def test_records_as_notebooks_show_them():
     assert shown.count("<tr>") == len(record) + 1
     # Scores and patterns of two heads in two layers.
     assert shown.count("<img") == shown.count("data:image/png;base64") == 8
-    assert "batch=3 head=2 seq=5 kv_seq=5" in shown
-    assert "int32" in shown
+    assert "float32[batch=3 head=2 seq=5 kv_seq=5]" in shown
+    assert "int32[batch=3 exemplar=3]" in shown
     nothing = jax.tree.map(lambda x: x[:0], record)
     assert "batch=0 head=2" in nothing._repr_html_()
     nans = jax.tree.map(lambda x: x * np.nan, recorded()["blocks.0.attn.pattern"])
@@ -379,8 +379,7 @@ def test_records_as_notebooks_show_them():
     assert "<code>blocks.&lt;p&gt;</code>" in shown
     reducer = {"x": lambda x: {"sum": x.sum(), "sign": x > 0}}
     _, reduced = opto.run(Doubling(), X, record=reducer)
-    assert "bool, float32" in reduced._repr_html_()
-    assert "(4, 3), (4,)" in reduced._repr_html_()
+    assert "bool[4, 3], float32[4]" in reduced._repr_html_()
 
 
 def test_records_are_in_the_order_of_computation():

@@ -34,11 +34,11 @@ def dims(value: Any, axes: tuple[str, ...] | None) -> str:
 
 
 def _row(name: str, value: Any, axes: tuple[str, ...] | None) -> str:
-    picture, is_pattern = "", axes is not None and axes[-2:] == ("seq", "kv_seq")
-    if is_pattern and value.size and not isinstance(value, Tracer):
-        # Of the first example.
+    picture = ""
+    if axes and axes[-2:] == ("seq", "kv_seq") and not isinstance(value, Tracer):
+        # Of the first example, if there is one.
         first = (0,) * (value.ndim - len(axes))
-        picture = _patterns(np.asarray(value[first], np.float32))
+        picture = _patterns(np.asarray(value[first], np.float32)) if value.size else ""
     cells = f"<code>{html.escape(name)}</code>", html.escape(dims(value, axes)), picture
     return "<tr>" + "".join(f"<td>{cell}</td>" for cell in cells) + "</tr>"
 

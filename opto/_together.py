@@ -45,9 +45,10 @@ def alternatives(edit: AbstractEdit) -> tuple[AbstractEdit, ...]:
 def check_together(edits: Sequence[AbstractEdit], table: Sites) -> None:
     """Raises `ValueError` for edits of which one is made to no effect by another."""
     _check_clamps(edits, table)
+    check_before_graft(edits, table)
     order = {name: i for i, name in enumerate(table)}
     for i, graft in enumerate(edits):
-        if not isinstance(graft, Graft):
+        if not isinstance(graft, Graft) or graft.until is None:
             continue
         seam = order[graft.seam(table)]
         for j, edit in enumerate(edits):

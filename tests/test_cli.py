@@ -52,8 +52,8 @@ def call(capsys, *arguments):
 def test_sites(capsys, run):
     status, out, _ = call(capsys, "sites", run)
     assert status == 0
-    assert "blocks.1.attn.pattern  float32[head=8 seq=5 kv_seq=5]" in out
-    assert len(out.splitlines()) == 31
+    assert "blocks.1.attn.pattern  float32  head=8 seq=5 kv_seq=5" in out
+    assert len(out.splitlines()) == 44
 
 
 def test_eval_equals_the_log(capsys, run):
@@ -252,7 +252,7 @@ def test_a_process_of_its_own_is_quiet_when_piped(run):
     """The entry point itself: no progress bar, no traceback when the pipe closes."""
     command = f"{sys.executable} -m icl sites {run} | head -n 1"
     done = subprocess.run(["sh", "-c", command], capture_output=True, text=True)
-    assert done.stdout.startswith("embed")
+    assert done.stdout.startswith("site ")
     assert done.stderr == ""
 
 

@@ -153,6 +153,9 @@ class Block(Derived, Selection):
         check_strength(self.strength)
         square(self, sites)
         check_needs(self, self.needs(table), table)
+        for site in sites:
+            if self.distance is not None and self.distance >= site.shape[-1]:
+                raise ValueError(f"distance={self.distance} is too far for {site}")
 
     def arguments(self) -> dict[str, Any]:
         distance = {} if self.distance is None else {"distance": self.distance}
@@ -180,7 +183,8 @@ class _Forbid(Edit):
         mask = self.where.mask(site)
         after = new if mask is None else jnp.where(mask, new, value)
         # The softmax of a row that is forbidden whole would say that it attends evenly.
-        nothing = jnp.max(after, -1, keepdims=True) <= forbidden
+        # No score gets as low as what models mask with, -1e9 or less.
+        nothing = jnp.max(after, -1, keepdims=True) <= jnp.maximum(-1e8, forbidden)
         return jnp.where(whole & nothing, jnp.nan, new)
 
     def arguments(self) -> dict[str, Any]:

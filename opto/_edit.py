@@ -181,7 +181,12 @@ def several(edits: Iterable[Any]) -> tuple[Any, ...]:
     """The edits of a list; raises `ValueError` for one that is in none."""
     if not isinstance(edits, Iterable):
         raise ValueError(f"edits is a sequence of edits, got one: write [{edits!r}]")
-    return tuple(edits)
+    edits = tuple(edits)
+    for edit in edits:
+        # What is swept (`each`) has an edit in it.
+        if not isinstance(edit, AbstractEdit | Each) and not hasattr(edit, "expand"):
+            raise ValueError(f"edits are opto.Edit values, got {edit!r}")
+    return edits
 
 
 def _by_name_alone(kind: type, argument: str) -> bool:

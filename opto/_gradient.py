@@ -13,7 +13,7 @@ from ._each import Each, Expanded
 from ._edit import AbstractEdit, Edit
 from ._run import run
 from ._site import Site
-from ._sweep import checked_table, is_swept, Stacked, Swept
+from ._sweep import checked_table, is_swept, Stacked, Swept, unswapped
 from ._together import OneOf
 from ._where import known, Where
 
@@ -42,6 +42,7 @@ def strength_grad(
 
     **Raises:** `ValueError` as `opto.sweep`, and if the metric is not one number.
     """
+    model, inputs, edits = unswapped(model, inputs, edits)
     table = checked_table(model, inputs, edits)
     edits = tuple(edits) if isinstance(edits, Sequence) else (edits,)
     places = [i for i, edit in enumerate(edits) if is_swept(edit)]
@@ -51,6 +52,9 @@ def strength_grad(
     swept = edits[place]
     assert isinstance(swept, Each | Stacked)
     expanded = swept.expand(table)
+    for part in swept.edits if isinstance(swept, Stacked) else (swept.edit,):
+        if not hasattr(part, "strength"):
+            raise ValueError(f"{part!r} has no strength to take the gradient in")
     fixed = edits[:place], edits[place + 1 :]
     gradient = _gradient(metric, model, inputs, fixed, *_parts(expanded))
     return jnp.where(expanded.exists, gradient, jnp.nan).reshape(expanded.shape)

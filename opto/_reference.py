@@ -101,6 +101,9 @@ class Resample(Edit):
         select(self, site, strength, heads, where)
         arrays = _matching("Resample", site, reference)
         if seed is not None:
+            if isinstance(reference, Record):
+                for name, x in arrays.items():
+                    _lead("Resample", name, x, reference)
             arrays = {name: _shuffled(x, seed) for name, x in arrays.items()}
         self.values = Values(arrays)
 
@@ -242,8 +245,15 @@ def _shuffled(x: Array, seed: int) -> Array:
 
 
 def _mean(name: str, x: Shaped[Array, "..."], record: Record) -> Array:
+    return jnp.mean(x, tuple(range(_lead("Mean", name, x, record))))
+
+
+def _lead(kind: str, name: str, x: Shaped[Array, "..."], record: Record) -> int:
+    """The number of batch axes; raises `ValueError` if there are none."""
     axes = record.axes_of(name)
     lead = x.ndim - len(axes) if axes is not None else 0
     if lead < 1:
-        raise ValueError(f"Mean: the record of {name!r} is not of a batch of examples")
-    return jnp.mean(x, tuple(range(lead)))
+        raise ValueError(
+            f"{kind}: the record of {name!r} is not of a batch of examples"
+        )
+    return lead

@@ -16,8 +16,8 @@ from ._edit import AbstractEdit
 from ._reference import split
 from ._run import batch_shape, check, known_sites, run
 from ._site import one_example, Sites
-from ._together import OneOf
-from .graft import Graft
+from ._together import check_together, OneOf
+from .graft import Graft, swapped
 
 
 class Stacked(eqx.Module):
@@ -104,9 +104,10 @@ def sweep(
     """
     if chunk is not None and not (isinstance(chunk, int) and chunk > 0):
         raise ValueError(f"chunk is a positive number of edits or None, got {chunk}")
+    model, inputs, edits = unswapped(model, inputs, edits)
     table = checked_table(model, inputs, edits)
     leaves, structure = flat(edits)
-    found = [leaf.expand(table) for leaf in leaves if isinstance(leaf, Each | Stacked)]
+    found = [leaf.expand(there) for leaf, there in moved(model, inputs, edits, table)]
     if not found:
         raise ValueError("no edit is swept: make one with .each(...) or opto.stack")
     rest = [None if is_swept(leaf) else leaf for leaf in leaves]
@@ -128,6 +129,39 @@ def sweep(
     return result.reshape(*axes, *result.shape[1:])
 
 
+def unswapped(
+    model: Callable[..., Any], inputs: tuple[Any, ...], edits: Any
+) -> tuple[Callable[..., Any], tuple[Any, ...], tuple[Any, ...]]:
+    """The model whose sites swept edits are about, with its edits.
+
+    **Raises:** `ValueError` for swept edits before a graft of the last layers.
+    """
+    edits = tuple(edits) if isinstance(edits, Iterable) else (edits,)
+    for i, edit in enumerate(edits):
+        last = isinstance(edit, Graft) and edit.from_ is not None
+        if last and any(map(is_swept, flat(edits[:i])[0])):
+            raise ValueError(
+                f"swept edits before {edit!r}: run the other model, and graft this one "
+                "into it with until= and these edits"
+            )
+    return swapped(model, inputs, edits)
+
+
+def moved(
+    model: Callable[..., Any], inputs: tuple[Any, ...], edits: Any, table: Sites
+) -> list[tuple["Each | Stacked", Sites]]:
+    """What is swept, in order, with the sites of the model that it is for."""
+    edits = tuple(edits) if isinstance(edits, Iterable) else (edits,)
+    found = []
+    for edit in edits:
+        there = table
+        if isinstance(edit, Graft) and edit.model is not None:
+            there = known_sites(edit.model, one_example(edit.model, inputs)[0])
+        leaves = flat([edit])[0]
+        found += [(leaf, there) for leaf in leaves if isinstance(leaf, Each | Stacked)]
+    return found
+
+
 def checked_table(
     model: Callable[..., Any], inputs: tuple[Any, ...], edits: Any
 ) -> Sites:
@@ -135,24 +169,26 @@ def checked_table(
     example, lead = one_example(model, inputs)
     table = known_sites(model, example)
     edits = tuple(edits) if isinstance(edits, Iterable) else (edits,)
-    if any(isinstance(e, Graft) and e.from_ is not None for e in edits):
-        return table  # What comes after is for another model.
     still = [e for e in edits if not any(map(is_swept, flat([e])[0]))]
     batch = batch_shape(inputs, lead)
     check(split(still, table, batch)[2], table)
-    for leaf in flat(edits)[0]:
-        if isinstance(leaf, Each | Stacked):
-            for part in split(_points(leaf, table), table, batch)[2]:
-                part.check(table)
+    grafts = [edit for edit in still if isinstance(edit, Graft)]
+    for leaf, there in moved(model, inputs, edits, table):
+        points = split(_points(leaf, there), there, batch)[2]
+        # The others differ in their indices alone, which matters to grafts.
+        for part in points if isinstance(leaf, Stacked) else points[:1]:
+            part.check(there)
+        for part in points if grafts and there is table else ():
+            check_together([*grafts, part], table)
     return table
 
 
 def _points(leaf: "Each | Stacked", table: Sites) -> tuple[Any, ...]:
-    """Edits that stand for all points of a sweep: they differ in indices alone."""
+    """The edits, or selections, of a sweep."""
     if isinstance(leaf, Stacked):
         return leaf.edits
     expanded = leaf.expand(table)
-    return tuple(expanded.at(int(i)) for i in np.flatnonzero(expanded.exists)[:1])
+    return tuple(expanded.at(int(i)) for i in np.flatnonzero(expanded.exists))
 
 
 def flat(edits: Any) -> tuple[list[Any], Any]:

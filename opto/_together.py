@@ -47,19 +47,28 @@ def check_together(edits: Sequence[AbstractEdit], table: Sites) -> None:
     _check_clamps(edits, table)
     check_before_graft(edits, table)
     order = {name: i for i, name in enumerate(table)}
-    for i, graft in enumerate(edits):
-        if not isinstance(graft, Graft) or graft.until is None:
+    for i, owner in enumerate(edits):
+        seam = _replaced_until(owner, table)
+        if seam is None:
             continue
-        seam = order[graft.seam(table)]
         for j, edit in enumerate(edits):
             last = max((order[name] for name in _changed(edit, table)), default=None)
-            if last is None:
+            if j == i or last is None:
                 continue
-            if last < seam or (last == seam and j < i):
+            if last < order[seam] or (last == order[seam] and j < i):
                 raise ValueError(
-                    f"{edit!r} would have no effect: {graft!r} replaces what it "
+                    f"{edit!r} would have no effect: {owner!r} replaces what it "
                     "changes; edits of the other model are given to Graft(edits=[…])"
                 )
+
+
+def _replaced_until(edit: AbstractEdit, table: Sites) -> str | None:
+    """The site up to which an edit puts something else in the place of the run."""
+    if isinstance(edit, Graft) and edit.until is not None:
+        return edit.seam(table)
+    if isinstance(edit, PerfectPreviousToken) and is_concrete(edit.strength):
+        return edit.sites()[0] if float(edit.strength) == 1 else None
+    return None
 
 
 def check_before_graft(edits: Sequence[AbstractEdit], table: Sites) -> None:

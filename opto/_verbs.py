@@ -89,6 +89,10 @@ class CopyFromPattern(Derived, Selection):
         check_needs(self, self.needs(table), table)
         for edit in self.edits:
             edit.check(table)
+        axes = {axis for name in self.where.indices for axis in name.split()}
+        axes |= set() if self.where.entries is None else {"mask"}
+        if parts := axes - {"layer", "head"}:
+            raise ValueError(f"CopyFromPattern reads a whole head: no {min(parts)}=")
         if len(found := [site.name for site in table.match(self.logits)]) > 1:
             raise ValueError(f"logits={self.logits!r} is {', '.join(found)}; give one")
         if not all(map(is_concrete, jax.tree.leaves(self.where))):
@@ -159,7 +163,8 @@ class PerfectPreviousToken(Derived):
         shifted = jnp.where(stays[:, None], embed, jnp.roll(embed, 1, axis=0))
         stream, scores = self.sites()
         record = given.run(
-            edits=[put(stream, {stream: shifted}, Where({}), 1.0)], record=[scores]
+            edits=[*given.before, put(stream, {stream: shifted}, Where({}), 1.0)],
+            record=[scores],
         )
         values = {stream: embed, scores: record[scores]}
         return tuple(

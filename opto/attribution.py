@@ -12,7 +12,7 @@ from ._edit import AbstractEdit, Edit
 from ._record import Record
 from ._reference import Patch, Values
 from ._run import known_sites, run
-from ._site import one_example, Site
+from ._site import one_example, Site, Sites
 from ._where import known, Where
 from .patching import check_alike, Metric
 
@@ -38,9 +38,10 @@ def attribution_patch(
 
     The attributions, in the shape of the sites' values.
     """
-    own, other = (
-        run(model, *x, record=sites, edits=edits)[1] for x in (inputs, source)
-    )
+    check_alike(inputs, source)
+    wanted = [sites] if isinstance(sites, str) else list(sites)
+    _, own = run(model, *inputs, record=wanted, edits=edits)
+    _, other = run(model, *source, record=wanted, edits=edits)
     names = _floating(own)
     slopes = _slopes(metric, model, tuple(inputs), names, _zeros(own), tuple(edits))
     return _attributed(own, other, slopes)
@@ -64,17 +65,19 @@ def integrated_attribution(
     2024). At that site the attributions sum to the change of the metric that patching
     it makes, the better the more steps.
 
-    **Arguments:** as `attribution_patch`; `steps` is positive.
+    **Arguments:** as `attribution_patch`; `steps` is positive, and `sites` are not
+    computed before `along`, one site, which takes their place.
     """
     if not isinstance(steps, int) or steps < 1:
         raise ValueError(f"steps is a positive number, got {steps!r}")
     check_alike(inputs, source)
     names = [sites] if isinstance(sites, str) else list(sites)
+    table = known_sites(model, one_example(model, tuple(inputs))[0])
+    asked = {s.name for n in names for s in table.match(n)}
+    _check_along(along, asked, table)
     wanted = list(dict.fromkeys([*names, along]))
     _, own = run(model, *inputs, record=wanted, edits=edits)
     _, other = run(model, *source, record=wanted, edits=edits)
-    example, _ = one_example(model, tuple(inputs))
-    asked = {s.name for n in names for s in known_sites(model, example).match(n)}
 
     def slopes(share: Array) -> dict[str, Array]:
         between = (1 - share) * own[along] + share * other[along]
@@ -86,6 +89,18 @@ def integrated_attribution(
     whole = _attributed(own, other, mean)
     axes = tuple((name, whole.axes_of(name)) for name in whole if name in asked)
     return Record({name: whole[name] for name in whole if name in asked}, axes)
+
+
+def _check_along(along: str, asked: set[str], table: Sites) -> None:
+    if len(table.match(along)) > 1 or along not in table:
+        raise ValueError(f"along is one site, got {along!r}")
+    order = list(table)
+    early = [name for name in asked if order.index(name) < order.index(along)]
+    if early:
+        raise ValueError(
+            f"{min(early)!r} is computed before along={along!r}, whose values are put "
+            "in: nothing would be attributed to it"
+        )
 
 
 class _Shift(Edit):

@@ -156,8 +156,10 @@ def find_circuit(
     """
     if not threshold > 0:
         raise ValueError(f"threshold must be positive, got {threshold}")
-    if steps < 1:
-        raise ValueError(f"steps must be positive, got {steps}")
+    if not isinstance(steps, int) or steps < 1:
+        raise ValueError(f"steps must be a positive number, got {steps!r}")
+    if keep is not None and (not isinstance(keep, int) or keep < 0):
+        raise ValueError(f"keep is a number of edges or None, got {keep!r}")
     check_alike(inputs, source)
     example, lead = one_example(model, tuple(inputs))
     graph = Graph(known_sites(model, example), list(writers), list(readers))

@@ -31,8 +31,10 @@ class PathPatch(Derived):
     """Patches senders as the receivers see them directly, past all other parts.
 
     The receivers get the values that they would have if the senders wrote what they
-    write on another input, while every head and MLP in between wrote what it does
-    (Wang et al. 2023, "Interpretability in the wild", section 3.1).
+    write on another input, while every head and MLP in between wrote what it does.
+    That is stricter than Wang et al. (2023, "Interpretability in the wild"), who let
+    MLPs respond: `frozen="**.z"` is theirs. What the senders themselves feed within
+    their part is not held: `v` of a head reaches others through that head's `z`.
 
     ```python
     _, source = opto.run(model, *source_inputs, record="blocks.0.attn.z")
@@ -79,7 +81,7 @@ class PathPatch(Derived):
 
     def derive(self, given: Given) -> tuple[Edit, ...]:
         senders, receivers = self._ends()
-        frozen = self._frozen(given.table)
+        frozen = self._between(given.table)
         held = given.base
         if given.before:
             held = given.run(edits=given.before, record=frozen)
@@ -95,7 +97,7 @@ class PathPatch(Derived):
         senders.check(table)
         receivers.check(table)
         check_arrays("PathPatch", self.source.arrays, table.match(senders.site))
-        frozen = self._frozen(table)
+        frozen = self._between(table)
         order = {name: i for i, name in enumerate(table)}
         read = [site.name for site in table.match(receivers.site)]
         sent = [site.name for site in table.match(senders.site)]
@@ -104,6 +106,13 @@ class PathPatch(Derived):
                 f"receivers at {held[0]!r} are held still themselves (frozen=): name "
                 "what they read, such as 'q', 'k', 'v' or 'mlp.in'"
             )
+        for name in read:
+            before = [f for f in frozen if _part(f) == _part(name)]
+            if any(order[f] < order[name] for f in before):
+                raise ValueError(
+                    f"receivers at {name!r} are made of {before[0]!r}, which is held "
+                    "still (frozen=): name what comes before it"
+                )
         if min(order[s] for s in sent) >= max(order[r] for r in read):
             raise ValueError(
                 f"there is no path from {senders!r} to {receivers!r}: all receivers "
@@ -120,11 +129,28 @@ class PathPatch(Derived):
             raise ValueError(f"{type(self).__name__} is swept: it goes to opto.sweep")
         return self.senders, self.receivers
 
+    def _between(self, table: Sites) -> tuple[str, ...]:
+        """What is held: not what the senders feed within their own part."""
+        order = {name: i for i, name in enumerate(table)}
+        sent = [s.name for s in table.match(self._ends()[0].site)]
+        own = [
+            name
+            for name in self._frozen(table)
+            for s in sent
+            if _part(s) == _part(name) and order[s] < order[name]
+        ]
+        return tuple(name for name in self._frozen(table) if name not in own)
+
     def _frozen(self, table: Sites) -> tuple[str, ...]:
         names = [s.name for s in table.values() if s.matches(*self.frozen)]
         if not names:
             raise ValueError(f"frozen={list(self.frozen)} matches no site")
         return tuple(names)
+
+
+def _part(name: str) -> str:
+    """What a site is in: of `blocks.1.attn.z`, `blocks.1.attn`."""
+    return name.rpartition(".")[0]
 
 
 def activation_patch(

@@ -160,10 +160,12 @@ class Match(Kind):
         label = role == LABEL
         given.require(jnp.any(label), "Match() cannot apply: no pair in the context")
         cosine = cosines(exemplars)[pair]
-        cosine = jnp.where(label, cosine, -jnp.inf)
         cold = self.temperature == 0
+        # Divided before it is masked: infinities have no gradient in the temperature.
+        warm = cosine / jnp.where(cold, 1, self.temperature)
+        soft = jax.nn.softmax(jnp.where(label, warm, -jnp.inf))
+        cosine = jnp.where(label, cosine, -jnp.inf)
         nearest = _shared(cosine >= jnp.max(cosine) - 1e-6)
-        soft = jax.nn.softmax(cosine / jnp.where(cold, 1, self.temperature))
         row = jnp.where(cold, nearest, soft)
         row = jnp.where(jnp.any(label), row, jnp.nan)
         return jnp.broadcast_to(row, (size, size)), role == QUERY

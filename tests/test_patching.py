@@ -18,9 +18,8 @@ from opto import At, Clamp, Patch, Pattern, PreviousToken, Scale, Steer, Zero
 
 @functools.cache
 def small(layers=3, **settings):
-    config = TransformerConfig(
-        num_layers=layers, d_model=8, num_heads=2, **{"mlp_ratio": 1.0, **settings}
-    )
+    usual = {"num_layers": layers, "d_model": 8, "num_heads": 2, "mlp_ratio": 1.0}
+    config = TransformerConfig(**usual | settings)
     # Compiled, as the initialisation takes seconds otherwise; single precision
     # whichever test asks first.
     with jax.enable_x64(False):
@@ -415,3 +414,112 @@ def test_mistakes_are_named(name):
     call, message = MISTAKES[name]
     with pytest.raises(ValueError, match=re.escape(message)):
         call(small(2), inputs(0))
+
+
+# What could not do anything says so.
+
+VOID = {
+    "made_of_what_is_held": (
+        lambda m, x: opto.path_patch(
+            score, m, x, x, senders=At("embed"), receivers=At("blocks.1.attn.out")
+        ),
+        "receivers at 'blocks.1.attn.out' are made of 'blocks.1.attn.z'",
+    ),
+    "before_the_graft": (
+        lambda m, x: opto.sweep(
+            score,
+            m,
+            *x,
+            edits=[Zero("blocks.*.attn.z").each("head"), opto.Graft(m, from_=1)],
+        ),
+        "swept edits before Graft(model=<ExemplarLabelModel>, from_=1)",
+    ),
+    "below_the_graft": (
+        lambda m, x: opto.sweep(
+            score,
+            m,
+            *x,
+            edits=[opto.Graft(m, until=0), Zero("blocks.*.attn.z").each("layer")],
+        ),
+        "Zero('blocks.*.attn.z', layer=0) would have no effect",
+    ),
+    "below_the_verb": (
+        lambda m, x: opto.run(
+            m, *x, edits=[opto.PerfectPreviousToken(), Zero("blocks.0.attn.z")]
+        ),
+        "Zero('blocks.0.attn.z') would have no effect: PerfectPreviousToken()",
+    ),
+    "before_along": (
+        lambda m, x: opto.integrated_attribution(score, m, x, x, sites="tok_embed"),
+        "'tok_embed' is computed before along='embed'",
+    ),
+    "along_several": (
+        lambda m, x: opto.integrated_attribution(
+            score, m, x, x, sites="logits", along="blocks.*.resid_pre"
+        ),
+        "along is one site, got 'blocks.*.resid_pre'",
+    ),
+    "one_source_for_many": (
+        lambda m, x: opto.attribution_patch(
+            score, m, inputs(0, (3,)), inputs(1, (1,)), sites="embed"
+        ),
+        "source has shapes [(1, 3, 4), (1, 3)]",
+    ),
+    "keep": (
+        lambda m, x: opto.find_circuit(score, m, x, x, threshold=1.0, keep=-3),
+        "keep is a number of edges or None, got -3",
+    ),
+    "no_strength": (
+        lambda m, x: opto.strength_grad(
+            score, m, *x, edits=opto.stack([opto.Graft(m, until=0)])
+        ),
+        "has no strength to take the gradient in",
+    ),
+}
+
+
+@pytest.mark.usefixtures("unchecked")
+@pytest.mark.parametrize("name", VOID)
+def test_what_would_do_nothing_is_refused(name):
+    call, message = VOID[name]
+    with pytest.raises(ValueError, match=re.escape(message)):
+        call(small(2), inputs(0))
+
+
+def test_what_a_sender_feeds_within_its_part_is_not_held():
+    """`v` of a head goes through that head's `z`: as the head's own `z` would."""
+    model, own, other = small(), inputs(0), inputs(1)
+    _, record = opto.run(model, *other, record=["blocks.0.attn.v", "blocks.0.attn.z"])
+    sites = At("blocks.0.attn.v", head=1), At("blocks.2.attn.k")
+    ours, _ = opto.run(model, *own, edits=[opto.PathPatch(*sites, record)])
+    _, moved = opto.run(
+        model, *own, record="**.z", edits=[Patch("blocks.0.attn.v", record, head=1)]
+    )
+    sites = At("blocks.0.attn.z", head=1), At("blocks.2.attn.k")
+    expected, _ = opto.run(model, *own, edits=[opto.PathPatch(*sites, moved)])
+    np.testing.assert_allclose(ours, expected, atol=1e-6)
+    assert np.any(np.abs(ours - model_out(model, own)) > 1e-3)
+
+
+def test_sweeps_are_of_the_model_that_is_run():
+    """With a graft of the last layers that is the other one, of more heads here."""
+    narrow, wide, example = small(2), small(2, num_heads=4), inputs(0)
+    graft = opto.Graft(wide, from_=1)
+    edits = [graft, Zero("blocks.1.attn.z").each("head")]
+    ours = opto.sweep(score, narrow, *example, edits=edits)
+    assert ours.shape == (4,)
+    for head in range(4):
+        edits = [graft, Zero("blocks.1.attn.z", head=head)]
+        out, _ = opto.run(narrow, *example, edits=edits)
+        np.testing.assert_allclose(ours[head], score(out, *example), atol=1e-6)
+
+
+def test_temperatures_of_match_have_a_gradient():
+    model, (examples, labels) = small(2), inputs(0)
+
+    def logit(temperature):
+        edit = Pattern(opto.Match(temperature), site="blocks.1.attn.pattern")
+        return opto.visit(model, examples, labels, edits=[edit])[0][-1, 0]
+
+    slope = (logit(0.701) - logit(0.699)) / 0.002
+    np.testing.assert_allclose(jax.grad(logit)(0.7), slope, rtol=2e-2)

@@ -48,8 +48,12 @@ class ExemplarLabelEmbedding(eqx.Module):
 
     def _interleave(self, examples, labels, tokens: Tap):
         context = len(examples) - 1
-        exemplars = per_token(self.exemplar, examples)
-        # A label that is none of the model's is NaN, not the nearest there is.
+        # An id or a label that is none of the model's is NaN, not the nearest there is.
+        exemplars = (
+            self.exemplar.weight.at[examples].get(**_NO_WRAP)
+            if isinstance(self.exemplar, eqx.nn.Embedding)
+            else per_token(self.exemplar, examples)
+        )
         targets = self.label.weight.at[labels[:context]].get(**_NO_WRAP)
         layout = jnp.asarray(_roles(context)), jnp.arange(2 * context + 1) // 2
         role = tokens("role", layout[0], "seq")

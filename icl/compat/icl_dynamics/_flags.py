@@ -7,6 +7,7 @@ one when labels repeat, and the edits of a model that is grafted out are dropped
 """
 
 import argparse
+import contextlib
 import dataclasses
 import os
 import shlex
@@ -195,8 +196,16 @@ def _temperatures(flags: _Flags) -> Iterator[AbstractEdit]:
     for layer in layers:
         yield Freeze(f"blocks.{layer}.attn.scores")
     # The last of several for one head, as a dictionary would have it.
-    for (layer, head), factor in {(a, b): 1 / float(t) for a, b, t in words}.items():
+    for (layer, head), kelvin in {(a, b): t for a, b, t in words}.items():
+        factor = 1 / _temperature(kelvin)
         yield Scale(f"blocks.{layer}.attn.scores", factor, head=int(head))
+
+
+def _temperature(word: str) -> float:
+    with contextlib.suppress(ValueError):
+        if float(word) > 0:
+            return float(word)
+    raise ValueError(f"opto_set_head_temperature: a temperature above 0, got {word!r}")
 
 
 def _ablated(flags: _Flags) -> list[AbstractEdit]:

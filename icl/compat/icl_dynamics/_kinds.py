@@ -53,10 +53,12 @@ class UnnormalisedMatch(Kind):
 
     def pattern(self, size: int, given: Given):
         role, pair, exemplars = (given.base[name] for name in self.needs())
-        unit = exemplars / jnp.sqrt(jnp.sum(exemplars**2, axis=1, keepdims=True))
-        cosine = jnp.where(role == opto.LABEL, (unit @ unit[-1])[pair], -jnp.inf)
+        label = role == opto.LABEL
+        cosine = opto.patterns.cosines(exemplars)[pair]
         cold = self.temperature == 0
-        soft = jax.nn.softmax(cosine / jnp.where(cold, 1, self.temperature))
+        warm = cosine / jnp.where(cold, 1, self.temperature)
+        soft = jax.nn.softmax(jnp.where(label, warm, -jnp.inf))
+        cosine = jnp.where(label, cosine, -jnp.inf)
         row = jnp.where(cold, cosine == jnp.max(cosine), soft)
         return jnp.broadcast_to(row, (size, size)), role == opto.QUERY
 

@@ -149,7 +149,7 @@ def unswapped(
 
 def moved(
     model: Callable[..., Any], inputs: tuple[Any, ...], edits: Any, table: Sites
-) -> list[tuple["Each | Stacked", Sites]]:
+) -> list[tuple[Each | Stacked, Sites]]:
     """What is swept, in order, with the sites of the model that it is for."""
     edits = tuple(edits) if isinstance(edits, Iterable) else (edits,)
     found = []
@@ -183,7 +183,7 @@ def checked_table(
     return table
 
 
-def _points(leaf: "Each | Stacked", table: Sites) -> tuple[Any, ...]:
+def _points(leaf: Each | Stacked, table: Sites) -> tuple[Any, ...]:
     """The edits, or selections, of a sweep."""
     if isinstance(leaf, Stacked):
         return leaf.edits

@@ -124,8 +124,8 @@ class _Verbatim:
 
 
 def swapped(
-    fn: Any, args: tuple[Any, ...], edits: Sequence[AbstractEdit]
-) -> tuple[Any, tuple[Any, ...], tuple[AbstractEdit, ...]]:
+    fn: Any, args: tuple[Any, ...], edits: Sequence[Any]
+) -> tuple[Any, tuple[Any, ...], tuple[Any, ...]]:
     """The same run with the model in front whose outputs are the run's.
 
     A graft of the last layers becomes one of the first ones, of this model into the

@@ -550,7 +550,7 @@ DIFFERENT = [
 
 def test_stack_of_different_kinds_and_sites_equals_a_loop():
     model, *inputs = one(TWO)
-    before, after = Zero("blocks.0.attn.v", head=0), Scale("final.in", 1.5)
+    before, after = Zero("blocks.1.attn.v", head=0), Scale("final.in", 1.5)
 
     @jax.jit
     def loop(inputs):

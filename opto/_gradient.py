@@ -44,7 +44,6 @@ def strength_grad(
     """
     model, inputs, edits = unswapped(model, inputs, edits)
     table = checked_table(model, inputs, edits)
-    edits = tuple(edits) if isinstance(edits, Sequence) else (edits,)
     places = [i for i, edit in enumerate(edits) if is_swept(edit)]
     if len(places) != 1:
         raise ValueError(f"strength_grad takes one swept edit, got {len(places)}")

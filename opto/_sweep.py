@@ -148,10 +148,12 @@ def unswapped(
 
 
 def moved(
-    model: Callable[..., Any], inputs: tuple[Any, ...], edits: Any, table: Sites
+    model: Callable[..., Any],
+    inputs: tuple[Any, ...],
+    edits: Sequence[Any],
+    table: Sites,
 ) -> list[tuple[Each | Stacked, Sites]]:
     """What is swept, in order, with the sites of the model that it is for."""
-    edits = tuple(edits) if isinstance(edits, Iterable) else (edits,)
     found = []
     for edit in edits:
         there = table
@@ -163,37 +165,36 @@ def moved(
 
 
 def checked_table(
-    model: Callable[..., Any], inputs: tuple[Any, ...], edits: Any
+    model: Callable[..., Any], inputs: tuple[Any, ...], edits: Sequence[Any]
 ) -> Sites:
     """A model's sites; raises `ValueError` for edits that cannot be."""
     example, lead = one_example(model, inputs)
     table = known_sites(model, example)
-    edits = tuple(edits) if isinstance(edits, Iterable) else (edits,)
     still = [e for e in edits if not any(map(is_swept, flat([e])[0]))]
     batch = batch_shape(inputs, lead)
     check(split(still, table, batch)[2], table)
     grafts = [edit for edit in still if isinstance(edit, Graft)]
     for leaf, there in moved(model, inputs, edits, table):
-        points = split(_points(leaf, there), there, batch)[2]
-        # The others differ in their indices alone, which matters to grafts.
-        for part in points if isinstance(leaf, Stacked) else points[:1]:
+        # Points of a grid differ in their indices alone, which matters to grafts.
+        below = bool(grafts) and there is table
+        points = split(_points(leaf, there, None if below else 1), there, batch)[2]
+        for part in points:
             part.check(there)
-        for part in points if grafts and there is table else ():
+        for part in points if below else ():
             check_together([*grafts, part], table)
     return table
 
 
-def _points(leaf: Each | Stacked, table: Sites) -> tuple[Any, ...]:
-    """The edits, or selections, of a sweep."""
+def _points(leaf: Each | Stacked, table: Sites, most: int | None) -> tuple[Any, ...]:
+    """The edits, or selections, of a sweep; of a grid the first so many, or all."""
     if isinstance(leaf, Stacked):
         return leaf.edits
     expanded = leaf.expand(table)
-    return tuple(expanded.at(int(i)) for i in np.flatnonzero(expanded.exists))
+    return tuple(expanded.at(int(i)) for i in np.flatnonzero(expanded.exists)[:most])
 
 
-def flat(edits: Any) -> tuple[list[Any], Any]:
+def flat(edits: Sequence[Any]) -> tuple[list[Any], Any]:
     """The leaves of a list of edits, swept ones whole, and its structure."""
-    edits = tuple(edits) if isinstance(edits, Iterable) else (edits,)
     for edit in edits:
         if not (isinstance(edit, AbstractEdit) or is_swept(edit)):
             kind = type(edit).__name__

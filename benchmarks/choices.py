@@ -20,11 +20,12 @@ import jax
 import jax.numpy as jnp
 
 from icl import _compile, _steps
+from icl._training import with_arrays
 from icl.experiment import Experiment
 from icl.models import _attention
 from icl.studies import induction
 from icl.tasks import Context, ExemplarLabel, ExemplarLabelTask
-from icl.train import _with_arrays, Member
+from icl.train import Member, Training
 
 
 STEPS, ROUNDS = 100, 7
@@ -34,10 +35,8 @@ def program(experiment: Experiment) -> Callable[[], Any]:
     """A compiled function that does `STEPS` training steps of an experiment."""
     member: Member = experiment.build()
     state = _steps.initial_state(member, 32)
-    prepared = _with_arrays(member)
-    steps = functools.partial(
-        _steps.train_steps, batch_size=32, microbatch_size=None, buffer=STEPS
-    )
+    prepared = with_arrays(member)
+    steps = _steps.stepper(Training(batch_size=32))
     arrays, rest = eqx.partition((prepared, state), eqx.is_array)
 
     def run(arrays, n):

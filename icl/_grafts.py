@@ -2,7 +2,7 @@
 
 import contextvars
 import os
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +23,7 @@ def read_edits(texts: Iterable[str]) -> Edits:
 
     **Raises:** `ValueError` as `opto.parse` and `loaded`.
     """
-    return loaded(map(_parse, texts))
+    return loaded(map(parse_edit, texts))
 
 
 def loaded(edits: Iterable[opto.AbstractEdit]) -> Edits:
@@ -43,25 +43,81 @@ def loaded(edits: Iterable[opto.AbstractEdit]) -> Edits:
     return jax.tree.map(_loaded, tuple(edits), is_leaf=_is_graft)
 
 
-def pinned(texts: Iterable[str]) -> tuple[str, ...]:
+def last_checkpoint(path: str) -> int:
+    """The last checkpoint of the run that a path stands for; -1 if it is a file.
+
+    **Raises:** `ValueError` if there is no run, or none of its checkpoints.
+    """
+    return -1 if os.path.isfile(path) else Run(path).find(-1)
+
+
+def pinned(texts: Iterable[str], last: Callable[[str], int]) -> tuple[str, ...]:
     """The texts, with absolute paths and numbers of checkpoints in their grafts.
 
     They mean the same then from another working directory, and when the run that is
     grafted from has gone on. Texts without grafts stay as they are.
 
-    **Raises:** `ValueError` as `opto.parse`, and for a run without checkpoints.
+    **Arguments:**
+
+    - `last`: The last checkpoint of the run at an absolute path.
+
+    **Raises:** `ValueError` as `opto.parse` and `last`.
     """
-    return tuple(map(_pinned_text, texts))
+    return tuple(_pinned_text(text, last) for text in texts)
 
 
-def _pinned_text(text: str) -> str:
-    edit = _parse(text)
+def sources(texts: Iterable[str]) -> list[tuple[str, int]]:
+    """The paths that the texts' grafts name, with the checkpoint of each.
+
+    **Raises:** `ValueError` as `opto.parse`.
+    """
+    found: list[tuple[str, int]] = []
+
+    def note(leaf: Any) -> None:
+        if _is_graft(leaf):
+            if leaf.source is not None:
+                found.append((leaf.source, leaf.checkpoint))
+            jax.tree.map(note, leaf.edits, is_leaf=_is_graft)
+
+    jax.tree.map(note, tuple(map(parse_edit, texts)), is_leaf=_is_graft)
+    return found
+
+
+def with_models(edits: Edits, model: Callable[[opto.Graft], Any]) -> Edits:
+    """The edits, each graft with the model that `model(graft)` is, and without a path.
+
+    Members of one program may graft from different runs: of an edit only the arrays
+    may differ between them, and the path is none.
+    """
+
+    def one(leaf: Any) -> Any:
+        if not _is_graft(leaf):
+            return leaf
+        edits = jax.tree.map(one, leaf.edits, is_leaf=_is_graft)
+        return opto.Graft(model(leaf), until=leaf.until, from_=leaf.from_, edits=edits)
+
+    return jax.tree.map(one, edits, is_leaf=_is_graft)
+
+
+def _pinned_text(text: str, last: Callable[[str], int]) -> str:
+    edit = parse_edit(text)
     if not any(map(_is_graft, jax.tree.leaves(edit, is_leaf=_is_graft))):
         return text
-    return repr(jax.tree.map(_pinned, edit, is_leaf=_is_graft))
+
+    def one(leaf: Any) -> Any:
+        if not _is_graft(leaf) or leaf.source is None:
+            return leaf
+        path, checkpoint = os.path.abspath(leaf.source), leaf.checkpoint
+        if checkpoint == -1:
+            checkpoint = last(path)
+        edits = jax.tree.map(one, leaf.edits, is_leaf=_is_graft)
+        return _remade(leaf, path, checkpoint, edits)
+
+    return repr(jax.tree.map(one, edit, is_leaf=_is_graft))
 
 
-def _parse(text: str) -> opto.AbstractEdit:
+def parse_edit(text: str) -> opto.AbstractEdit:
+    """The edit that a text stands for; its grafts name their paths."""
     # Makes known the edits that stand in the configs of imported runs.
     from .compat import icl_dynamics  # noqa: F401
 
@@ -70,16 +126,6 @@ def _parse(text: str) -> opto.AbstractEdit:
 
 def _is_graft(leaf: Any) -> bool:
     return isinstance(leaf, opto.Graft)
-
-
-def _pinned(leaf: Any) -> Any:
-    if not _is_graft(leaf) or leaf.source is None:
-        return leaf
-    path, checkpoint = os.path.abspath(leaf.source), leaf.checkpoint
-    if checkpoint == -1 and os.path.isdir(path):
-        checkpoint = Run(path).find(-1)
-    edits = jax.tree.map(_pinned, leaf.edits, is_leaf=_is_graft)
-    return _remade(leaf, path, checkpoint, edits)
 
 
 def _loaded(leaf: Any) -> Any:

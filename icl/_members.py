@@ -41,6 +41,33 @@ class Members:
         States and results are stacked (see `stack`), further arguments are the same for
         all members.
         """
+        compiled = self._jitted(fn)
+        return lambda state, *args: compiled(self._own, state, self._shared, *args)
+
+    def compiled(
+        self, fn: Callable[..., PyTree], state: PyTree, *args: Any
+    ) -> tuple[Callable[..., PyTree], Any]:
+        """As `map`, compiled now for these arguments; and XLA's account of its memory.
+
+        The account is JAX's `CompiledMemoryStats`, for one device.
+        """
+        program = self._jitted(fn).lower(self._own, state, self._shared, *args)
+        program = program.compile()
+        call = lambda state, *args: program(self._own, state, self._shared, *args)
+        return call, program.memory_analysis()
+
+    @property
+    def on_each(self) -> int:
+        """How many members a device has."""
+        count = 1 if self._devices is None else self._devices.size
+        return self._width // count
+
+    @property
+    def shared_bytes(self) -> int:
+        """What the arrays that all members share take on each device."""
+        return sum(leaf.nbytes for leaf in self._shared if leaf is not None)
+
+    def _jitted(self, fn: Callable[..., PyTree]) -> Any:
 
         def one(own, state, shared, *args):
             leaves = [s if o is None else o for o, s in zip(own, shared, strict=True)]
@@ -63,8 +90,7 @@ class Members:
                 check_vma=False,  # Nothing is communicated between members.
             )(own, state, shared, *args)
 
-        compiled = jit(every)
-        return lambda state, *args: compiled(self._own, state, self._shared, *args)
+        return jit(every)
 
     def stack(self, trees: Sequence[PyTree]) -> PyTree:
         """The members' trees of arrays as one, with a leading axis if they are many."""

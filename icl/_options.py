@@ -9,13 +9,15 @@ from typing import Any
 import tyro
 
 
-def parse(options: type, arguments: Sequence[str], command: str) -> Any:
+def parse(
+    options: type, arguments: Sequence[str], command: str, program: str = "icl"
+) -> Any:
     """Reads a command's options with tyro.
 
     **Arguments:**
 
     - `options`: A dataclass whose fields are the options.
-    - `command`: How the command is called in its help, after `icl`.
+    - `program`, `command`: How the command is called in its help.
 
     **Raises:** `ValueError`, in one line, for what cannot be read; `SystemExit` after
     printing a help text that was asked for.
@@ -27,7 +29,7 @@ def parse(options: type, arguments: Sequence[str], command: str) -> Any:
             return tyro.cli(
                 options,
                 args=arguments,
-                prog=f"icl {command}",
+                prog=f"{program} {command}",
                 config=(tyro.conf.AvoidSubcommands,),
             )
     except SystemExit as stop:

@@ -1,5 +1,6 @@
 """The compiled inside of training and evaluation, for one member."""
 
+from collections.abc import Callable
 from typing import Any
 
 import equinox as eqx
@@ -9,6 +10,8 @@ import optax
 from jaxtyping import Array, Int, PyTree
 
 import opto
+
+from ._training import Training
 
 
 # Evaluation sets are mapped over in pieces of this many examples, to bound memory.
@@ -31,24 +34,28 @@ def initial_state(member: Any, batch_size: int) -> State:
     return State(arrays, optimizer, jnp.zeros((), jnp.int32))
 
 
-def train_steps(
-    member: Any,
-    state: State,
-    count: Int[Array, ""],
-    *,
-    batch_size: int,
-    microbatch_size: int | None,
-    buffer: int,
-) -> tuple[State, dict[str, Array]]:
-    """Does `count` steps; their metrics fill the first rows of arrays `[buffer]`."""
-    rows = {name: jnp.zeros(buffer) for name in ("loss", "grad_norm")}
+BUFFER = 4096
+"""Rows in which a dispatch collects its losses: its largest step count."""
 
-    def body(i, carry):
-        state, rows = carry
-        state, row = _step(member, state, batch_size, microbatch_size or batch_size)
-        return state, {name: rows[name].at[i].set(row[name]) for name in rows}
 
-    return jax.lax.fori_loop(0, count, body, (state, rows))
+def stepper(training: Training) -> Callable[..., tuple[State, dict[str, Array]]]:
+    """The function `(member, state, count)` that does so many steps.
+
+    It returns the new state, and the steps' metrics in the first rows of arrays of
+    length `BUFFER`.
+    """
+    size = training.batch_size
+
+    def steps(member: Any, state: State, count: Int[Array, ""]):
+        def body(i, carry):
+            state, rows = carry
+            state, row = _step(member, state, size, training.microbatch_size or size)
+            return state, {name: rows[name].at[i].set(row[name]) for name in rows}
+
+        rows = {name: jnp.zeros(BUFFER) for name in ("loss", "grad_norm")}
+        return jax.lax.fori_loop(0, count, body, (state, rows))
+
+    return steps
 
 
 def evaluate(member: Any, state: State) -> dict[str, dict[str, Array]]:

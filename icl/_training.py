@@ -6,6 +6,8 @@ from collections.abc import Iterable, Mapping
 from typing import Any, Protocol, runtime_checkable
 
 import equinox as eqx
+import jax
+import jax.numpy as jnp
 from jaxtyping import Array, Integer, PRNGKeyArray, PyTree
 
 import opto
@@ -129,9 +131,28 @@ def check_edits(
     return opto.check(edits, opto.sites(task.forward, model, example))
 
 
+def with_arrays(member: Member) -> Member:
+    """The member without its weights, which are in the state; numbers as arrays."""
+    if isinstance(member.train_seed, int):
+        check_seed("train_seed", member.train_seed)
+    check_set_names(member.evaluations)
+    return Member(
+        eqx.filter(member.model, eqx.is_array, inverse=True),
+        member.task,
+        jax.tree.map(lambda x: jnp.asarray(x, float), member.optimizer),
+        jnp.asarray(member.train_seed, jnp.uint32),
+        tuple(member.edits),
+        dict(member.evaluations),
+    )
+
+
 @dataclasses.dataclass(frozen=True)
 class Result:
-    """What `fit` returns for a member: the trained model and the log."""
+    """What `fit` returns for a member: the trained model and the log.
+
+    `diverged` says where its numbers stopped being finite; `None` if they are.
+    """
 
     model: PyTree
     log: Log
+    diverged: str | None = None

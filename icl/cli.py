@@ -24,25 +24,34 @@ from ._options import parse
 def main(arguments: Sequence[str] | None = None) -> None:
     """Runs one command; ends the process with its status."""
     arguments = sys.argv[1:] if arguments is None else list(arguments)
+    sys.exit(guarded("icl", lambda: _dispatch(arguments)))
+
+
+def guarded(program: str, command: Callable[[], int]) -> int:
+    """A command's status, and its errors in one line on stderr.
+
+    Bad input is 2, a computation that failed 1, an interrupt 130.
+    """
+
+    def fail(message: str, status: int) -> int:
+        print(f"{program}: {' '.join(message.split())}", file=sys.stderr)
+        return status
+
     try:
-        status = _dispatch(arguments)
+        return command()
     except ValueError as error:
-        status = _fail(str(error))
+        return fail(str(error), 2)
     except FloatingPointError as error:  # The input was fine, the training was not.
-        _fail(str(error))
-        status = 1
+        return fail(str(error), 1)
     except (jax.errors.JaxRuntimeError, MemoryError) as error:
-        _fail(str(error) or "out of memory")  # A model too large, as a rule.
-        status = 1
+        return fail(str(error) or "out of memory", 1)  # A model too large, as a rule.
     except KeyboardInterrupt as error:
-        _fail(str(error) or "interrupted")
-        status = 130
+        return fail(str(error) or "interrupted", 130)
     except BrokenPipeError:  # `icl sites RUN | head`
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        status = 0
+        return 0
     except OSError as error:
-        status = _fail(f"{error.filename or 'file'}: {error.strerror or error}")
-    sys.exit(status)
+        return fail(f"{error.filename or 'file'}: {error.strerror or error}", 2)
 
 
 def _dispatch(arguments: list[str]) -> int:
@@ -69,11 +78,6 @@ def _usage() -> str:
             "icl COMMAND --help tells more.",
         ]
     )
-
-
-def _fail(message: str) -> int:
-    print(f"icl: {' '.join(message.split())}", file=sys.stderr)
-    return 2
 
 
 @dataclasses.dataclass(frozen=True)
@@ -110,7 +114,8 @@ def _demo(arguments: list[str]) -> None:
 def _train(arguments: list[str]) -> None:
     from . import studies
     from .config import from_json, with_fields
-    from .experiment import Experiment, run_experiment
+    from .experiment import Experiment
+    from .running import run_experiment
 
     presets = {name: getattr(studies, name) for name in studies.__all__}
     if not arguments or arguments[0].startswith("-"):

@@ -16,7 +16,8 @@ from . import measures, plots
 from ._atomic import write_bytes
 from ._replay import replay
 from .data import Source
-from .experiment import load, run_experiment, Trained
+from .experiment import load, Trained
+from .running import run_experiment
 from .studies import induction
 
 

@@ -1,12 +1,10 @@
 """An experiment on exemplar-label sequences: one value that rebuilds a run."""
 
-import contextlib
 import dataclasses
 import functools
 import os
-import pathlib
 import zlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Mapping
 
 import equinox as eqx
 import jax
@@ -16,12 +14,13 @@ from jaxtyping import Array, PRNGKeyArray
 
 import opto
 
-from ._grafts import pinned, read_edits
-from .config import from_json, to_json
+from ._grafts import last_checkpoint, pinned, read_edits, sources, with_models
+from ._start import Start as Start
+from .config import from_json
 from .data import absolute, digest, LowRankClasses, Source
 from .models import ExemplarLabelModel, TransformerConfig
 from .optimizers import Adam, Optimizer
-from .runs import disk, open_run, Run
+from .runs import Run
 from .schedules import positive
 from .tasks import (
     batch,
@@ -35,18 +34,9 @@ from .tasks import (
     Mixture,
     Part,
     Relabel,
-    save_sequences,
     Sequence,
 )
-from .train import (
-    check_members,
-    check_seed,
-    check_set_names,
-    fit,
-    Member,
-    Result,
-    Training,
-)
+from .train import check_seed, check_set_names, Member, Training
 
 
 @dataclasses.dataclass(frozen=True)
@@ -109,6 +99,8 @@ class Experiment:
     """The sets it is evaluated on, by name."""
     edits: tuple[str, ...] = ()
     """Edits in force throughout, as text: `Zero('blocks.1.attn.z', head=3)`."""
+    start: Start | None = None
+    """The weights to begin from; `None` draws them from `init_seed`."""
     init_seed: int = 5
     """Of the initial weights."""
     train_seed: int = 0
@@ -126,13 +118,44 @@ class Experiment:
 
         **Raises:** `ValueError` for whatever in the config cannot be.
         """
-        return self._member(jnp.asarray(self.data.load()))
+        return self.member(jnp.asarray(self.data.load()))
 
-    def _member(self, data: Array) -> Member:
+    def pinned(self, last: Callable[[str], int] = last_checkpoint) -> "Experiment":
+        """The same with absolute paths and numbers for the last checkpoints.
+
+        A run is read from other places than it was started from.
+
+        **Arguments:**
+
+        - `last`: The last checkpoint of the run at an absolute path; as it is now if
+            this is not given.
+
+        **Raises:** `ValueError` if a run that is grafted or started from is not there.
+        """
+        return dataclasses.replace(
+            self,
+            data=absolute(self.data),
+            edits=pinned(self.edits, last),
+            start=self.start and self.start.pinned(last),
+        )
+
+    def sources(self) -> list[tuple[str, int]]:
+        """The runs whose checkpoints it reads: their folders, and which checkpoint.
+
+        A checkpoint is the sequences seen there, -1 the last.
+        """
+        start = [] if self.start is None else [(self.start.run, self.start.checkpoint)]
+        return start + sources(self.edits)
+
+    def member(self, data: Array) -> Member:
+        """As `build`, on data that were loaded before."""
         task = self.task.build(data)
         model, edits = self._model(task), self._edits()
+        if self.start is not None:
+            model = self.start.into(model)
         # A misspelt site is an error now, not after the compilation.
         opto.check(edits, opto.sites(model, *example_inputs(task)))
+        edits = with_models(edits, lambda graft: graft.model)
         samplers = {
             name: setting.of(self.task).build(task.data)
             for name, setting in self.evaluations.items()
@@ -143,13 +166,9 @@ class Experiment:
         return Member(model, task, self.optimizer, self.train_seed, edits, sets)
 
     def _model(self, task: ExemplarLabelTask) -> ExemplarLabelModel:
-        if task.data.ndim == 3:
-            size = {"dim": task.data.shape[-1]}
-        else:
-            size = {"num_exemplars": int(task.data.max()) + 1}
-        # Compiled as one: operation by operation it takes seconds.
-        count = task.num_labels
-        build = eqx.filter_jit(lambda key: self.model.build(count, **size, key=key))
+        dim = task.data.shape[-1] if task.data.ndim == 3 else None
+        count = int(task.data.max()) + 1 if dim is None else None
+        build = _builder(self.model, task.num_labels, dim, count)
         return build(_stream(self.init_seed, "initialisation"))
 
     def _edits(self) -> tuple[opto.AbstractEdit, ...]:
@@ -166,6 +185,16 @@ class Experiment:
             )
             for name, sampler in samplers.items()
         }
+
+
+@functools.lru_cache
+def _builder(
+    config: TransformerConfig, labels: int, dim: int | None, exemplars: int | None
+) -> Callable[..., ExemplarLabelModel]:
+    """Makes models; compiled as one, operation by operation it takes seconds."""
+    return eqx.filter_jit(
+        lambda key: config.build(labels, dim=dim, num_exemplars=exemplars, key=key)
+    )
 
 
 def _check_fits(
@@ -196,90 +225,6 @@ def example_inputs(task: ExemplarLabelTask) -> tuple[jax.ShapeDtypeStruct, ...]:
     """The shapes and dtypes of a model's inputs, for one example."""
     key = jax.random.key(0)
     return jax.eval_shape(lambda: task.inputs(task.sample(key=key)))
-
-
-def run_experiment(
-    experiment: Experiment, out: str | os.PathLike, *, resume: bool = False
-) -> Result:
-    """Trains an experiment into a run folder.
-
-    **Arguments:**
-
-    - `out`: The folder; see `icl.runs.open_run` for when it is refused.
-    - `resume`: Continue the run that is there.
-
-    **Raises:** `ValueError` for bad configs and folders, and if the data's file is not
-    what the run began with; `FloatingPointError` if the loss stops being finite.
-    """
-    return run_experiments([experiment], [out], resume=resume)[0]
-
-
-def run_experiments(
-    experiments: Iterable[Experiment],
-    outs: Iterable[str | os.PathLike],
-    *,
-    resume: bool = False,
-) -> list[Result]:
-    """Trains experiments that differ in numbers only as the members of one program.
-
-    Seeds, learning rates, edits' values and the heads they select may differ; `fit`
-    says what may not.
-
-    **Arguments:**
-
-    - `outs`: A run folder for each; see `icl.runs.open_run` for when one is refused.
-    - `resume`: Continue the runs that are there.
-
-    **Raises:** As `run_experiment`, and `ValueError` if the experiments cannot share a
-    program.
-    """
-    experiments, outs = list(experiments), list(outs)
-    if not experiments or len(experiments) != len(outs):
-        got = f"{len(experiments)} experiments and {len(outs)} folders"
-        raise ValueError(f"each experiment needs a folder, got {got}")
-    if len({os.path.realpath(out) for out in outs}) < len(outs):
-        raise ValueError("each experiment needs a folder of its own, got one twice")
-    training = experiments[0].training
-    for experiment in experiments:
-        if experiment.training != training:
-            got = f"{training} and {experiment.training}"
-            raise ValueError(
-                f"experiments that train together share training=, got {got}"
-            )
-    # The same data is the same array, which members share.
-    load = functools.cache(lambda source: jnp.asarray(source.load()))
-    hashed = functools.cache(digest)
-    # Absolute paths: a run is read from other places than it was started from.
-    experiments = [
-        dataclasses.replace(e, data=absolute(e.data), edits=pinned(e.edits))
-        for e in experiments
-    ]
-    members = [e._member(load(e.data)) for e in experiments]
-    check_members(members)  # Before there are folders.
-    with contextlib.ExitStack() as stack:
-        runs = []
-        for experiment, out in zip(experiments, outs, strict=True):
-            opened = open_run(out, to_json(experiment), resume=resume)
-            runs.append(run := stack.enter_context(opened))
-            run.keep_data(hashed(experiment.data))
-        members = [
-            dataclasses.replace(member, evaluations=_kept(member.evaluations, run.path))
-            for member, run in zip(members, runs, strict=True)
-        ]
-        return fit(members, training, runs=runs)
-
-
-def _kept(
-    evaluations: Mapping[str, Sequence], folder: pathlib.Path
-) -> Mapping[str, Sequence]:
-    """The sets as the run began with: a later version of JAX may draw others."""
-    file = folder / "eval_data.h5"
-    if file.exists():
-        return load_sequences(file)
-    if evaluations:
-        with disk(folder):
-            save_sequences(file, evaluations)
-    return evaluations
 
 
 @dataclasses.dataclass(frozen=True)

@@ -193,7 +193,7 @@ def open_run(
     with disk(folder):
         folder.mkdir(parents=True, exist_ok=True)
     _check_free(folder)
-    with _lock(folder):
+    with lock(folder):
         if (folder / "config.json").exists():
             _check_same(Run(folder), config, resume)
         else:
@@ -259,7 +259,8 @@ def differences(found: Any, wanted: Any, path: str = "") -> Iterator[str]:
     if isinstance(found, dict) and isinstance(wanted, dict):
         for key in [*found, *(key for key in wanted if key not in found)]:
             where = f"{path}.{key}" if path else key
-            absent = "absent"
+            # A field that came later is `None` in what was written before.
+            absent = "absent" if found.get(key, wanted.get(key)) is not None else None
             yield from differences(
                 found.get(key, absent), wanted.get(key, absent), where
             )
@@ -268,7 +269,7 @@ def differences(found: Any, wanted: Any, path: str = "") -> Iterator[str]:
 
 
 @contextlib.contextmanager
-def _lock(folder: Path) -> Iterator[None]:
+def lock(folder: Path) -> Iterator[None]:
     """Holds the folder; the kernel lets go when the process ends, however it ends."""
     with disk(folder):
         file = open(folder / ".lock", "a+b", buffering=0)

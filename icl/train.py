@@ -6,7 +6,7 @@ import signal
 import threading
 import time
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 import equinox as eqx
 import jax
@@ -16,7 +16,7 @@ from tqdm import tqdm
 
 from ._log import Log
 from ._members import check_alike, Members
-from ._steps import evaluate, initial_state, State, train_steps
+from ._steps import BUFFER, evaluate, initial_state, State, stepper
 from ._training import (
     check_edits,
     check_seed as check_seed,
@@ -25,8 +25,21 @@ from ._training import (
     Result as Result,
     Task as Task,
     Training as Training,
+    with_arrays,
 )
+from .loggers import Logger
 from .runs import RunWriter
+
+
+class Stopped(KeyboardInterrupt):
+    """Training stopped where it can resume, because a signal asked for it.
+
+    **Attributes:** `signal`, its number.
+    """
+
+    def __init__(self, signal: int, sequences: int):
+        super().__init__(f"stopped at {sequences} sequences")
+        self.signal = signal
 
 
 def fit(
@@ -34,6 +47,7 @@ def fit(
     training: Training,
     *,
     runs: RunWriter | Sequence[RunWriter] = (),
+    loggers: Sequence[Logger] = (),
     resume_interval: float = 5.0,
     label: str = "training",
 ) -> list[Result]:
@@ -49,10 +63,11 @@ def fit(
     - `training`: How long, and when to look.
     - `runs`: A run folder for each member, from `icl.runs.open_run`. What is there is
         continued from its resume point, to the same bits.
+    - `loggers`: One for each member, told how it goes; see `icl.loggers`.
     - `resume_interval`: The least number of seconds between two resume points; more
         if writing one takes more than a tenth of it, and 0 is after each event. They
-        are set after evaluations and checkpoints, when a signal (Ctrl-C, SIGTERM) asks
-        to stop, and at the end.
+        are set after evaluations and checkpoints, when a signal (Ctrl-C, SIGTERM,
+        SIGUSR1 or SIGUSR2) asks to stop, and at the end.
     - `label`: The progress bar's title.
 
     **Returns:**
@@ -60,8 +75,8 @@ def fit(
     The results, in the members' order.
 
     **Raises:** `ValueError` if members differ in more than numbers, or if the disk is
-    full; `FloatingPointError` once no member's loss is finite any more. In each case
-    the run folders can be resumed.
+    full; `FloatingPointError` once no member's loss is finite any more; `Stopped` after
+    a signal. In each case the run folders can be resumed.
     """
     members = [members] if isinstance(members, Member) else list(members)
     runs = [runs] if isinstance(runs, RunWriter) else list(runs)
@@ -71,11 +86,12 @@ def fit(
         raise ValueError(f"{len(members)} members need as many runs, got {len(runs)}")
     if len({run.path.resolve() for run in runs}) < len(runs):
         raise ValueError("each member needs a run folder of its own, got one twice")
-    return _Fit(members, training, runs, resume_interval).run(label)
+    if loggers and len(loggers) != len(members):
+        got = f"{len(members)} members need as many loggers, got {len(loggers)}"
+        raise ValueError(got)
+    return _Fit(members, training, runs, loggers, resume_interval).run(label)
 
 
-# Rows of the buffer in which a dispatch collects its losses: its largest step count.
-_BUFFER = 4096
 # Long enough to hide the cost of a dispatch, short enough to see progress.
 _DISPATCH_SECONDS = 0.5
 
@@ -88,34 +104,29 @@ class _Fit:
         members: list[Member],
         training: Training,
         runs: list[RunWriter],
+        loggers: Sequence[Logger],
         resume_interval: float,
     ):
         self.training = training
         self.runs = runs
+        self.loggers = loggers
         self.resume_interval = resume_interval
         self.static = [eqx.filter(m.model, eqx.is_array, inverse=True) for m in members]
         for member in members:
             _check(member)
-        prepared = [_with_arrays(member) for member in members]
+        prepared = [with_arrays(member) for member in members]
         self.members = Members(prepared)
         self.step = 0
         self.logs = [Log() for _ in members]
         fresh = [initial_state(member, training.batch_size) for member in members]
         self.state: State = self.members.stack(self._resumed(fresh))
-        self.compiled_steps = self.members.map(
-            functools.partial(
-                train_steps,
-                batch_size=training.batch_size,
-                microbatch_size=training.microbatch_size,
-                buffer=_BUFFER,
-            )
-        )
+        self.compiled_steps = self.members.map(stepper(training))
         self.compiled_evaluate = self.members.map(evaluate)
         self.saved_at = time.monotonic()
         self.saving = 0.0
         self.dispatch = 16
         self.warm = False
-        self.diverged: set[int] = set()
+        self.diverged: dict[int, str] = {}
 
     def _resumed(self, fresh: list[State]) -> list[State]:
         """The states to start from: fresh, or the latest that all runs have."""
@@ -167,7 +178,7 @@ class _Fit:
             unit="step",
             disable=None,  # Quiet when the output is no terminal.
         )
-        with bar, _stop_signals() as asked:
+        with bar, _closing(self.loggers), _stop_signals() as asked:
             if self.step == 0:
                 self._save()
             for stop in stops:
@@ -177,16 +188,21 @@ class _Fit:
                     self._event(stop in look, stop in keep)
                 if asked:
                     self._save()
-                    raise KeyboardInterrupt(f"stopped at {self.sequences} sequences")
-        self._save()
+                    raise Stopped(asked[0], self.sequences)
+            self._save()
         models = self.members.unstack(self.state.model)
+        columns = zip(models, self.static, self.logs, strict=True)
         return [
-            Result(eqx.combine(jax.tree.map(jnp.asarray, model), static), log)
-            for model, static, log in zip(models, self.static, self.logs, strict=True)
+            Result(
+                eqx.combine(jax.tree.map(jnp.asarray, model), static),
+                log,
+                self.diverged.get(k),
+            )
+            for k, (model, static, log) in enumerate(columns)
         ]
 
     def _advance(self, stop: int, bar: tqdm) -> None:
-        count = min(stop - self.step, self.dispatch, _BUFFER)
+        count = min(stop - self.step, self.dispatch, BUFFER)
         start = time.perf_counter()
         state, rows = self.compiled_steps(self.state, jnp.asarray(count, jnp.int32))
         rows = [jax.device_get(row) for row in self.members.unstack(rows)]
@@ -201,6 +217,9 @@ class _Fit:
         self.state, self.step = state, self.step + count
         bar.update(count * len(rows))
         losses = [row["loss"][count - 1] for row in rows]
+        for logger, row in zip(self.loggers, rows, strict=False):
+            means = {f"train/{name}": float(x.mean()) for name, x in row.items()}
+            logger.log(self.sequences, means)
         bar.set_postfix(loss=f"{np.nanmean(losses):.4f}", refresh=False)
 
     def _check_finite(self, rows: list[dict[str, np.ndarray]]) -> None:
@@ -212,11 +231,12 @@ class _Fit:
                 if k not in self.diverged | new.keys() and not finite.all():
                     bad = int(np.argmin(finite))
                     value, step = row[name][bad], self.step + bad
-                    new[k] = f"member {k}: the {what} is {value} at step {step}"
+                    new[k] = f"the {what} is {value} at step {step}"
         self.diverged.update(new)
+        messages = [f"member {k}: {message}" for k, message in new.items()]
         if len(self.diverged) == len(rows):
-            raise FloatingPointError(f"{'; '.join(new.values())}; no other is left")
-        for message in new.values():
+            raise FloatingPointError(f"{'; '.join(messages)}; no other is left")
+        for message in messages:
             warnings.warn(f"{message}; the others go on", stacklevel=2)
 
     def _event(self, look: bool, keep: bool) -> None:
@@ -224,9 +244,12 @@ class _Fit:
         lacking = [self.sequences not in log.events for log in self.logs]
         if look and any(lacking):
             metrics = self.members.unstack(self.compiled_evaluate(self.state))
+            metrics = [jax.device_get(sets) for sets in metrics]
             for log, sets, lacks in zip(self.logs, metrics, lacking, strict=True):
                 if lacks:
-                    log.add_evaluation(self.sequences, jax.device_get(sets))
+                    log.add_evaluation(self.sequences, sets)
+            for logger, sets in zip(self.loggers, metrics, strict=False):
+                logger.log(self.sequences, _means(sets))
         if keep and self.runs:
             models = self.members.unstack(self.state.model)
             for run, model in zip(self.runs, models, strict=True):
@@ -249,6 +272,23 @@ class _Fit:
         self.saving = self.saved_at - start
 
 
+def _means(sets: Mapping[str, Mapping[str, np.ndarray]]) -> dict[str, float]:
+    """The means of an evaluation, by the names that loggers show."""
+    return {
+        f"{name}/{metric}": float(rows.mean())
+        for name, metrics in sets.items()
+        for metric, rows in metrics.items()
+    }
+
+
+@contextlib.contextmanager
+def _closing(loggers: Sequence[Logger]) -> Iterator[None]:
+    with contextlib.ExitStack() as stack:
+        for logger in loggers:
+            stack.callback(logger.close)
+        yield
+
+
 def _log_of(run: RunWriter, step: int, sequences: int) -> Log:
     """The run's log as it was at a resume point."""
     log = run.log.truncated(step, sequences)
@@ -269,28 +309,13 @@ def _check(member: Member) -> None:
 
 def check_members(members: Sequence[Member]) -> None:
     """Raises `ValueError` for members that differ in more than numbers."""
-    check_alike([_with_arrays(member) for member in members])
+    check_alike([with_arrays(member) for member in members])
     check_alike([eqx.filter(member.model, eqx.is_array) for member in members])
-
-
-def _with_arrays(member: Member) -> Member:
-    """The member without its weights, which are in the state; numbers as arrays."""
-    if isinstance(member.train_seed, int):
-        check_seed("train_seed", member.train_seed)
-    check_set_names(member.evaluations)
-    return Member(
-        eqx.filter(member.model, eqx.is_array, inverse=True),
-        member.task,
-        jax.tree.map(lambda x: jnp.asarray(x, float), member.optimizer),
-        jnp.asarray(member.train_seed, jnp.uint32),
-        tuple(member.edits),
-        dict(member.evaluations),
-    )
 
 
 @contextlib.contextmanager
 def _stop_signals() -> Iterator[list[int]]:
-    """Collects SIGINT and SIGTERM, so that the loop stops where it can save.
+    """Collects what asks to stop, so that the loop does so where it can save.
 
     A second signal acts at once.
     """
@@ -305,7 +330,8 @@ def _stop_signals() -> Iterator[list[int]]:
 
     heeded = [
         number
-        for number in (signal.SIGINT, signal.SIGTERM)
+        # The latter two are what schedulers send before they kill.
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1, signal.SIGUSR2)
         # Ignored under nohup, or in the background of a script: that is to stay so.
         if signal.getsignal(number) is not signal.SIG_IGN
     ]

@@ -175,7 +175,7 @@ def test_kills_at_random_times_leave_runs_that_resume_to_the_same_bits(
     assert contents(tmp_path / "stopped") == wanted
     for code, errors, last in stops:
         assert code not in (0, -signal.SIGKILL)
-        seen = int(re.search(r"KeyboardInterrupt: stopped at (\d+)", errors)[1])
+        seen = int(re.search(r"Stopped: stopped at (\d+)", errors)[1])
         assert last == f"{seen:012d}.eqx"
     assert len(wanted["checkpoints"]) == 81
     assert wanted["log"]["eval/held/loss"][1] == (121, 20)

@@ -88,7 +88,8 @@ def test_other_dispatches_and_events_give_the_same_bits(monkeypatch):
         assert len(result.log.events) > 4
         result.log._evaluations.clear()
         assert same_bits(result, wanted)
-    monkeypatch.setattr(icl.train, "_BUFFER", 3)
+    for module in (icl.train, icl._steps):
+        monkeypatch.setattr(module, "BUFFER", 3)
     monkeypatch.setattr(icl.train, "_DISPATCH_SECONDS", 0)
     counts = []
     advance = icl.train._Fit._advance
@@ -448,7 +449,8 @@ def test_a_signal_stops_where_it_can_be_resumed(
     number, tmp_path, monkeypatch, undisturbed
 ):
     trained, plan, wanted = undisturbed
-    monkeypatch.setattr(icl.train, "_BUFFER", 5)
+    for module in (icl.train, icl._steps):
+        monkeypatch.setattr(module, "BUFFER", 5)
     advance = icl.train._Fit._advance
 
     def interrupted(self, stop, bar):

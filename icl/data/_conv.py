@@ -46,7 +46,7 @@ class ConvEncoder:
     dim: int = 512
     """How many features."""
     num_training: int = 92
-    """How many classes train the network; they are not encoded. Of the 242 characters
+    """How many characters train the network; they are not encoded. Of the 242
     of Omniglot's two small sets, the default leaves 150."""
     steps: int = 600
     """Batches of 128 drawings that it is trained on."""
@@ -76,25 +76,32 @@ class ConvEncoder:
         return np.sort(order[: self.num_training]), np.sort(order[self.num_training :])
 
     def encode(
-        self, images: Float32[np.ndarray, "class exemplar size size"]
+        self,
+        images: Float32[np.ndarray, "class exemplar size size"],
+        symmetries: int = 1,
     ) -> Float32[np.ndarray, "encoded exemplar dim"]:
-        """Trains the network, and encodes the classes that did not train it.
+        """Trains the network, and encodes the characters that did not train it.
 
         **Arguments:**
 
         - `images`: Drawings in [0, 1] with ink 1.
+        - `symmetries`: How many consecutive classes are one character; the first of
+            them is the character as it was drawn, which trains the network.
 
         **Returns:**
 
-        The features of the classes `split(len(images))[1]`. All are at least 0, and
-        their unit is such that their mean square is 1 over the training classes (and
-        so about 1 over those encoded).
+        The features of the characters `split(len(images) // symmetries)[1]`, under all
+        symmetries. All are at least 0, and their unit is such that their mean square is
+        1 over the training characters (and so about 1 over those encoded).
         """
-        training, others = self.split(len(images))
-        network = _train(self, images[training])
+        characters = images.reshape(-1, symmetries, *images.shape[1:])
+        training, others = self.split(len(characters))
+        network = _train(self, characters[training, 0])
         features = np.asarray(_features(network, jnp.asarray(images)))
+        features = features.reshape(-1, symmetries, *features.shape[1:])
         unit = np.sqrt(np.mean(np.square(features[training]), dtype=np.float64))
-        return features[others] / np.float32(unit)
+        encoded = features[others] / np.float32(unit)
+        return encoded.reshape(-1, *encoded.shape[2:])
 
 
 class _Convolution(eqx.Module):

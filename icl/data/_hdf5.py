@@ -8,7 +8,7 @@ from pathlib import Path
 
 import h5py
 import numpy as np
-from jaxtyping import Float32
+from jaxtyping import Float32, Int
 
 from .._atomic import write_hdf5
 
@@ -66,6 +66,8 @@ def write_classes(
     features: Float32[np.ndarray, "class exemplar *dims"],
     names: Sequence[str],
     attributes: Mapping[str, str | int | float | Sequence[str]],
+    *,
+    rows: Int[np.ndarray, "class exemplar"] | None = None,
 ) -> None:
     """Writes classes to a new HDF5 file that `HDF5Classes` reads.
 
@@ -79,6 +81,7 @@ def write_classes(
     - `features`: Finite, with at least one axis after the first two.
     - `names`: What each class is called; goes to the dataset `names`.
     - `attributes`: How the features were made; attributes of the dataset.
+    - `rows`: The row of a matrix that each exemplar was; goes to the dataset `rows`.
 
     **Raises:**
 
@@ -86,8 +89,10 @@ def write_classes(
     """
     target = Path(file)
     refuse_target(target)
-    if path.strip("/").split("/")[0] in ("", "names"):
-        raise ValueError(f"path must name a dataset other than 'names', got {path!r}")
+    if path.strip("/").split("/")[0] in ("", "names", "rows"):
+        raise ValueError(
+            f"path must name a dataset other than 'names' and 'rows', got {path!r}"
+        )
     if features.ndim < 3 or 0 in features.shape:
         raise ValueError(
             "features must have shape [class, exemplar, dim, …] and not be empty, got "
@@ -104,6 +109,8 @@ def write_classes(
         dataset = opened.create_dataset(path, data=features, dtype=np.float32)
         dataset.attrs.update(attributes)
         opened.create_dataset("names", data=list(names), dtype=h5py.string_dtype())
+        if rows is not None:
+            opened["rows"] = rows
 
     write_hdf5(target, fill)
 

@@ -1,0 +1,207 @@
+"""Classes of near neighbours among the rows of a matrix."""
+
+import dataclasses
+import math
+from typing import Any, get_args, Literal
+
+import numpy as np
+from jaxtyping import Float32, Int
+from tqdm import tqdm
+
+from ._check import check_integer
+from ._extras import import_extra
+
+
+Metric = Literal["l2", "cosine"]
+_ITERATIONS = 25  # of k-means, at most
+
+
+@dataclasses.dataclass(frozen=True)
+class NeighbourClusters:
+    """Classes of equally many rows that are near one another.
+
+    K-means makes as many centroids as there are to be classes. Then the pairs of a row
+    and a centroid are gone through from the nearest to the farthest, and a row joins
+    the centroid's class if it is in none yet and the class is not full. So every class
+    has its number of rows, no row is in two, and rows that are left over are in none.
+
+    The first centroids are rows drawn by greedy k-means++ (Arthur & Vassilvitskii,
+    2007), which finds clusters that are far apart one by one; faiss (Douze et al.,
+    2024) then alternates assignment and means until nothing changes, 25 times at most.
+
+    Rows that are far from all others get centroids of their own, and so make classes
+    that are not of near neighbours. The fewer `classes`, the fewer of those.
+
+    Both the order of the classes and that of the exemplars of each are drawn with the
+    seed, so that the first of either are no special ones. Needs faiss: `pip install
+    icl-opto[clusters]`. Memory is the matrix twice over and some 10 bytes for each pair
+    of a row and a class. The same settings and machine give the same classes.
+    """
+
+    exemplars: int
+    """How many rows each class has."""
+    classes: int | None = None
+    """How many classes. `None` is half as many as the rows would fill: 1600 classes of
+    10 for the 32,000 tokens of LLaMA, as in Singh et al. (2023), "The transient nature
+    of emergent in-context learning"."""
+    metric: Metric = "l2"
+    """What is near: by Euclidean distance, or by the cosine of the angle."""
+    seed: int = 0
+    """At least 0; decides the first centroids and the order."""
+
+    def __post_init__(self) -> None:
+        check_integer("exemplars", self.exemplars, 1)
+        if self.classes is not None:
+            check_integer("classes", self.classes, 1)
+        if self.metric not in get_args(Metric):
+            raise ValueError(f"metric must be 'l2' or 'cosine', got {self.metric!r}")
+        check_integer("seed", self.seed, 0)
+
+    def find(
+        self, matrix: Float32[np.ndarray, "row dim"]
+    ) -> Int[np.ndarray, "class exemplar"]:
+        """The rows of each class.
+
+        **Raises:**
+
+        `ValueError` if faiss is not installed, there are too few rows, a value is not
+        finite, or a row is zero and so has no angle.
+        """
+        faiss = import_extra("faiss", "clusters", "NeighbourClusters")
+        classes = self._count(len(matrix))
+        points = _points(matrix, self.metric)
+        first, order = np.random.SeedSequence(self.seed).spawn(2)
+        seeds = _first_centroids(points, classes, np.random.default_rng(first))
+        centroids = _k_means(faiss, points, points[seeds], self.metric)
+        rows = _fill(_squares(points, centroids), self.exemplars)
+        rng = np.random.default_rng(order)
+        return rng.permuted(rng.permutation(rows), axis=1)
+
+    def _count(self, rows: int) -> int:
+        most = rows // self.exemplars
+        classes = max(most // 2, 1) if self.classes is None else self.classes
+        if classes > most:
+            raise ValueError(
+                f"exemplars times classes must be at most the number of rows, {rows}, "
+                f"got {self.exemplars} times {classes}"
+            )
+        return classes
+
+
+def _points(
+    matrix: Float32[np.ndarray, "row dim"], metric: Metric
+) -> Float32[np.ndarray, "row dim"]:
+    """A copy whose Euclidean distances order the pairs of rows as the metric does."""
+    finite = np.isfinite(matrix).all(1)
+    if not finite.all():
+        raise ValueError(
+            f"matrix must be finite in float32, got {(~finite).sum()} rows that are "
+            f"not, the first {finite.argmin()}"
+        )
+    # The largest entry becomes 1, so that no square is too large.
+    points = matrix / (np.abs(matrix).max() or np.float32(1))
+    if metric == "l2":
+        # About the mean, as the squares of distances are less exact far from 0.
+        points -= points.mean(0, dtype=np.float64).astype(np.float32)
+        return points
+    lengths = np.linalg.norm(points, axis=1, keepdims=True)
+    if not lengths.all():
+        raise ValueError(
+            "matrix must have no row of zeros, which has no angle, got one: row "
+            f"{lengths[:, 0].argmin()}"
+        )
+    points /= lengths
+    return points
+
+
+def _squares(
+    points: Float32[np.ndarray, "row dim"], others: Float32[np.ndarray, "other dim"]
+) -> Float32[np.ndarray, "row other"]:
+    """The squared distances, in the memory of the result alone."""
+    squares = points @ others.T
+    squares *= -2
+    squares += np.einsum("od,od->o", others, others)
+    squares += np.einsum("rd,rd->r", points, points)[:, None]
+    return np.maximum(squares, 0, out=squares)
+
+
+def _first_centroids(
+    points: Float32[np.ndarray, "row dim"], count: int, rng: np.random.Generator
+) -> Int[np.ndarray, " centroid"]:
+    """Rows drawn by greedy k-means++.
+
+    Each is the best of a few rows that are drawn in proportion to the squared distance
+    from the nearest row before: the one that leaves the least sum of those squares.
+    """
+    trials = 2 + int(math.log(count))
+    chosen = np.empty(count, np.int64)
+    nearest = np.ones(len(points), np.float32)
+    bar = tqdm(range(count), desc="first centroids", unit="class", disable=None)
+    for number in bar:
+        sums = nearest.cumsum(dtype=np.float64)
+        drawn = np.searchsorted(sums, rng.random(trials) * sums[-1], side="right")
+        drawn = np.minimum(drawn, len(points) - 1)
+        squares = _squares(points, points[drawn])
+        if number:
+            squares = np.minimum(squares, nearest[:, None])
+        best = squares.sum(0, dtype=np.float64).argmin()
+        chosen[number] = drawn[best]
+        nearest = squares[:, best]
+        nearest[drawn[best]] = 0
+    return chosen
+
+
+def _k_means(
+    faiss: Any,
+    points: Float32[np.ndarray, "row dim"],
+    centroids: Float32[np.ndarray, "centroid dim"],
+    metric: Metric,
+) -> Float32[np.ndarray, "centroid dim"]:
+    """The centroids after Lloyd's iterations, with length 1 for angles."""
+    bar = tqdm(range(_ITERATIONS), desc="k-means", unit="step", disable=None)
+    for _ in bar:
+        step = faiss.Kmeans(
+            points.shape[1],
+            len(centroids),
+            niter=1,
+            spherical=metric == "cosine",
+            # All rows, whatever their number is for each centroid, without a warning.
+            max_points_per_centroid=len(points),
+            min_points_per_centroid=1,
+        )
+        step.train(points, init_centroids=centroids)
+        if np.array_equal(step.centroids, centroids):
+            break
+        centroids = step.centroids.copy()
+    return centroids
+
+
+def _fill(
+    squares: Float32[np.ndarray, "row class"], exemplars: int
+) -> Int[np.ndarray, "class exemplar"]:
+    """The rows of each class, the nearest pairs of a row and a class first.
+
+    Done in rounds, with the same outcome: each row that is free asks the nearest class
+    that would take it, and each class keeps the nearest of those that have asked. What
+    it keeps only ever gets nearer, so a row that it would not take it never will.
+    """
+    rows, classes = squares.shape
+    held = np.full(rows, -1)  # the class that keeps the row
+    limit = np.full(classes, np.inf, np.float32)  # the farthest that a full class keeps
+    free = np.arange(rows)
+    while len(free):
+        asked = np.where(squares[free] < limit, squares[free], np.inf)
+        nearest = asked.argmin(1)
+        wanted = np.isfinite(asked[np.arange(len(free)), nearest])
+        held[free[wanted]] = nearest[wanted]
+        kept = np.flatnonzero(held >= 0)
+        distance = squares[kept, held[kept]]
+        kept = kept[np.lexsort((kept, distance, held[kept]))]  # by class, then distance
+        starts = np.searchsorted(held[kept], np.arange(classes))
+        rank = np.arange(len(kept)) - starts[held[kept]]
+        last = kept[rank == exemplars - 1]
+        limit[held[last]] = squares[last, held[last]]
+        free = kept[rank >= exemplars]
+        held[free] = -1
+    kept = np.flatnonzero(held >= 0)
+    return kept[np.argsort(held[kept], kind="stable")].reshape(classes, exemplars)

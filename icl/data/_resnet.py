@@ -1,0 +1,199 @@
+"""Features of drawings from a ResNet-18 that was trained on photographs."""
+
+import dataclasses
+import functools
+import hashlib
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from jaxtyping import Float32
+from tqdm import tqdm
+
+from ._extras import import_extra
+from ._symmetry import Symmetry
+
+
+_SIDE = 224  # pixels of the images that the network was trained on
+_DIM = 512
+_BATCH_SIZE = 80  # 1 GB of activations
+_MEAN = (0.485, 0.456, 0.406)  # of ImageNet's red, green and blue
+_DEVIATION = (0.229, 0.224, 0.225)
+_PUBLISHED = "ResNet18_Weights.IMAGENET1K_V1"
+
+Features = Callable[
+    [Float32[np.ndarray, "batch size size"]], Float32[np.ndarray, "batch dim"]
+]
+
+
+@dataclasses.dataclass(frozen=True)
+class ResNetEncoder:
+    """The 512 features before the classifier of a ResNet-18 (He et al., 2016).
+
+    They are the means over the image of the last block's rectified channels, so at
+    least 0. A drawing is given to the network as Singh et al. (2023), "The transient
+    nature of emergent in-context learning", and the two papers after it gave it: ink 0
+    on paper 1, enlarged bilinearly to 224×224, the same in all three colours, with
+    ImageNet's mean and deviation of each colour removed. (They rounded the enlarged
+    image to 8 bits; here it is not.)
+
+    Needs torchvision: `pip install icl-opto[resnet]`. It runs on the GPU if torch sees
+    one. The same weights and machine give the same bits.
+    """
+
+    weights: str | None = None
+    """A state_dict of torchvision's `resnet18`, `.safetensors` or what `torch.save`
+    wrote; its classifier is not used. `None` is torchvision's own download of
+    `ResNet18_Weights.IMAGENET1K_V1` (45 MB, kept in torch's cache)."""
+
+    def load(self) -> Features:
+        """Reads the weights.
+
+        **Returns:**
+
+        A function from drawings `[batch, size, size]` in [0, 1] with ink 1 to their
+        features `[batch, 512]`.
+
+        **Raises:**
+
+        `ValueError` if torchvision is not installed, or the weights cannot be
+        downloaded or read, are not those of a ResNet-18, or not finite.
+        """
+        torchvision = import_extra("torchvision", "resnet", "encoder: ResNet-18")
+        torch = import_extra("torch", "resnet", "encoder: ResNet-18")
+        if self.weights is None:
+            state, where = _download(torchvision, torch), _PUBLISHED
+        else:
+            state, where = _read(torch, Path(self.weights)), self.weights
+        network = torchvision.models.resnet18()
+        network.fc = torch.nn.Identity()
+        _fill(network, state, where)
+        network.to("cuda" if torch.cuda.is_available() else "cpu").eval()
+        return lambda drawings: _features(torch, network, drawings)
+
+    def attributes(self) -> dict[str, str]:
+        """Which weights these are, and what computes the features."""
+        torch = import_extra("torch", "resnet", "encoder: ResNet-18")
+        versions = {"encoder": "ResNet-18", "torch": str(torch.__version__)}
+        if self.weights is None:
+            return {**versions, "weights": _PUBLISHED}
+        with open(self.weights, "rb") as stream:
+            digest = hashlib.file_digest(stream, "sha256").hexdigest()
+        name = Path(self.weights).name
+        return {**versions, "weights": name, "weights_sha256": digest}
+
+
+def encode_drawings(
+    features: Features,
+    images: Float32[np.ndarray, "character exemplar size size"],
+    symmetries: Sequence[Symmetry],
+) -> Float32[np.ndarray, "class exemplar dim"]:
+    """The features of all drawings under all symmetries, a batch at a time.
+
+    Class `k` is character `k // len(symmetries)` under symmetry `k % len(symmetries)`.
+    The turned and enlarged drawings of one batch only are in memory.
+    """
+    shape = len(images), len(symmetries), images.shape[1]
+    encoded = np.empty((*shape, _DIM), np.float32)
+    flat = encoded.reshape(-1, _DIM)
+    with tqdm(total=len(flat), desc="ResNet-18", unit="drawing", disable=None) as bar:
+        for start in range(0, len(flat), _BATCH_SIZE):
+            places = np.arange(start, min(start + _BATCH_SIZE, len(flat)))
+            chosen = zip(*np.unravel_index(places, shape), strict=True)
+            batch = [symmetries[s](images[c, e]) for c, s, e in chosen]
+            flat[places] = features(np.stack(batch))
+            bar.update(len(places))
+    return encoded.reshape(-1, *encoded.shape[2:])
+
+
+def _features(
+    torch: Any, network: Any, drawings: Float32[np.ndarray, "batch size size"]
+) -> Float32[np.ndarray, "batch dim"]:
+    device = next(network.parameters()).device
+    mean, deviation = (
+        torch.tensor(colours, device=device)[:, None, None]
+        for colours in (_MEAN, _DEVIATION)
+    )
+    exact = torch.backends.cudnn.flags(deterministic=True, allow_tf32=False)
+    with torch.inference_mode(), exact:
+        paper = torch.from_numpy(1 - drawings).to(device)[:, None]
+        large = torch.nn.functional.interpolate(
+            paper, (_SIDE, _SIDE), mode="bilinear", align_corners=False
+        )
+        return network((large - mean) / deviation).cpu().numpy()
+
+
+def _download(torchvision: Any, torch: Any) -> dict[str, Any]:
+    """Torchvision's own weights, from torch's cache if they are there."""
+    weights = torchvision.models.ResNet18_Weights.IMAGENET1K_V1
+    try:
+        # The name of the file has the first digits of its SHA-256, which are checked.
+        return weights.get_state_dict(progress=True, check_hash=True)
+    except Exception as error:  # of the network, the disk, a changed or damaged file
+        folder = Path(torch.hub.get_dir()) / "checkpoints"
+        reason = " ".join(str(error).split())
+        raise ValueError(
+            f"weights: torchvision cannot get {_PUBLISHED}: {reason}; download "
+            f"{weights.url} to {folder}, or give the file itself as weights"
+        ) from error
+
+
+def _read(torch: Any, file: Path) -> dict[str, Any]:
+    """The state_dict in a file."""
+    if not file.is_file():
+        raise ValueError(f"weights: there is no file {file}")
+    if file.suffix == ".safetensors":
+        purpose = f"weights: {file}"
+        load = import_extra("safetensors.torch", "resnet", purpose).load_file
+    else:
+        load = functools.partial(torch.load, map_location="cpu", weights_only=True)
+    try:
+        state = load(file)
+    except Exception as error:  # `torch.load` raises what its readers happen to.
+        raise ValueError(
+            f"weights: cannot read {file}: it is not a {file.suffix or 'torch'} file "
+            f"of weights and nothing else, or is damaged ({type(error).__name__})"
+        ) from error
+    if not isinstance(state, dict) or not all(map(torch.is_tensor, state.values())):
+        raise ValueError(
+            f"weights: {file} must hold a state_dict, names and tensors, got "
+            f"{type(state).__name__}"
+            + (f" with {list(state)[:3]}" if isinstance(state, dict) else "")
+        )
+    return state
+
+
+def _fill(network: Any, state: dict[str, Any], where: str) -> None:
+    """Sets the network's weights.
+
+    **Raises:** `ValueError` unless they are all there, of their shapes, and no others.
+    """
+    # Of the counts of batches, older files have none; they have no effect.
+    given = {
+        name: tensor
+        for name, tensor in state.items()
+        if not name.startswith("fc.") and not name.endswith("num_batches_tracked")
+    }
+    wanted = {
+        name: tuple(tensor.shape)
+        for name, tensor in network.state_dict().items()
+        if not name.endswith("num_batches_tracked")
+    }
+    problems = [f"it has no {name}" for name in wanted if name not in given]
+    problems += [
+        f"{name} has shape {list(given[name].shape)}, not {list(shape)}"
+        for name, shape in wanted.items()
+        if name in given and tuple(given[name].shape) != shape
+    ]
+    problems += [f"ResNet-18 has no {name}" for name in given if name not in wanted]
+    problems = problems or [
+        f"{name} is not finite" for name in given if not given[name].isfinite().all()
+    ]
+    if problems:
+        more = f" (and {len(problems) - 1} more)" if len(problems) > 1 else ""
+        raise ValueError(
+            f"weights: {where} must be a state_dict of torchvision's resnet18, but "
+            f"{problems[0]}{more}"
+        )
+    network.load_state_dict(given, strict=False)

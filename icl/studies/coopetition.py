@@ -1,0 +1,118 @@
+"""The coopetition paper: Singh et al. 2025, "Strategy coopetition explains the
+emergence and transience of in-context learning" (ICML; arXiv 2503.05631)."""
+
+import dataclasses
+
+from ..data import LowRankClasses, Source
+from ..experiment import Experiment
+from ..models import Learned, TransformerConfig
+from ..optimizers import Adam, Constant
+from ..schedules import Every
+from ..tasks import Context, ExemplarLabel, QueryLabelOnContext, Relabel, Split
+from ..train import Training
+from ._data import check_data
+from .transience import Sets, solution_sets, transience
+
+
+_OMNIGLOT = LowRankClasses(num_classes=12_800)
+
+
+def coopetition(
+    data: Source = _OMNIGLOT, *, classes: int = 12_800, exemplars: int = 20
+) -> Experiment:
+    """The main run (figure 1b): learning in context appears and is given up.
+
+    12 800 classes of 20 exemplars, whose labels are their own; two context pairs of
+    which one is of the query's class. Two attention-only layers with learned positions,
+    Adam at 1e-5, 64·10⁶ sequences.
+
+    **Arguments:**
+
+    - `data`: Of so many classes and exemplars or more. The default is a synthetic
+        stand-in for the features of Omniglot's images, rotated and mirrored.
+    - `classes`, `exemplars`: How many there are to learn.
+
+    **Raises:** `ValueError` if the data does not suffice.
+    """
+    check_data(data, "the run", classes, exemplars)
+    return Experiment(
+        data=data,
+        task=ExemplarLabel(
+            class_split=Split(train=classes), exemplar_split=Split(train=exemplars)
+        ),
+        model=TransformerConfig(positions=Learned()),
+        optimizer=Adam(Constant(1e-5)),
+        training=Training(
+            num_sequences=64_000_000,
+            evaluate_at=Every(100_000),
+            checkpoint_at=Every(50_000),
+        ),
+        evaluations=pair_sets(),
+        init_seed=5,
+        train_seed=2,
+    )
+
+
+def coopetition_ciwl(data: Source = _OMNIGLOT) -> Experiment:
+    """Trained on CIWL sequences alone: the query's class is not in the context, but
+    its label is, on some pair. Else as `coopetition`."""
+    return only_ciwl(coopetition(data))
+
+
+def coopetition_icl(data: Source = _OMNIGLOT) -> Experiment:
+    """Trained on ICL sequences alone: classes are called by labels drawn anew for each.
+
+    Else as `coopetition`. There are as many labels as classes in the data.
+    """
+    return only_icl(coopetition(data))
+
+
+def coopetition_12_layers(
+    data: Source = _OMNIGLOT, *, classes: int = 12_800, exemplars: int = 20
+) -> Experiment:
+    """Twelve layers and contexts of 8 pairs, as in `transience`; 400·10⁶ sequences."""
+    base = transience(data, classes=classes, exemplars=exemplars)
+    return dataclasses.replace(
+        base,
+        training=Training(
+            num_sequences=400_000_000,
+            evaluate_at=Every(2_000_000),
+            checkpoint_at=Every(40_000_000),
+        ),
+        init_seed=5,
+    )
+
+
+def only_ciwl(base: Experiment) -> Experiment:
+    """The run on sequences that context-constrained in-weights learning solves."""
+    context = Context(
+        base.task.context.length, burstiness=0, no_support=True, unique_rest=True
+    )
+    labels = QueryLabelOnContext()
+    return _with_task(base, context=context, labels=labels)
+
+
+def only_icl(base: Experiment) -> Experiment:
+    """The run on sequences that only the context tells the label of."""
+    # One for each class of the data, so that models can be grafted and compared.
+    count = check_data(base.data, "the run", 2, 1)
+    return _with_task(base, labels=Relabel(num_labels=count))
+
+
+def _with_task(base: Experiment, **changes) -> Experiment:
+    return dataclasses.replace(base, task=dataclasses.replace(base.task, **changes))
+
+
+def pair_sets(size: int = 5000) -> Sets:
+    """The evaluation sets of runs with two context pairs (figure 1b).
+
+    `train`: as in the main run. `icl`: the two classes are called 0 and 1. `flip`:
+    their labels are exchanged, so that what answers by the context is right, and what
+    knows the class is wrong. `ciwl`: the query's class is not in the context but its
+    label is. `iwl`: neither is. The public code calls them `train_eval`, `icl`,
+    `flip_icl`, `iwl_copy_avail` and `pure_iwl`.
+    """
+    support = Context()
+    sets = solution_sets(size, support)
+    train = dataclasses.replace(sets["iwl"], context=support)
+    return {"train": train, **sets}

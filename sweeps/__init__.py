@@ -1,0 +1,3 @@
+"""Studies: which runs there are, and how a machine or a cluster gets through them."""
+
+from ._study import Scale as Scale, Trial as Trial

@@ -1,0 +1,8 @@
+"""`python -m sweeps`."""
+
+from ._cli import main
+
+
+# Processes that measure import this module too.
+if __name__ == "__main__":
+    main()

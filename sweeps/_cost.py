@@ -1,0 +1,159 @@
+"""What a program takes on this machine's device: measured once, then remembered."""
+
+import contextlib
+import dataclasses
+import hashlib
+import json
+import multiprocessing
+import os
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import jax
+from tqdm import tqdm
+
+import opto
+from icl import Experiment, Member
+from icl._atomic import write_bytes
+from icl._cost import Cost, cost
+from icl._grafts import parse_edit, read_edits, with_models
+from icl.config import from_json, to_json
+
+
+PROCESS_BYTES = 600 * 2**20
+"""What a process takes before it has any member: Python, JAX, compiled code."""
+
+
+def measured(
+    wanted: Sequence[tuple[Experiment, int]],
+    others: Mapping[str, Experiment],
+    cpu_devices: int,
+) -> list[Cost]:
+    """What it takes to train so many members of each experiment's program.
+
+    Needs no other run: grafted models are of the right shape, and not trained. What was
+    measured is kept in `$XDG_CACHE_HOME/icl-opto`.
+
+    **Arguments:**
+
+    - `others`: As for `program`.
+    - `cpu_devices`: Over how many the cores of a CPU are divided.
+
+    **Raises:** `ValueError` for an experiment that cannot be built.
+    """
+    device = jax.devices()[0].device_kind
+    files = [
+        _cache() / f"{_digest(experiment, count, others, device, cpu_devices)}.json"
+        for experiment, count in wanted
+    ]
+    new = [
+        (file, *pair)
+        for file, pair in zip(files, wanted, strict=True)
+        if _read(file) is None
+    ]
+    # A process of its own: devices are divided once, before JAX uses them, and what
+    # it takes of a GPU's memory it gives back.
+    spawn = multiprocessing.get_context("spawn")
+    with ProcessPoolExecutor(1, spawn, divide_cpu, (cpu_devices,)) as pool:
+        bar = tqdm(new, desc="measuring", unit="program", disable=None, leave=False)
+        fresh = {
+            file: pool.submit(_measure, experiment, count, dict(others)).result()
+            for file, experiment, count in bar
+        }
+    for file, new_cost in fresh.items():
+        with contextlib.suppress(OSError):  # It is measured again next time.
+            file.parent.mkdir(parents=True, exist_ok=True)
+            write_bytes(file, json.dumps(to_json(new_cost)).encode())
+    return [fresh.get(file) or _known(file) for file in files]
+
+
+def divide_cpu(count: int) -> None:
+    """Makes `count` devices of the CPU, as far as JAX has not begun to use it."""
+    with contextlib.suppress(RuntimeError):
+        jax.config.update("jax_num_cpu_devices", count)
+
+
+def _measure(
+    experiment: Experiment, count: int, others: Mapping[str, Experiment]
+) -> Cost:
+    member = _untrained(experiment, others)
+    # Members share arrays that are the same object, as they do the data.
+    return cost([_copy(member) for _ in range(count)], experiment.training)
+
+
+def _read(file: Path) -> Cost | None:
+    try:
+        return from_json(Cost, json.loads(file.read_text()))
+    except (OSError, ValueError):
+        return None
+
+
+def _known(file: Path) -> Cost:
+    return from_json(Cost, json.loads(file.read_text()))
+
+
+def seconds(cost: Cost, measured_members: int, members: int, experiment: Any) -> float:
+    """How long training so many members takes, linear in their number."""
+    training = experiment.training
+    looks = len(training.steps_of(training.evaluate_at))
+    scale = members / measured_members
+    return cost.compile + scale * (
+        training.num_steps * cost.step + looks * cost.evaluation
+    )
+
+
+def bytes_of(cost: Cost, members: int, devices: int) -> int:
+    """Memory that training takes on a device; CPU devices share one."""
+    on_each = -(-members // devices)
+    if jax.default_backend() == "cpu":
+        every = min(devices, members)
+        held = cost.member_bytes * members + cost.shared_bytes * every
+        return PROCESS_BYTES + held
+    return cost.member_bytes * on_each + cost.shared_bytes
+
+
+def _untrained(experiment: Experiment, others: Mapping[str, Experiment]) -> Member:
+    bare = dataclasses.replace(experiment, edits=(), start=None)
+    member = bare.build()
+    edits = tuple(_fresh(text, others) for text in experiment.edits)
+    return dataclasses.replace(member, edits=edits)
+
+
+def _fresh(text: str, others: Mapping[str, Experiment]) -> opto.AbstractEdit:
+    def model(graft: opto.Graft) -> Callable[..., Any]:
+        other = others.get(str(graft.source))
+        if other is not None:
+            return _untrained(other, others).model
+        (loaded,) = read_edits([repr(graft)])
+        assert isinstance(loaded, opto.Graft)
+        return loaded.model
+
+    (edit,) = with_models((parse_edit(text),), model)
+    return edit
+
+
+def _copy(member: Member) -> Member:
+    copied = jax.tree.map(lambda x: x.copy(), member.model)
+    return dataclasses.replace(member, model=copied)
+
+
+def _cache() -> Path:
+    home = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    return Path(home) / "icl-opto"
+
+
+def _digest(
+    experiment: Experiment,
+    members: int,
+    others: Mapping[str, Experiment],
+    device: str,
+    cpu_devices: int,
+) -> str:
+    grafted = [
+        to_json(others[path]) for path, _ in experiment.sources() if path in others
+    ]
+    config = to_json(dataclasses.replace(experiment, start=None))
+    key = [config, grafted, members, device, cpu_devices, jax.__version__]
+    return hashlib.sha256(json.dumps(key).encode()).hexdigest()[:32]

@@ -1,0 +1,196 @@
+"""The study folder on disk: what is planned, what was submitted, how far it is.
+
+`<run>/` are the run folders. `_sweep/` holds `study.json`, what all runs are;
+`jobs/<job>.json`, which runs each job trains and where it was submitted;
+`runs/<run>.json`, what a run's process last said of it; and `logs/`, submitit's files.
+"""
+
+import contextlib
+import dataclasses
+import json
+import os
+import time
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Any, Literal
+
+from icl import Experiment, Run
+from icl._atomic import write_bytes
+from icl.config import from_json, to_json
+from icl.runs import disk, lock
+
+
+@dataclasses.dataclass(frozen=True)
+class Job:
+    """Runs that train together, as they are kept on disk."""
+
+    name: str
+    """Unique within the study: `000`, `001`, …."""
+    runs: tuple[str, ...]
+    """The names of its members."""
+    needs: tuple[str, ...]
+    """The jobs whose checkpoints it reads."""
+    cpu_devices: int
+    """Over how many devices a CPU's cores are divided; on others, all are used."""
+    cluster: str = ""
+    """Where it was submitted last: `local`, `slurm`, `debug`; empty if it was not."""
+    job_id: str = ""
+    """What it is called there."""
+
+
+RunState = Literal["running", "finished", "failed", "stopped"]
+
+
+@dataclasses.dataclass(frozen=True)
+class Report:
+    """What a run's process last said of it."""
+
+    state: RunState
+    sequences: int = 0
+    rate: float = 0.0
+    """Sequences a second, since the process has begun to train."""
+    loss: float | None = None
+    """The mean over the last steps."""
+    error: str = ""
+    """Why it failed, in one line."""
+    job: str = ""
+    job_id: str = ""
+    host: str = ""
+    time: float = 0.0
+    """When that was, in seconds since 1970."""
+
+
+class Folder:
+    """The folder of a study."""
+
+    def __init__(self, path: str | os.PathLike):
+        self.path = Path(os.path.abspath(path))
+        self.sweep = self.path / "_sweep"
+        self.logs = self.sweep / "logs"
+
+    def run(self, name: str) -> Path:
+        """The run folder of that name."""
+        return self.path / name
+
+    def read(self) -> dict[str, Any]:
+        """What `study.json` says: the study, its scale, and each run's config.
+
+        **Raises:** `ValueError` if there is no study.
+        """
+        file = self.sweep / "study.json"
+        if not file.is_file():
+            raise ValueError(f"{self.path} is not the folder of a study")
+        return _read_json(file)
+
+    @property
+    def experiments(self) -> dict[str, Experiment]:
+        """Every run of the study by its name."""
+        configs = self.read()["runs"]
+        return {name: from_json(Experiment, data) for name, data in configs.items()}
+
+    def check(self, study: str, scale: str) -> None:
+        """Raises `ValueError` unless a study can be, or go on, in this folder."""
+        if self.path.exists() and not self.path.is_dir():
+            raise ValueError(f"--out: {self.path} is a file; name a folder")
+        if (self.sweep / "study.json").is_file():
+            found = self.read()
+            if (found["study"], found["scale"]) != (study, scale):
+                has = f"{found['study']!r} at scale {found['scale']!r}"
+                raise ValueError(
+                    f"--out: {self.path} belongs to the study {has}, not to {study!r} "
+                    f"at scale {scale!r}"
+                )
+        elif self.path.is_dir():
+            # `_sweep` alone is what a launch leaves that was killed at once.
+            names = {file.name for file in self.path.iterdir()} - {"_sweep"}
+            if names:
+                raise ValueError(
+                    f"--out: {self.path} is not empty and not the folder of a study "
+                    f"(it holds {min(names)})"
+                )
+
+    @contextlib.contextmanager
+    def claimed(self, study: str, scale: str) -> Iterator[None]:
+        """Keeps the folder for this process, and makes it if it is not there.
+
+        **Raises:** `ValueError` as `check`, and if another launch is at work in it.
+        """
+        self.check(study, scale)
+        with disk(self.path):
+            for part in ("jobs", "runs", "logs"):
+                (self.sweep / part).mkdir(parents=True, exist_ok=True)
+        with lock(self.sweep):
+            yield
+
+    def begin(
+        self,
+        study: str,
+        scale: str,
+        experiments: Mapping[str, Experiment],
+        dropped: Iterable[str],
+        jobs: Iterable[Job],
+    ) -> None:
+        """Writes what a launch is about to do; runs that were planned before stay."""
+        file = self.sweep / "study.json"
+        before = self.read()["runs"] if file.is_file() else {}
+        configs = before | {name: to_json(e) for name, e in experiments.items()}
+        self._write(file, {"study": study, "scale": scale, "runs": configs})
+        with disk(self.path):
+            for name in dropped:
+                self._job_file(name).unlink(missing_ok=True)
+        for job in jobs:
+            self.write_job(job)
+
+    @property
+    def jobs(self) -> dict[str, Job]:
+        """The jobs that were made, by name, in order."""
+        files = sorted((self.sweep / "jobs").glob("*.json"))
+        return {file.stem: from_json(Job, _read_json(file)) for file in files}
+
+    def write_job(self, job: Job) -> None:
+        """Keeps a job."""
+        self._write(self._job_file(job.name), to_json(job))
+
+    def report(self, run: str) -> Report | None:
+        """What a run's process last said; `None` if it never did."""
+        file = self.sweep / "runs" / f"{run}.json"
+        try:
+            return from_json(Report, _read_json(file))
+        except ValueError:
+            return None
+
+    def write_report(self, run: str, report: Report) -> None:
+        """Says how a run goes."""
+        report = dataclasses.replace(report, time=time.time())
+        self._write(self.sweep / "runs" / f"{run}.json", to_json(report))
+
+    def finished(self, name: str, experiment: Experiment) -> bool:
+        """Whether the run has been trained to its end."""
+        training = experiment.training
+        return self.sequences(name) >= training.num_steps * training.batch_size
+
+    def sequences(self, name: str) -> int:
+        """How far the run can be resumed from."""
+        points = (self.run(name) / "resume").glob("*.eqx")
+        return max((int(p.stem) for p in points if p.stem.isdigit()), default=0)
+
+    def config(self, name: str) -> dict[str, Any] | None:
+        """The config in a run's folder; `None` if it has not begun."""
+        try:
+            return Run(self.run(name)).config
+        except ValueError:
+            return None
+
+    def _job_file(self, name: str) -> Path:
+        return self.sweep / "jobs" / f"{name}.json"
+
+    def _write(self, file: Path, content: Any) -> None:
+        with disk(self.path):
+            write_bytes(file, json.dumps(content, indent=2).encode())
+
+
+def _read_json(file: Path) -> dict[str, Any]:
+    try:
+        return json.loads(file.read_text())
+    except (OSError, ValueError) as error:
+        raise ValueError(f"{file} is not readable JSON: {error}") from None

@@ -1,0 +1,99 @@
+"""Which run needs which: read off the folders that experiments start or graft from."""
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+
+from icl import Experiment, Run, Training
+
+
+def needs(
+    experiments: Mapping[str, Experiment], folder: Path
+) -> dict[str, tuple[str, ...]]:
+    """For each run the names of the runs whose checkpoints it reads.
+
+    Runs outside of `folder` must be there already.
+
+    **Raises:** `ValueError` for a run or a checkpoint that is not there and will not
+    be, and for runs that need each other.
+    """
+    found = {
+        name: _needs_of(name, experiment, experiments, folder)
+        for name, experiment in experiments.items()
+    }
+    levels(found)  # Raises for a cycle.
+    return found
+
+
+def levels(needs: Mapping[str, tuple[str, ...]]) -> dict[str, int]:
+    """How many runs must come before each, one after the other.
+
+    **Raises:** `ValueError` for runs that need each other.
+    """
+    done: dict[str, int] = {}
+
+    def level(name: str, above: tuple[str, ...]) -> int:
+        if name in above:
+            circle = " needs ".join([*above[above.index(name) :], name])
+            raise ValueError(f"no run can be first: {circle}")
+        if name not in done:
+            below = (level(need, (*above, name)) for need in needs[name])
+            done[name] = 1 + max(below, default=-1)
+        return done[name]
+
+    return {name: level(name, ()) for name in needs}
+
+
+def with_needed(chosen: set[str], needs: Mapping[str, tuple[str, ...]]) -> set[str]:
+    """The chosen runs and all that they need, directly or not."""
+    more = {need for name in chosen for need in needs[name]} - chosen
+    return with_needed(chosen | more, needs) if more else chosen
+
+
+def _needs_of(
+    name: str,
+    experiment: Experiment,
+    experiments: Mapping[str, Experiment],
+    folder: Path,
+) -> tuple[str, ...]:
+    found: dict[str, None] = {}
+    for path, checkpoint in experiment.sources():
+        inside = _inside(Path(os.path.abspath(path)), folder)
+        if inside is None:
+            _check_there(name, path, checkpoint)
+            continue
+        if inside not in experiments:
+            raise ValueError(f"{name} needs {inside}, which is not a run of the study")
+        _check_kept(name, inside, experiments[inside].training, checkpoint)
+        found[inside] = None
+    return tuple(found)
+
+
+def _inside(path: Path, folder: Path) -> str | None:
+    """The name of the study's run that a path stands for; `None` if it is outside."""
+    try:
+        return str(path.relative_to(folder))
+    except ValueError:
+        return None
+
+
+def _check_there(name: str, path: str, checkpoint: int) -> None:
+    if Path(path).is_file():  # A checkpoint file of icl-dynamics.
+        return
+    try:
+        Run(path).find(checkpoint)
+    except ValueError as error:
+        raise ValueError(f"{name} needs a missing checkpoint: {error}") from None
+
+
+def _check_kept(name: str, need: str, training: Training, checkpoint: int) -> None:
+    steps = training.steps_of(training.checkpoint_at)
+    kept = sorted(step * training.batch_size for step in steps)
+    if not kept:
+        raise ValueError(f"{name} needs a checkpoint of {need}, which keeps none")
+    if checkpoint not in (-1, *kept):
+        nearest = min(kept, key=lambda n: abs(n - checkpoint))
+        raise ValueError(
+            f"{name} needs the checkpoint {checkpoint} of {need}, which keeps none "
+            f"there: the nearest is {nearest}"
+        )

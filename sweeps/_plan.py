@@ -1,0 +1,78 @@
+"""Which runs are one job, and which jobs come before it."""
+
+import dataclasses
+import math
+from collections import defaultdict
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from pathlib import Path
+
+from icl import Experiment
+
+from ._folder import Job
+from ._needs import levels, needs
+from ._program import program
+
+
+@dataclasses.dataclass(frozen=True)
+class Group:
+    """Runs of one program that may start at the same time."""
+
+    runs: tuple[str, ...]
+    experiment: Experiment
+    """That of the first: what its program takes, each of the others' takes."""
+
+
+def groups(experiments: Mapping[str, Experiment], folder: Path) -> list[Group]:
+    """The runs by program, those before others first.
+
+    **Raises:** `ValueError` as `needs`.
+    """
+    level = levels(needs(experiments, folder))
+    others = by_path(experiments, folder)
+    together: dict[Hashable, list[str]] = defaultdict(list)
+    for name, experiment in experiments.items():
+        together[level[name], program(experiment, others)].append(name)
+    found = [Group(tuple(names), experiments[names[0]]) for names in together.values()]
+    return sorted(found, key=lambda group: level[group.runs[0]])
+
+
+def by_path(
+    experiments: Mapping[str, Experiment], folder: Path
+) -> dict[str, Experiment]:
+    """The experiments by the absolute paths of their run folders."""
+    return {str(folder / name): e for name, e in experiments.items()}
+
+
+def pack(
+    groups: Sequence[Group],
+    most: Callable[[Group], int],
+    devices: int,
+    needed: Mapping[str, tuple[str, ...]],
+    kept: Sequence[Job] = (),
+) -> list[Job]:
+    """Divides groups into jobs, as even as can be.
+
+    **Arguments:**
+
+    - `most`: How many members of a group a job may have.
+    - `devices`: Of a CPU's cores, how many a job may use.
+    - `needed`: The runs that each run needs.
+    - `kept`: Jobs that were made before; their names are taken, and runs may need them.
+    """
+    job_of = {run: job.name for job in kept for run in job.runs}
+    jobs: list[Job] = []
+    first = 1 + max((int(job.name) for job in kept), default=-1)
+    for group in groups:
+        for runs in _chunks(group.runs, most(group)):
+            name = f"{first + len(jobs):03d}"
+            before = {job_of[need] for run in runs for need in needed[run]}
+            cores = min(devices, len(runs))
+            jobs.append(Job(name, runs, tuple(sorted(before)), cores))
+            job_of |= dict.fromkeys(runs, name)
+    return jobs
+
+
+def _chunks(runs: tuple[str, ...], most: int) -> list[tuple[str, ...]]:
+    count = math.ceil(len(runs) / most)
+    edges = [len(runs) * k // count for k in range(count + 1)]
+    return [runs[a:b] for a, b in zip(edges, edges[1:], strict=False)]

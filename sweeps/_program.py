@@ -1,0 +1,67 @@
+"""Which experiments are one program: those that differ in numbers only."""
+
+from collections.abc import Hashable, Mapping
+from typing import Any
+
+import equinox as eqx
+import jax
+
+import opto
+from icl import Experiment
+from icl._grafts import parse_edit, with_models
+from icl.config import to_json
+
+
+def program(experiment: Experiment, others: Mapping[str, Experiment]) -> Hashable:
+    """What is the same for two experiments exactly if they can train together.
+
+    That is all but seeds, the numbers of the optimizer, the arrays of edits, and which
+    run's weights it starts or grafts from.
+
+    **Arguments:**
+
+    - `others`: Experiments by the absolute path of their run folders, to know the
+        models that are grafted before there are any.
+    """
+    config = to_json(experiment)
+    for field in ("init_seed", "train_seed", "eval_seed", "start"):
+        del config[field]
+    config["data"].pop("seed", None)
+    config["optimizer"] = _without_numbers(config["optimizer"])
+    texts = config.pop("edits")
+    return _frozen(config), tuple(_shape(parse_edit(text), others) for text in texts)
+
+
+def _without_numbers(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {name: _without_numbers(item) for name, item in value.items()}
+    number = isinstance(value, int | float) and not isinstance(value, bool)
+    return "a number" if number else value
+
+
+def _frozen(value: Any) -> Hashable:
+    if isinstance(value, dict):
+        return tuple(sorted((name, _frozen(item)) for name, item in value.items()))
+    if isinstance(value, list):
+        return tuple(map(_frozen, value))
+    return value
+
+
+def _shape(edit: opto.AbstractEdit, others: Mapping[str, Experiment]) -> Hashable:
+    """The structure of an edit, and the shapes of its arrays."""
+    grafted: list[Hashable] = []
+
+    def note(graft: opto.Graft) -> Any:
+        other = others.get(str(graft.source))
+        grafted.append(graft.source if other is None else program(other, others))
+        return _any_model
+
+    (bare,) = with_models((edit,), note)
+    arrays, static = eqx.partition(bare, eqx.is_array)
+    shapes = tuple((x.shape, str(x.dtype)) for x in jax.tree.leaves(arrays))
+    rest = tuple(map(repr, jax.tree.leaves(static)))
+    return jax.tree.structure(bare), shapes, rest, tuple(grafted)
+
+
+def _any_model() -> None:
+    """Stands for a model that is not there yet."""

@@ -1,0 +1,139 @@
+"""Jobs on a Slurm cluster, through submitit."""
+
+import dataclasses
+import getpass
+import shlex
+import shutil
+import subprocess
+from collections.abc import Iterable, Sequence
+from itertools import groupby
+
+from ._cluster import Cluster
+from ._folder import Folder
+from ._job import Work
+
+
+class Slurm:
+    """Submits jobs, those that need others with a dependency on these, and is done."""
+
+    name = "slurm"
+
+    def __init__(self, cluster: Cluster):
+        """**Raises:** `ValueError` if this machine has no Slurm."""
+        if shutil.which("sbatch") is None:
+            raise ValueError("--cluster slurm: there is no sbatch on this machine")
+        self._cluster = cluster
+        self.devices = cluster.devices
+        self.device_bytes = cluster.device_bytes
+        self.cpu_devices = 1 if cluster.gpus else cluster.cpus
+
+    def start(self, folder: Folder, works: Sequence[Work], study: str) -> bool:
+        """Submits the jobs, those before others first; nothing is left waiting here.
+
+        Jobs that need the same ones are the tasks of one array. `True`: all were
+        submitted.
+
+        **Raises:** `ValueError` if Slurm refuses one.
+        """
+        jobs = folder.jobs
+        here = {work.job.name for work in works}
+        ids = {
+            name: job.job_id
+            for name, job in jobs.items()
+            if name not in here and job.cluster == self.name and job.job_id
+        }
+        before_here = [jobs[name].job_id for name in here if name in jobs]
+        alive = queue([*ids.values(), *before_here])
+        # They wait for what has failed, and would forever.
+        cancel(job_id for job_id in before_here if job_id in alive)
+        ids = {name: job_id for name, job_id in ids.items() if job_id in alive}
+        for needs, together in _arrays(works):
+            before = sorted(ids[need] for need in needs if need in ids)
+            dependency = f"afterok:{':'.join(before)}" if before else ""
+            for work, job_id in self._submit(folder, together, study, dependency):
+                ids[work.job.name] = job_id
+                folder.write_job(
+                    dataclasses.replace(work.job, cluster=self.name, job_id=job_id)
+                )
+        return True
+
+    def _submit(
+        self, folder: Folder, works: list[Work], study: str, dependency: str
+    ) -> Iterable[tuple[Work, str]]:
+        from submitit import SlurmExecutor
+        from submitit.core.utils import FailedJobError, FailedSubmissionError
+
+        # Each time at the limit counts against it, and no sweep is to end for that.
+        executor = SlurmExecutor(folder.logs, max_num_timeout=1_000_000)
+        parameters = self._cluster.sbatch(f"icl-{study}", dependency)
+        parameters["setup"] = [*parameters["setup"], *_requeue_if_killed(folder)]
+        executor.update_parameters(**parameters)
+        try:
+            with executor.batch():
+                jobs = [executor.submit(work) for work in works]
+        except (FailedJobError, FailedSubmissionError, OSError) as error:
+            reason = " ".join(str(error).split())
+            raise ValueError(f"sbatch refused: {reason}") from None
+        return [(work, job.job_id) for work, job in zip(works, jobs, strict=True)]
+
+
+_KILLS = 3
+
+
+def _requeue_if_killed(folder: Folder) -> list[str]:
+    """Shell lines by which a job whose process was killed is queued again, thrice.
+
+    By SIGKILL, say, of the kernel that was out of memory. 255 is submitit's own exit,
+    which has requeued the job already; a job that is not running was cancelled. The
+    jobs that depend on it go on waiting, as this one has not ended yet.
+    """
+    array = "${SLURM_ARRAY_JOB_ID:+${SLURM_ARRAY_JOB_ID}_}"
+    return [
+        f"id={array}${{SLURM_ARRAY_TASK_ID:-$SLURM_JOB_ID}}",
+        f"kills={shlex.quote(str(folder.logs))}/$id.kills",
+        "requeue_if_killed() {",
+        "  code=$?",
+        "  [ $code -gt 128 ] && [ $code -lt 255 ] || return",
+        '  [ "$(squeue --noheader --job $id --format %T)" = RUNNING ] || return',
+        '  echo $code >>"$kills"',
+        f'  [ $(wc -l <"$kills") -le {_KILLS} ] && scontrol requeue $id',
+        "}",
+        "trap requeue_if_killed EXIT",
+    ]
+
+
+def _arrays(works: Sequence[Work]) -> Iterable[tuple[tuple[str, ...], list[Work]]]:
+    """The jobs by what they need, in the order given."""
+
+    def needs(work: Work) -> tuple[str, ...]:
+        return work.job.needs
+
+    for key, together in groupby(works, key=needs):
+        yield key, list(together)
+
+
+def queue(job_ids: Iterable[str]) -> dict[str, tuple[str, str]]:
+    """State and reason, as Slurm names them, of those of the jobs that are queued.
+
+    Needs no accounting. **Raises:** `ValueError` if Slurm does not answer.
+    """
+    wanted = set(job_ids)
+    if not wanted:
+        return {}
+    command = ["squeue", "--noheader", "--array", "--user", getpass.getuser()]
+    command += ["--format", "%i|%T|%r"]
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise ValueError(f"Slurm does not answer: {error}") from None
+    if done.returncode:
+        raise ValueError(f"Slurm does not answer: {' '.join(done.stderr.split())}")
+    rows = [line.split("|") for line in done.stdout.splitlines()]
+    return {row[0]: (row[1], row[2]) for row in rows if row[0] in wanted}
+
+
+def cancel(job_ids: Iterable[str]) -> None:
+    """Cancels jobs; those that have ended already are passed over."""
+    ids = list(job_ids)
+    if ids:
+        subprocess.run(["scancel", *ids], capture_output=True, text=True, timeout=60)

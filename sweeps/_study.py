@@ -1,0 +1,120 @@
+"""What a study is: a Python file that lists trials."""
+
+import dataclasses
+import difflib
+import importlib
+import importlib.util
+import re
+import sys
+from collections.abc import Iterable
+from pathlib import Path
+from types import ModuleType
+from typing import Any, get_args, Literal, Protocol
+
+from icl import Experiment
+from icl.data import Source
+
+
+Scale = Literal["smoke", "small", "paper"]
+SCALES: tuple[Scale, ...] = get_args(Scale)
+
+
+@dataclasses.dataclass(frozen=True)
+class Trial:
+    """One run of a study.
+
+    It needs the checkpoint of another if its experiment starts from that one's folder
+    or grafts from it; nothing else has to say so.
+    """
+
+    name: str
+    """The name of its folder: letters, digits and `._+-`."""
+    experiment: Experiment
+    """What is run."""
+
+    def __post_init__(self):
+        if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._+-]*", self.name):
+            wanted = "letters, digits and ._+-, beginning with a letter or digit"
+            raise ValueError(f"a trial's name is {wanted}, got {self.name!r}")
+
+
+class Study(Protocol):
+    """What the module of a study defines."""
+
+    def trials(
+        self, scale: Scale, folder: Path, data: Source | None
+    ) -> Iterable[Trial]:
+        """All trials of a scale.
+
+        **Arguments:**
+
+        - `scale`: `smoke` is two minutes on two cores, `small` an hour on a laptop and
+            `paper` what was published.
+        - `folder`: Absolute; the trial `main` trains into `folder / "main"`, from where
+            others may start or graft.
+        - `data`: The classes that the user gives; `None` is the study's own choice.
+        """
+        ...
+
+
+def names() -> list[str]:
+    """The studies that come with this package."""
+    here = Path(__file__).parent
+    return sorted(f.stem for f in here.glob("*.py") if not f.stem.startswith("_"))
+
+
+def load_study(name: str) -> tuple[str, Study]:
+    """A study by its name here, or by the path of a Python file, with its name.
+
+    **Raises:** `ValueError` if there is none, or the file does not define `trials`.
+    """
+    if name in names():
+        return name, _study(importlib.import_module(f"{__package__}.{name}"), name)
+    path = Path(name)
+    if path.suffix != ".py":
+        close = difflib.get_close_matches(name, names(), n=1)
+        hint = (
+            f"did you mean {close[0]!r}?" if close else f"known: {', '.join(names())}"
+        )
+        raise ValueError(f"no study {name!r}; {hint} (or the path of a Python file)")
+    if not path.is_file():
+        raise ValueError(f"there is no study file {path}")
+    return path.stem, _study(_import(path), str(path))
+
+
+def _import(path: Path) -> ModuleType:
+    spec = importlib.util.spec_from_file_location(path.stem, path)
+    if spec is None or spec.loader is None:
+        raise ValueError(f"{path} cannot be imported")
+    module = importlib.util.module_from_spec(spec)
+    sys.modules.setdefault(path.stem, module)
+    try:
+        spec.loader.exec_module(module)
+    except Exception as error:
+        reason = f"{type(error).__name__}: {error}"
+        raise ValueError(f"{path} cannot be imported: {reason}") from error
+    return module
+
+
+def _study(module: Any, name: str) -> Study:
+    if not callable(getattr(module, "trials", None)):
+        raise ValueError(f"{name} does not define trials(scale, folder, data)")
+    return module
+
+
+def list_trials(
+    study: Study, scale: Scale, folder: Path, data: Source | None
+) -> list[Trial]:
+    """The trials of a study.
+
+    **Raises:** `ValueError` if there is none, or two have one name.
+    """
+    found = list(study.trials(scale, folder, data))
+    if not found:
+        raise ValueError(f"the study has no trials at scale {scale!r}")
+    seen: set[str] = set()
+    for trial in found:
+        if trial.name in seen:
+            raise ValueError(f"the study has two trials named {trial.name!r}")
+        seen.add(trial.name)
+    return found

@@ -1,0 +1,259 @@
+"""The induction-head paper: Singh et al. 2024, "What needs to go right for an
+induction head?" (ICML; arXiv 2404.07129).
+
+Which runs there are is from the scripts in https://github.com/aadityasingh/icl-dynamics
+that made the figures: 32 of the main text and 31 of the appendix. Figure A18 has two
+seeds more, and so has this. What the other figures need (3b, 4a, A10 to A14, A16) is
+measured on checkpoints of these; 5a and A9 are a toy model without a transformer.
+
+`small` is all runs at their published lengths, looked at less often: 1.6 million steps,
+which two cores make at 900 (one run) to 2100 (several together) a second. `smoke` is
+some of each kind. The study's classes are synthetic: 300, with 5 exemplars each.
+"""
+
+import dataclasses
+from collections.abc import Iterator
+from pathlib import Path
+
+from icl import Experiment
+from icl.data import LowRankClasses, Source
+from icl.schedules import At, Every
+from icl.studies import induction
+from icl.studies._data import check_data
+from icl.tasks import Relabel, Split
+from icl.train import Training
+
+from ._study import Scale, Trial
+
+
+@dataclasses.dataclass(frozen=True)
+class Heads:
+    """Which heads the edits are of.
+
+    The numbers belong to an initialisation: with another seed or another program's
+    generator other heads form, and with other classes they may. Those below were read
+    off the end of a run of ours with the study's seed and synthetic classes. In the
+    paper's, of the same seed, the heads were 3; 2; 6; and 1, 2, 5.
+    """
+
+    induction: int
+    """In layer 1, the one that clamped runs keep: the strongest, though any would do
+    (the paper found little change with another)."""
+    previous: int
+    """In layer 0, a head of the unclamped run that attends to the previous token."""
+    other: int
+    """In layer 0, a head that does not."""
+    several: tuple[int, ...]
+    """In layer 0, the heads that attend to the previous token most."""
+
+
+SEED = 5
+# Induction strengths of 4: 0.85, and of the others up to 0.78. Attention of labels to
+# the exemplar before them: heads 7, 6 and 4 have 0.93, 0.85 and 0.72, head 5 has 0.04.
+HEADS = Heads(induction=4, previous=7, other=5, several=(4, 6, 7))
+
+NUM_HEADS = 8
+# Pairs of labels for training and held out, by the number of labels.
+LABEL_PAIRS = {5: (8, 2), 10: (36, 9), 15: (84, 21)}
+STRENGTHS = (*(s / 100 for s in range(100, 45, -5)), 0.4, 0.3, 0.2, 0.1, 0.0)
+
+
+@dataclasses.dataclass(frozen=True)
+class Run:
+    """How a run differs from the main one."""
+
+    name: str
+    edits: tuple[str, ...] = ()
+    sequences: int = 1_000_000
+    evaluate_every: int = 5000
+    checkpoint_every: int | None = None
+    """`None` keeps the last alone."""
+    init_seed: int = SEED
+    classes: int = 50
+    labels: int = 5
+    graft: str | None = None
+    """The run whose embedding and layer 0, as they are at its end, replace this one's;
+    they are not trained."""
+
+
+def zero(heads: tuple[int, ...]) -> str:
+    """Ablates heads of layer 1."""
+    return f"Zero('blocks.1.attn.z', head={list(heads)})"
+
+
+def but(*kept: int) -> tuple[int, ...]:
+    """The heads of a layer without these."""
+    return tuple(head for head in range(NUM_HEADS) if head not in kept)
+
+
+def previous(*heads: int) -> str:
+    """Clamps heads of layer 0 to the previous token: step 1 of the paper's five."""
+    return f"Pattern(PreviousToken(), site='blocks.0.attn.pattern', head={list(heads)})"
+
+
+def match(strength: float = 1.0) -> str:
+    """Clamps the induction head to the right label: steps 1 to 4."""
+    kind = f"Induction({strength})"
+    return f"Pattern({kind}, site='blocks.1.attn.pattern', head={HEADS.induction})"
+
+
+ALONE = zero(but(HEADS.induction))
+LAYER_0 = "PerfectPreviousToken()"
+COPY = f"CopyFromPattern(site='blocks.1.attn.scores', head={HEADS.induction})"
+
+# Figure 5b: what is clamped, and which heads of layer 1 are left. Copying reads the
+# one head's scores, whatever the others do. The paper calls our layer 0 its layer 1.
+CLAMPS = {
+    "none": (ALONE,),
+    "previous-token": (ALONE, previous(HEADS.previous)),
+    "layer-0": (LAYER_0, ALONE),
+    "match": (ALONE, match()),
+    "copy": (COPY,),
+    "layer-0-copy": (LAYER_0, COPY),
+}
+
+
+def figures() -> Iterator[Run]:
+    """The runs of the main text, 32."""
+    # 3a, and from its checkpoints 3b and 4a.
+    yield Run("main", checkpoint_every=1000)
+    # 4b: one head of layer 1 throughout training.
+    for head in range(NUM_HEADS):
+        yield Run(f"only-head-{head}", (zero(but(head)),))
+    # 5b; the checkpoints of the first are for A10.
+    for name, edits in CLAMPS.items():
+        every = 1000 if name == "none" else None
+        yield Run(f"clamp-{name}", edits, 600_000, 1000, every)
+    # 6: more classes or labels, and which part of the circuit they slow down. What is
+    # left to learn under the clamps of layer 0 and of copying is the paper's part B,
+    # under that of match C, and under that of layer 0 alone both.
+    yield Run("long", (ALONE,), 2_000_000)
+    for scaled in (
+        Run("classes-100", classes=100),
+        Run("classes-200", classes=200),
+        Run("labels-10", labels=10),
+        Run("labels-15", labels=15),
+    ):
+        yield dataclasses.replace(
+            scaled, name=f"{scaled.name}-long", edits=(ALONE,), sequences=2_000_000
+        )
+        for name in ("layer-0-copy", "match", "layer-0"):
+            yield dataclasses.replace(
+                scaled,
+                name=f"{scaled.name}-clamp-{name}",
+                edits=CLAMPS[name],
+                sequences=300_000,
+                evaluate_every=1000,
+            )
+
+
+def appendix() -> Iterator[Run]:
+    """The runs of the appendix, 31, and two seeds more."""
+    # A7: layer 0 from the end of runs of three seeds. The scripts look for a file that
+    # is not written there (001000000.eqx); it is the last checkpoint that is meant.
+    for seed in (6, 7):
+        yield Run(f"seed-{seed}", init_seed=seed)
+    for donor in ("main", "seed-6", "seed-7"):
+        yield Run(f"graft-{donor}", (), 800_000, 1000, graft=donor)
+    # A8: other heads clamped to the previous token.
+    for name, heads in {
+        "other": (HEADS.other,),
+        "several": HEADS.several,
+        "all": tuple(range(NUM_HEADS)),
+    }.items():
+        edits = (ALONE, previous(*heads))
+        yield Run(f"clamp-previous-token-{name}", edits, 800_000)
+    # A15: between the right label and the wrong one, with all heads of layer 1 there.
+    for strength in STRENGTHS:
+        yield Run(f"match-{strength:.2f}", (match(strength),), 600_000)
+    # A17: the induction head and one more.
+    for head in but(HEADS.induction):
+        yield Run(
+            f"heads-{HEADS.induction}-{head}", (zero(but(HEADS.induction, head)),)
+        )
+    # A18, beside seeds 5 to 7; not in the scripts.
+    for seed in (8, 9):
+        yield Run(f"seed-{seed}", init_seed=seed)
+
+
+def trials(scale: Scale, folder: Path, data: Source | None) -> list[Trial]:
+    """The runs of the study; see `sweeps._study.Study`."""
+    dim = 32 if scale == "smoke" else 512
+    data = data or LowRankClasses(num_classes=300, num_exemplars=5, dim=dim)
+    base = _base(scale, data)
+    runs = [*figures(), *appendix()]
+    if scale == "smoke":
+        runs = [run for run in runs if run.name in SMOKE]
+    by_name = {run.name: run for run in runs}
+    return [
+        Trial(run.name, _experiment(base, run, scale, folder, by_name)) for run in runs
+    ]
+
+
+# Seven programs: what compiles takes longest.
+SMOKE = {
+    *("main", "seed-6", "seed-7", "clamp-none"),
+    *(f"only-head-{head}" for head in range(NUM_HEADS)),
+    *("clamp-previous-token", "clamp-previous-token-other", "clamp-layer-0-copy"),
+    *("labels-10-clamp-match", "match-1.00", "match-0.50", "graft-main"),
+    "graft-seed-6",
+}
+
+
+def _base(scale: Scale, data: Source) -> Experiment:
+    count = check_data(data, "the induction study", 300, 5)
+    base = induction(data)
+    # The same 100 classes for testing, however many there are for training.
+    split = Split(train=50, val=count - 150, test=100)
+    task = dataclasses.replace(
+        base.task, class_split=split, exemplar_split=Split(train=1, val=4)
+    )
+    size = {"smoke": 50, "small": 500, "paper": 1000}[scale]
+    sets = {
+        name: dataclasses.replace(each, size=size)
+        for name, each in base.evaluations.items()
+    }
+    model = base.model
+    if scale == "smoke":
+        model = dataclasses.replace(model, d_model=16)
+        sets = {name: sets[name] for name in ("train", "heldout_labels")}
+    return dataclasses.replace(base, task=task, evaluations=sets, model=model)
+
+
+def _experiment(
+    base: Experiment, run: Run, scale: Scale, folder: Path, by_name: dict[str, Run]
+) -> Experiment:
+    split = base.task.class_split
+    val = split.val + split.train - run.classes
+    train, held_out = LABEL_PAIRS[run.labels]
+    task = dataclasses.replace(
+        base.task,
+        class_split=dataclasses.replace(split, train=run.classes, val=val),
+        labels=Relabel(run.labels, Split(train=train, val=held_out)),
+    )
+    edits = run.edits
+    if run.graft is not None:
+        last = _training(by_name[run.graft], scale).num_sequences
+        path = str(folder / run.graft)
+        edits = (*edits, f"Graft({path!r}, until=0, checkpoint={last})")
+    return dataclasses.replace(
+        base,
+        task=task,
+        edits=edits,
+        training=_training(run, scale),
+        init_seed=run.init_seed,
+    )
+
+
+def _training(run: Run, scale: Scale) -> Training:
+    if scale == "smoke":
+        # Of one length, so that more of them train together.
+        return Training(3200, evaluate_at=Every(1600), checkpoint_at=At((3200,)))
+    look, keep = run.evaluate_every, run.checkpoint_every
+    if scale == "small":
+        look, keep = max(2000, look), keep and 10_000
+    return Training(
+        run.sequences,
+        evaluate_at=Every(look),
+        checkpoint_at=Every(keep) if keep else At((run.sequences,)),
+    )

@@ -1,0 +1,14 @@
+from collections.abc import Iterator
+
+import pytest
+from cluster import available, Cluster
+
+
+@pytest.fixture(scope="session")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    """One Slurm cluster for all tests of this folder, skipped where there is none."""
+    ok, why = available()
+    if not ok:
+        pytest.skip(why)
+    with Cluster(tmp_path_factory.mktemp("slurm")) as up:
+        yield up

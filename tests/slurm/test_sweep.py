@@ -1,0 +1,309 @@
+"""A study on a real Slurm: whatever is done to its jobs, the runs end the same.
+
+The study is `twelve.py`: 12 runs in 5 jobs, of which the first two are one array, the
+next two another that waits for a task of the first, and the last waits for a task of
+the second. All wholes and parts of it that are trained here have the same jobs, as it
+is the same program, to the bits, only among the same neighbours on as many devices.
+"""
+
+import concurrent.futures
+import json
+import math
+import os
+import re
+import signal
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+from cluster import Cluster
+from test_sweeps import assert_same, contents, STUDY, sweeps
+
+from sweeps._folder import Folder, Job
+
+
+TOTAL = 96_000
+# One core for each job, whatever this machine has: the undisturbed study is trained on
+# Slurm too, as here it would be on as many devices as there are cores.
+SETTINGS = """\
+partition = "main"
+cpus = 1
+memory_gb = 0.5
+time_minutes = 20
+signal_seconds = 60
+"""
+ENDED = {"COMPLETED", "FAILED", "CANCELLED", "TIMEOUT"}
+LONG = 300.0  # Seconds; a job takes ten, or a minute on a machine that is busy.
+
+
+class Study:
+    """A study's folder, and what one does with it at the command line."""
+
+    def __init__(self, cluster: Cluster, out: Path, only: tuple[str, ...] = ()):
+        self.cluster, self.folder = cluster, Folder(out)
+        self._file = out.parent / f"{out.name}.toml"
+        self._file.write_text(SETTINGS)
+        self._only = [word for name in only for word in ("--only", name)]
+
+    def launch(self, *, env: dict[str, str] | None = None) -> tuple[int, str, str]:
+        """Status, output and errors of the command that submits what is left to do."""
+        return sweeps(
+            *(STUDY, "--out", self.folder.path, "--scale", "small", "--members", 8),
+            *("--set", f"training.num_sequences={TOTAL}", *self._only),
+            *("--cluster", "slurm", "--cluster-file", self._file),
+            env=env or self.cluster.env,
+        )
+
+    def command(self, name: str) -> tuple[int, str, str]:
+        """The same of `status` or `cancel`."""
+        return sweeps(name, self.folder.path, env=self.cluster.env)
+
+    def job(self, run: str) -> Job:
+        """The job that trains a run."""
+        return next(job for job in self.folder.jobs.values() if run in job.runs)
+
+    def id(self, run: str) -> str:
+        """What Slurm calls that job."""
+        return self.job(run).job_id
+
+    def states(self) -> dict[str, str]:
+        """What Slurm says of each of the study's jobs."""
+        states = self.cluster.jobs()
+        return {job.name: states[job.job_id] for job in self.folder.jobs.values()}
+
+    def wait(self) -> None:
+        """Until nothing is queued or running; then all must be well."""
+        self.cluster.wait(lambda: set(self.states().values()) <= ENDED, LONG)
+        assert set(self.states().values()) == {"COMPLETED"}
+
+    def show(self, run: str, field: str) -> str:
+        """One value of what `scontrol show job` says of a run's job."""
+        told = self.cluster.run("scontrol", "--oneliner", "show", "job", self.id(run))
+        found = re.search(rf"\b{field}=(\S*)", told)
+        assert found is not None, told
+        return found[1]
+
+    def log(self, run: str) -> str:
+        """All that the run's job has printed, over all its starts."""
+        files = self.folder.logs.glob(f"{self.id(run)}_*log.*")
+        return "".join(file.read_text() for file in files)
+
+
+class Caught:
+    """A job's process, stopped in the middle of training, behind a resume point.
+
+    It is stopped for as long as one likes: no machine trains so fast, or compiles so
+    slowly, that what is done to it comes too late or too early.
+    """
+
+    def __init__(self, study: Study, run: str):
+        self.study, self.run = study, run
+        self._begin = time.time()
+        self.pid = 0
+
+    def seen(self, told: Callable[[], bool]) -> bool:
+        """Stops the process as soon as something can be told of it; whether it is."""
+        if not told():
+            return False
+        (self.pid,) = self.study.cluster.pids(self.study.id(self.run))
+        os.kill(self.pid, signal.SIGSTOP)
+        assert not self.study.folder.sequences(self.run) >= TOTAL
+        return True
+
+    def trains(self) -> bool:
+        """Whether it has taken steps since this object was made."""
+        report = self.study.folder.report(self.run)
+        return report is not None and report.time > self._begin
+
+    def saved(self) -> bool:
+        """Whether there is a point to go on from that is not the beginning."""
+        return self.study.folder.sequences(self.run) > 0
+
+    def go_on(self) -> None:
+        os.kill(self.pid, signal.SIGCONT)
+
+
+def catch(study: Study, *runs: str) -> list[Caught]:
+    """Catches the jobs of these runs, which need not have begun."""
+    caught = [Caught(study, run) for run in runs]
+    _stop_each(caught, Caught.trains)
+    time.sleep(5)  # `fit` saves at the first event that is so long after the last.
+    for each in caught:
+        each.go_on()
+    _stop_each(caught, Caught.saved)
+    return caught
+
+
+def _stop_each(caught: list[Caught], told: Callable[[Caught], bool]) -> None:
+    left, end = caught, time.monotonic() + LONG
+    while left := [each for each in left if not each.seen(lambda e=each: told(e))]:
+        assert time.monotonic() < end, [each.run for each in left]
+        time.sleep(0.01)
+
+
+def checkpoint_zero(study: Study, run: str) -> int:
+    """When the first checkpoint was written: again, if the run began anew."""
+    file = study.folder.run(run) / "checkpoints" / f"{0:012d}.eqx"
+    return file.stat().st_mtime_ns
+
+
+@pytest.fixture(autouse=True)
+def tidy(cluster: Cluster) -> Iterator[None]:
+    """Each test leaves the queue empty and the node open to the next one."""
+    yield
+    cluster.resume()
+    left = [job for job, state in cluster.jobs().items() if state not in ENDED]
+    if left:
+        cluster.run("scancel", *left)
+        cluster.wait(lambda: set(cluster.jobs().values()) <= ENDED)
+
+
+@pytest.fixture(scope="module")
+def undisturbed(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Study:
+    """The study as it ends when nothing happens: the oracle of the others."""
+    study = Study(cluster, tmp_path_factory.mktemp("undisturbed") / "twelve")
+    code, output, errors = study.launch()
+    assert (code, output) == (0, "")
+    assert errors.splitlines()[0] == "12 runs in 5 jobs"
+    study.wait()
+    return study
+
+
+def check_same(study: Study, undisturbed: Study) -> None:
+    """Every run has ended with the bits of the undisturbed one, trained once."""
+    for name in study.folder.experiments:
+        report = study.folder.report(name)
+        assert report is not None
+        assert (name, report.state) == (name, "finished")
+        assert_same(undisturbed.folder.run(name), study.folder.run(name))
+    texts = [file.read_text() for file in study.folder.logs.glob("*log.*")]
+    # What the second of two jobs that train the same run would say.
+    assert not any("is being written by" in text for text in texts)
+
+
+def test_a_study_completes(undisturbed: Study):
+    folder = undisturbed.folder
+    assert len(folder.experiments) == 12
+    for name in folder.experiments:
+        files, rows = contents(folder.run(name))
+        np.testing.assert_array_equal(rows["train/iter"], np.arange(16, TOTAL + 1, 16))
+        events = np.arange(0, TOTAL + 1, 3200)
+        np.testing.assert_array_equal(rows["eval/iter"], events)
+        assert list(files) == [f"{event:012d}.eqx" for event in events]
+    assert undisturbed.command("status")[0] == 0
+
+
+def test_launching_what_is_finished_starts_nothing(undisturbed: Study):
+    before = undisturbed.cluster.jobs()
+    code, _, errors = undisturbed.launch()
+    assert code == 0
+    assert errors.startswith("0 runs in 0 jobs, 12 finished before\n")
+    assert undisturbed.cluster.jobs() == before
+
+
+def test_disturbed_in_every_way_it_ends_with_the_same_bits(
+    cluster: Cluster, undisturbed: Study, tmp_path: Path
+):
+    study = Study(cluster, tmp_path / "twelve")
+    others = set(cluster.jobs())
+    assert study.launch()[0] == 0
+    mine = cluster.jobs().keys() - others
+    assert mine == {job.job_id for job in study.folder.jobs.values()}
+
+    # Tasks of one array, and of another that waits for just what it needs.
+    seeds, wide, start, graft, again = (
+        *map(study.id, ("seed-3", "wide", "start-3", "graft", "again-1")),
+    )
+    assert {seeds.partition("_")[2], wide.partition("_")[2]} == {"0", "1"}
+    assert seeds.partition("_")[0] == wide.partition("_")[0]
+    assert start.partition("_")[0] == graft.partition("_")[0]
+    assert f"afterok:{seeds}(" in study.show("start-3", "Dependency")
+    assert wide not in study.show("start-3", "Dependency")
+    assert f"afterok:{start}(" in study.show("again-1", "Dependency")
+
+    # Its time is up: Slurm warns a minute ahead, which it looks after every 30 s.
+    first = catch(study, "seed-3", "wide")
+    begun = [checkpoint_zero(study, each.run) for each in first]
+    _run_out(study, first[1])
+    # Preempted, just as there is no controller to be asked for a requeue.
+    _preempt_while_away(study, first[0])
+
+    # Nothing starts on a drained node, neither what was requeued by others nor what
+    # was told to end and had itself requeued.
+    second = catch(study, "start-3", "graft")
+    begun += [checkpoint_zero(study, each.run) for each in second]
+    cluster.drain()
+    cluster.run("scontrol", "requeue", start)
+    cluster.run("scancel", "--signal=TERM", graft)
+    second[1].go_on()
+    cluster.hasten(start)
+    cluster.hasten(graft)
+    # Meanwhile somebody starts the study again, impatient.
+    before = cluster.jobs()
+    code, _, errors = study.launch()
+    assert code == 0
+    assert errors.startswith("0 runs in 0 jobs, 5 finished before, 7 queued or running")
+    assert cluster.jobs() == before
+    assert {before[start], before[graft], before[again]} == {"PENDING"}
+    cluster.resume()
+
+    # Killed without a word: the process, then the script that had started it.
+    (third,) = catch(study, "again-1")
+    begun.append(checkpoint_zero(study, "again-1"))
+    os.kill(third.pid, signal.SIGKILL)
+    cluster.hasten(again)
+    (third,) = catch(study, "again-1")
+    (script,) = cluster.pids(again, "bash")
+    os.kill(script, signal.SIGKILL)
+    third.go_on()
+    cluster.hasten(again)
+
+    study.wait()
+    check_same(study, undisturbed)
+    assert cluster.jobs().keys() - others == mine
+    caught = [*first, *second, third]
+    assert begun == [checkpoint_zero(study, each.run) for each in caught]
+    for run in ("seed-3", "wide", "start-3", "graft"):
+        assert (run, study.show(run, "Restarts")) == (run, "1")
+    assert study.show("again-1", "Restarts") == "2"
+    for run in ("seed-3", "wide", "graft", "again-1"):
+        assert study.log(run).count("Exiting gracefully") == 1
+    assert (study.folder.logs / f"{again}.kills").read_text() == "137\n"
+
+
+def _run_out(study: Study, caught: Caught) -> None:
+    """Lets a job reach its limit; then it has more time again."""
+    cluster, job = study.cluster, study.id(caught.run)
+    start = time.strptime(study.show(caught.run, "StartTime"), "%Y-%m-%dT%H:%M:%S")
+    minutes = math.ceil((time.time() - time.mktime(start) + 40) / 60)
+    cluster.run("scontrol", "update", f"JobId={job}", f"TimeLimit={minutes}")
+    warning = signal.SIGUSR2
+    cluster.wait(lambda: _has_pending(caught.pid, warning), 90)
+    caught.go_on()
+    cluster.wait(lambda: cluster.jobs()[job] == "PENDING")
+    cluster.run("scontrol", "update", f"JobId={job}", "TimeLimit=20")
+    cluster.hasten(job)
+
+
+def _has_pending(pid: int, number: int) -> bool:
+    """Whether a signal waits for a stopped process to go on."""
+    text = Path(f"/proc/{pid}/status").read_text()
+    masks = re.findall(r"^S[hi][dg]Pnd:\s*(\w+)", text, re.MULTILINE)
+    return any(int(mask, 16) >> (number - 1) & 1 for mask in masks)
+
+
+def _preempt_while_away(study: Study, caught: Caught) -> None:
+    """Has a job preempted while the controller restarts."""
+    cluster = study.cluster
+    cluster.run("scancel", "--signal=USR2", study.id(caught.run))
+    cluster.wait(lambda: _has_pending(caught.pid, signal.SIGUSR2))
+    with concurrent.futures.ThreadPoolExecutor(1) as pool:
+        restarted = pool.submit(cluster.restart_controller, away=8)
+        while "slurmctld" in cluster._daemons:
+            time.sleep(0.05)
+        caught.go_on()
+        restarted.result()
+    cluster.wait(lambda: cluster.jobs()[study.id(caught.run)] == "PENDING", LONG)
+    cluster.hasten(study.id(caught.run))

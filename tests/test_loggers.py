@@ -1,0 +1,507 @@
+"""What loggers are told, and where it ends up, with and without the extras."""
+
+import contextlib
+import dataclasses
+import importlib.machinery
+import importlib.util
+import json
+import os
+import re
+import struct
+import subprocess
+import sys
+import types
+from pathlib import Path
+
+import h5py
+import numpy as np
+import pytest
+from regression import examples, member, regression
+
+import icl
+import icl._compile
+from icl import studies
+from icl.data import LowRankClasses
+from icl.experiment import EvaluationSet
+from icl.loggers import check_logger, Logger, open_logger, Several
+from icl.models import TransformerConfig
+from icl.optimizers import Adam, Constant
+from icl.runs import open_run
+from icl.schedules import Every
+from icl.train import fit, Training
+
+
+class Recorder:
+    """Keeps what it is told, and can be made to fail."""
+
+    def __init__(self, failing=()):
+        self.told, self.closed, self.failing = [], 0, failing
+
+    def log(self, sequences, metrics):
+        if "log" in self.failing:
+            raise OSError("no  space\nleft")
+        self.told.append((sequences, dict(metrics)))
+
+    def close(self):
+        self.closed += 1
+        if "close" in self.failing:
+            raise OSError("still none")
+
+
+def tiny():
+    """An experiment of 17 steps that is looked at nine times."""
+    return dataclasses.replace(
+        studies.induction(LowRankClasses(num_classes=60, num_exemplars=1, dim=6)),
+        model=TransformerConfig(d_model=8, num_heads=2),
+        optimizer=Adam(Constant(0.02)),
+        training=Training(17 * 8, 8, evaluate_at=Every(17)),
+        evaluations={"held": EvaluationSet(size=6)},
+    )
+
+
+@pytest.fixture(autouse=True)
+def compiled_quickly_not_well(monkeypatch):
+    options = {**icl._compile._CPU_OPTIONS, "xla_backend_optimization_level": 0}
+    monkeypatch.setattr(icl._compile, "_options", lambda: options)
+
+
+# What training tells
+
+
+def test_a_logger_is_told_what_the_log_holds(tmp_path):
+    recorder = Recorder()
+    icl.run_experiment(tiny(), tmp_path / "run", logger=recorder)
+    assert recorder.closed == 1
+    looks = [(n, m) for n, m in recorder.told if not any("train/" in k for k in m)]
+    steps = [(n, m) for n, m in recorder.told if any("train/" in k for k in m)]
+    with h5py.File(tmp_path / "run/log.h5") as log:
+        assert [n for n, _ in looks] == log["eval/iter"][()].tolist()
+        rows = {
+            f"{name}/{metric}": rows[()]
+            for name, group in log["eval"].items()
+            if isinstance(group, h5py.Group)
+            for metric, rows in group.items()
+        }
+        train = {f"train/{name}": x[()] for name, x in log["train"].items()}
+        assert (train.pop("train/iter") == 8 * np.arange(1, 18)).all()
+    assert {name.partition("/")[0] for name in rows} == {"held"}
+    for event, (_, metrics) in enumerate(looks):
+        assert metrics.keys() == rows.keys()
+        for name, value in metrics.items():
+            assert type(value) is float
+            wanted = rows[name][event].astype(np.float64).mean()
+            np.testing.assert_allclose(value, wanted, rtol=1e-6)
+    # Each mean is of the steps since the last, and none is left out.
+    ends = [n // 8 for n, _ in steps]
+    assert ends == sorted(set(ends))
+    assert ends[-1] == 17
+    for start, end, (_, metrics) in zip([0, *ends], ends, steps, strict=False):
+        assert metrics.keys() == train.keys()
+        for name, value in metrics.items():
+            wanted = train[name][start:end].astype(np.float64).mean()
+            np.testing.assert_allclose(value, wanted, rtol=1e-6)
+
+
+def test_several_tells_all_and_closes_all():
+    first, second = Recorder(["close"]), Recorder()
+    several = Several([first, second])
+    assert isinstance(several, Logger)
+    several.log(8, {"train/loss": 1.0})
+    with pytest.raises(OSError, match="still none"):
+        several.close()
+    assert first.told == second.told == [(8, {"train/loss": 1.0})]
+    assert first.closed == second.closed == 1
+
+
+# What is checked before anything starts
+
+
+@pytest.mark.parametrize(
+    ("text", "error"),
+    [
+        ("tensorbord", "no logger 'tensorbord'; did you mean 'tensorboard'?"),
+        ("wnb:p", "no logger 'wnb:p'; did you mean 'wandb'?"),
+        ("", "no logger ''; there is tensorboard, wandb or wandb:PROJECT"),
+        ("tensorboard:p", "tensorboard takes no project, got 'tensorboard:p'"),
+        ("wandb:", "takes a project's name of up to 128 .* got 'wandb:'"),
+        ("wandb:team/p", r"without any of # % / : \? .* got 'wandb:team/p'"),
+    ],
+)
+def test_an_unknown_logger_is_refused(text, error, tmp_path):
+    open_it = lambda text: open_logger(text, name="", folder=tmp_path, config={})
+    for check in (check_logger, open_it):
+        with pytest.raises(ValueError, match=error) as caught:
+            check(text)
+        assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("name", ["tensorboard", "wandb"])
+def test_an_extra_that_is_not_there_is_named(name, tmp_path, monkeypatch):
+    # In a folder where W&B wrote, whose files look like a package to Python.
+    (tmp_path / name).mkdir()
+    monkeypatch.setattr(sys, "path", [str(tmp_path)])
+    for module in [m for m in sys.modules if m.partition(".")[0] == name]:
+        monkeypatch.delitem(sys.modules, module)
+    assert importlib.util.find_spec(name) is not None
+    error = rf"needs {name}, which is not installed: pip install 'icl-opto\[{name}\]'$"
+    with pytest.raises(ValueError, match=error):
+        check_logger(name)
+
+
+def test_no_extra_is_imported_before_it_is_asked_for():
+    code = """if True:
+        import contextlib, sys, icl, icl.loggers
+        for name in ("tensorboard", "wandb"):
+            with contextlib.suppress(ValueError):  # Not installed.
+                icl.loggers.check_logger(name)
+            assert name not in sys.modules
+    """
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=100)
+
+
+def small(out, loggers, count=1, **fields):
+    """Trains lines side by side, each into its folder, and returns the results."""
+    task = regression()
+    held = {"held": examples(task, 20)}
+    members = [
+        member(**{"task": task, "train_seed": k, "evaluations": held, **fields})
+        for k in range(count)
+    ]
+    with contextlib.ExitStack() as stack:
+        opened = [open_run(out / str(k), {"seed": k}) for k in range(count)]
+        runs = [stack.enter_context(run) for run in opened]
+        training = Training(17 * 8, 8, evaluate_at=Every(17))
+        return fit(members, training, runs=runs, loggers=loggers)
+
+
+# What stands between a training and a logger
+
+
+@pytest.fixture
+def fake(monkeypatch):
+    """Has `tensorboard` be installed and be made by the function that this returns."""
+    spec = importlib.machinery.ModuleSpec("tensorboard", None, origin="here")
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: spec)
+    module = types.ModuleType("icl._tensorboard")
+    monkeypatch.setitem(sys.modules, "icl._tensorboard", module)
+
+    def install(make):
+        vars(module)["TensorBoard"] = make
+
+    return install
+
+
+def opened(folder, text="tensorboard", config=None, name="name"):
+    return open_logger(text, name=name, folder=folder, config=config or {})
+
+
+def test_nothing_is_made_before_the_first_number(fake, tmp_path):
+    made, inner = [], Recorder()
+    fake(lambda *arguments: made.append(arguments) or inner)
+    logger = opened(tmp_path / "tb", config={"a": 1})
+    assert isinstance(logger, Logger)
+    assert not made
+    logger.log(8, {"train/loss": 1.0})
+    logger.log(16, {"train/loss": 0.5})
+    assert made == [(tmp_path / "tb", {"a": 1})]
+    logger.close()
+    logger.close()
+    logger.log(24, {"train/loss": 0.2})
+    assert [n for n, _ in inner.told] == [8, 16]
+    assert inner.closed == 1
+    opened(tmp_path / "other").close()
+    assert len(made) == 1
+
+
+def test_a_logger_that_fails_warns_once_and_the_training_goes_on(fake, tmp_path):
+    inner = Recorder(["log", "close"])
+    fake(lambda *_: inner)
+    with pytest.warns(UserWarning, match="tensorboard failed.*: no space left") as seen:
+        [result] = small(tmp_path, [opened(tmp_path / "tb")])
+    assert len(seen) == 1
+    assert len(result.log.train["loss"]) == 17
+    assert inner.closed == 1
+
+
+def test_a_logger_that_fails_to_close_warns(fake, tmp_path):
+    fake(lambda *_: Recorder(["close"]))
+    logger = opened(tmp_path)
+    logger.log(0, {})
+    with pytest.warns(UserWarning, match="failed.*: still none"):
+        logger.close()
+    logger.close()
+
+
+def test_an_interrupt_is_no_failure_of_the_logger(fake, tmp_path):
+    class Interrupted(Recorder):
+        def log(self, sequences, metrics):
+            raise KeyboardInterrupt
+
+    fake(lambda *_: Interrupted())
+    with pytest.raises(KeyboardInterrupt):
+        opened(tmp_path).log(0, {})
+
+
+def test_a_logger_that_cannot_be_set_up_ends_the_training(fake, tmp_path):
+    def make(*_):
+        raise RuntimeError("nobody is\n  logged in")
+
+    fake(make)
+    error = "^the logger tensorboard could not be set up: nobody is logged in$"
+    with pytest.raises(ValueError, match=error):
+        small(tmp_path / "run", [opened(tmp_path)])
+
+
+def test_a_package_that_does_not_import_is_said_at_once(tmp_path, monkeypatch):
+    monkeypatch.delitem(sys.modules, "icl._wandb", raising=False)
+    monkeypatch.delitem(sys.modules, "wandb", raising=False)
+    (tmp_path / "wandb.py").write_text("raise TypeError('protobuf is\\nold')")
+    monkeypatch.syspath_prepend(tmp_path)
+    check_logger("wandb")
+    with pytest.raises(
+        ValueError, match="^the logger wandb does not import: protobuf "
+    ):
+        opened(tmp_path, "wandb")
+
+
+# TensorBoard
+
+
+def read_events(folder):
+    """Scalars and texts as TensorBoard itself reads them: `(step, value)` by tag."""
+    module = "tensorboard.backend.event_processing.event_accumulator"
+    accumulator = pytest.importorskip(module)
+    read = accumulator.EventAccumulator(
+        str(folder), {accumulator.SCALARS: 0, accumulator.TENSORS: 0}
+    )
+    read.Reload()
+    tags = read.Tags()
+    scalars = {t: [(e.step, e.value) for e in read.Scalars(t)] for t in tags["scalars"]}
+    texts = {
+        t: [(e.step, e.tensor_proto.string_val[0].decode()) for e in read.Tensors(t)]
+        for t in tags["tensors"]
+    }
+    return scalars, texts
+
+
+def test_tensorboard_reads_what_a_run_wrote(tmp_path):
+    pytest.importorskip("tensorboard.summary.writer.record_writer")
+    recorder, config = Recorder(), {"seed": 0, "lines": ["one", {"two": None}]}
+    # In the run's own folder, which is only made when the training starts.
+    logger = opened(tmp_path / "0/tensorboard", config=config)
+    small(tmp_path, [Several([recorder, logger])])
+    scalars, texts = read_events(tmp_path / "0/tensorboard")
+    assert len(recorder.told) > 9
+    wanted = {}
+    for sequences, metrics in recorder.told:
+        for name, value in metrics.items():
+            wanted.setdefault(name, []).append((sequences, float(np.float32(value))))
+    assert scalars == wanted
+    [(step, text)] = texts["config"]
+    assert step == 0
+    assert all(line.startswith("    ") for line in text.splitlines())
+    assert json.loads(text) == config
+
+
+def test_tensorboard_shows_a_resumed_run_once(tmp_path, caplog):
+    pytest.importorskip("tensorboard.summary.writer.record_writer")
+    killed = opened(tmp_path, config={"session": 1})
+    for sequences in (0, 8, 16, 24):
+        killed.log(sequences, {"train/loss": 1.0})
+    resumed = opened(tmp_path, config={"session": 2})
+    for sequences in (12, 20):
+        resumed.log(sequences, {"train/loss": 2.0, "train/accuracy": float("nan")})
+    killed.close()
+    scalars, texts = read_events(tmp_path)
+    assert scalars["train/loss"] == [(0, 1.0), (8, 1.0), (12, 2.0), (20, 2.0)]
+    # What is written is there at once, not only when the logger is closed.
+    assert [step for step, _ in scalars["train/accuracy"]] == [12, 20]
+    assert np.isnan([value for _, value in scalars["train/accuracy"]]).all()
+    sessions = [(step, json.loads(text)["session"]) for step, text in texts["config"]]
+    assert sessions == [(0, 1), (12, 2)]
+    resumed.close()
+
+
+def test_tensorboard_needs_no_other_framework(tmp_path):
+    pytest.importorskip("tensorboard.summary.writer.record_writer")
+    # Were TensorFlow there, it would claim the memory that JAX needs.
+    code = f"""if True:
+        import sys
+        sys.modules.update(dict.fromkeys(["tensorflow", "torch"]))
+        from icl.loggers import open_logger
+        from pathlib import Path
+        logger = open_logger(
+            "tensorboard", name="", folder=Path({str(tmp_path)!r}), config={{}}
+        )
+        logger.log(8, {{"train/loss": 1.0}})
+        logger.close()
+        assert "tensorboard.compat.notf" not in sys.modules
+    """
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=100)
+    assert read_events(tmp_path)[0] == {"train/loss": [(8, 1.0)]}
+
+
+def test_tensorboard_in_a_folder_that_cannot_be_made(tmp_path):
+    pytest.importorskip("tensorboard.summary.writer.record_writer")
+    (tmp_path / "file").touch()
+    with pytest.raises(ValueError, match="could not be set up: .*Not a directory"):
+        opened(tmp_path / "file/run").log(0, {})
+
+
+# W&B
+
+
+class FakeRun:
+    def __init__(self, **options):
+        self.options, self.metrics, self.rows, self.exits = options, [], [], []
+
+    def define_metric(self, name, step_metric=None):
+        self.metrics.append((name, step_metric))
+
+    def log(self, row):
+        self.rows.append(row)
+
+    def finish(self, exit_code):
+        self.exits.append(exit_code)
+
+
+@pytest.fixture
+def fake_wandb(monkeypatch):
+    """The runs that a W&B which sends nothing was asked for."""
+    runs = []
+    module = types.ModuleType("wandb")
+
+    def init(**options):
+        runs.append(FakeRun(**options))
+        return runs[-1]
+
+    vars(module).update(init=init, Settings=dict)
+    module.__spec__ = importlib.machinery.ModuleSpec("wandb", None, origin="here")
+    monkeypatch.setitem(sys.modules, "wandb", module)
+    monkeypatch.delitem(sys.modules, "icl._wandb", raising=False)
+    monkeypatch.delenv("WANDB_PROJECT", raising=False)
+    yield runs
+    sys.modules.pop("icl._wandb", None)
+
+
+def test_wandb_goes_on_in_the_run_of_its_folder(fake_wandb, tmp_path, monkeypatch):
+    config = {"seed": 3, "model": {"type": "T"}}
+    for _ in range(2):
+        logger = opened(tmp_path / "a", "wandb:mine", config, name="first")
+        logger.log(8, {"train/loss": 1.0})
+        logger.close()
+    monkeypatch.setenv("WANDB_PROJECT", "theirs")
+    opened(tmp_path / "b", "wandb").log(0, {})
+    monkeypatch.delenv("WANDB_PROJECT")
+    opened(tmp_path / "c", "wandb").log(0, {})
+    begun, resumed, *others = (run.options for run in fake_wandb)
+    assert begun == resumed
+    assert begun["name"] == "first"
+    assert begun["config"] == config
+    assert begun["dir"] == str(tmp_path / "a")
+    assert begun["resume"] == "allow"
+    assert begun["reinit"] == "create_new"
+    assert re.fullmatch("[0-9a-f]{16}", begun["id"])
+    assert len({begun["id"], *(options["id"] for options in others)}) == 3
+    projects = [options["project"] for options in (begun, *others)]
+    assert projects == ["mine", "theirs", "icl-opto"]
+    assert fake_wandb[0].rows == [{"sequences": 8, "train/loss": 1.0}]
+    assert fake_wandb[0].metrics == [("sequences", None), ("*", "sequences")]
+    assert fake_wandb[0].exits == [0]
+
+
+def test_wandb_is_told_how_a_training_ended(fake_wandb, tmp_path):
+    good, bad = (opened(tmp_path / f"{k}/0/wandb", "wandb") for k in range(2))
+    small(tmp_path / "0", [good])
+    with pytest.raises(FloatingPointError):
+        small(tmp_path / "1", [bad], optimizer=Adam(Constant(1e38)))
+    assert [run.exits for run in fake_wandb] == [[0], [1]]
+
+
+def read_wandb(file):
+    """The records of a run that W&B kept on the disk, in the format of LevelDB's log.
+
+    <https://github.com/google/leveldb/blob/main/doc/log_format.md>
+    """
+    from wandb.proto.wandb_internal_pb2 import Record
+
+    data = file.read_bytes()
+    assert data[:4] == b":W&B"
+    at, part, records = 7, b"", []
+    while at < len(data):
+        left = 32768 - at % 32768
+        if left < 7:
+            at += left
+            continue
+        _, length, kind = struct.unpack_from("<IHB", data, at)
+        part, at = part + data[at + 7 : at + 7 + length], at + 7 + length
+        if kind in (1, 4):  # A whole record, or its end.
+            records.append(Record.FromString(part))
+            part = b""
+    return records
+
+
+def history(records):
+    rows = [r.history.item for r in records if r.WhichOneof("record_type") == "history"]
+    name = lambda item: item.key or "/".join(item.nested_key)
+    rows = [{name(i): json.loads(i.value_json) for i in row} for row in rows]
+    return [{k: v for k, v in row.items() if k[0] != "_"} for row in rows]
+
+
+@pytest.fixture
+def offline(monkeypatch, tmp_path):
+    """The real W&B, which writes to the disk alone."""
+    for module in ("wandb.proto.wandb_internal_pb2", "wandb.sdk"):
+        pytest.importorskip(module)
+    for name in [name for name in os.environ if name.startswith("WANDB_")]:
+        monkeypatch.delenv(name)
+    monkeypatch.setenv("WANDB_MODE", "offline")
+    monkeypatch.setenv("WANDB_ERROR_REPORTING", "false")
+    for kind in ("CACHE", "CONFIG", "DATA"):
+        monkeypatch.setenv(f"WANDB_{kind}_DIR", str(tmp_path / kind))
+    wandb = pytest.importorskip("wandb")
+    # W&B's own process writes; it is waited for when this process ends, or here.
+    yield wandb.teardown
+    wandb.teardown()
+
+
+def test_wandb_keeps_what_runs_side_by_side_wrote(offline, tmp_path):
+    configs = [{"seed": k, "model": {"type": "Linear", "dims": [3]}} for k in (0, 1)]
+    recorders = [Recorder(), Recorder()]
+    loggers = [
+        opened(tmp_path / f"{k}/wandb", "wandb:p", config, f"run {k}")
+        for k, config in enumerate(configs)
+    ]
+    two = [Several(both) for both in zip(recorders, loggers, strict=True)]
+    small(tmp_path, two, count=2)
+    offline()
+    for k, recorder in enumerate(recorders):
+        [file] = (tmp_path / f"{k}/wandb").rglob("*.wandb")
+        records = read_wandb(file)
+        told = [{"sequences": n, **metrics} for n, metrics in recorder.told]
+        assert history(records) == told
+        [run] = [r.run for r in records if r.WhichOneof("record_type") == "run"]
+        assert run.run_id == (tmp_path / f"{k}/wandb/wandb-id").read_text()
+        assert (run.project, run.display_name) == ("p", f"run {k}")
+        config = {i.key: json.loads(i.value_json) for i in run.config.update}
+        config.pop("_wandb")
+        assert config == configs[k]
+        metrics = [r.metric for r in records if r.WhichOneof("record_type") == "metric"]
+        assert ("*", "sequences") in [(m.glob_name, m.step_metric) for m in metrics]
+        assert records[-1].exit.exit_code == 0
+
+
+def test_wandb_keeps_the_same_step_twice(offline, tmp_path):
+    for losses in ({8: 1.0, 16: 2.0}, {8: 1.0, 16: 3.0}):
+        logger = opened(tmp_path, "wandb")
+        for sequences, loss in losses.items():
+            logger.log(sequences, {"train/loss": loss})
+        logger.close()
+    offline()
+    sessions = [read_wandb(file) for file in sorted(Path(tmp_path).rglob("*.wandb"))]
+    runs = [r.run for s in sessions for r in s if r.WhichOneof("record_type") == "run"]
+    assert len({run.run_id for run in runs}) == 1
+    assert sorted(map(history, sessions), key=str) == [
+        [{"sequences": 8, "train/loss": 1.0}, {"sequences": 16, "train/loss": last}]
+        for last in (2.0, 3.0)
+    ]

@@ -1,0 +1,295 @@
+"""The studies: which runs there are, and that their edits mean what they should."""
+
+import dataclasses
+import functools
+import json
+from pathlib import Path
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import icl.studies
+import opto
+from icl import Experiment
+from icl._grafts import parse_edit
+from icl.compat.icl_dynamics import edits_from_flags
+from icl.config import from_json, to_json
+from icl.data import HDF5Classes, LowRankClasses
+from icl.experiment import example_inputs
+from icl.models import TransformerConfig
+from icl.schedules import At, Every
+from sweeps import coopetition, induction, transience
+from sweeps._plan import groups
+from sweeps._study import list_trials
+
+
+FOLDER = Path("/studies/of ours")
+STUDIES = {
+    "induction": induction,
+    "coopetition": coopetition,
+    "transience": transience,
+}
+SCALES = ("smoke", "small", "paper")
+every_study = pytest.mark.parametrize("study", STUDIES)
+every_scale = pytest.mark.parametrize("scale", SCALES)
+
+
+@functools.cache
+def experiments(study, scale):
+    trials = list_trials(STUDIES[study], scale, FOLDER, None)  # Refuses equal names.
+    return {trial.name: trial.experiment for trial in trials}
+
+
+@pytest.mark.parametrize(
+    ("study", "count"),
+    # Of the induction heads' runs two are not in the scripts: A18's other seeds.
+    [("induction", 32 + 31 + 2), ("coopetition", 27 + 18), ("transience", 2 + 32)],
+)
+def test_a_paper_has_its_runs(study, count):
+    assert len(experiments(study, "paper")) == count
+
+
+def test_the_papers_parts():
+    assert len([*induction.figures()]) == 32
+    assert len([*induction.appendix()]) == 31 + 2
+    assert len(coopetition.figures()) == 27
+    assert len(coopetition.appendix()) == 18
+    assert len(transience.clusters()) == 32
+
+
+@every_study
+@every_scale
+def test_experiments_survive_json(study, scale):
+    for experiment in experiments(study, scale).values():
+        text = json.dumps(to_json(experiment))
+        assert from_json(Experiment, json.loads(text)) == experiment
+
+
+@every_study
+@every_scale
+def test_what_a_run_needs_is_kept(study, scale):
+    found = experiments(study, scale)
+    dependent = 0
+    for experiment in found.values():
+        for path, checkpoint in experiment.sources():
+            assert Path(path).parent == FOLDER
+            training = found[Path(path).name].training
+            steps = training.steps_of(training.checkpoint_at)
+            assert checkpoint in {step * training.batch_size for step in steps}
+            dependent += 1
+    wanted = {
+        "induction": {"smoke": 2, "small": 3, "paper": 3},
+        "coopetition": {"smoke": 4, "small": 5, "paper": 21},
+        "transience": dict.fromkeys(SCALES, 0),
+    }
+    assert dependent == wanted[study][scale]
+
+
+@every_study
+def test_smoke_is_few_programs(study):
+    found = groups(experiments(study, "smoke"), FOLDER)
+    assert len(found) <= 7
+    steps = [group.experiment.training.num_steps for group in found]
+    assert max(steps) <= 100
+
+
+@every_study
+def test_smoke_builds(study):
+    built = {}
+    for experiment in experiments(study, "smoke").values():
+        # Without what makes no other model or task, and takes seconds to draw.
+        bare = dataclasses.replace(
+            experiment, edits=(), start=None, evaluations={}, init_seed=0, train_seed=0
+        )
+        assert isinstance(bare.data, LowRankClasses)
+        bare = dataclasses.replace(bare, data=dataclasses.replace(bare.data, seed=0))
+        key = json.dumps(to_json(bare))
+        if key not in built:
+            member = bare.build()
+            table = opto.sites(member.model, *example_inputs(member.task))
+            built[key] = member.task, table
+        task, table = built[key]
+        for each in experiment.evaluations.values():
+            assert each.of(experiment.task).build(task.data).num_labels <= (
+                task.num_labels
+            )
+        edits = [parse_edit(t) for t in experiment.edits if not t.startswith("Graft")]
+        opto.check(edits, table)
+
+
+@pytest.fixture(scope="module")
+def model_and_inputs():
+    config = TransformerConfig(d_model=16)
+    build = eqx.filter_jit(lambda key: config.build(5, dim=4, key=key))
+    model = build(jax.random.key(0))
+    # At first, attention is near uniform, and edits of it change little.
+    model = jax.tree.map(lambda x: 3 * x if eqx.is_inexact_array(x) else x, model)
+    examples = jax.random.normal(jax.random.key(1), (6, 2, 4))
+    examples = jnp.concatenate([examples, examples[:, :1]], 1)
+    return model, (examples, jnp.tile(jnp.array([1, 3, 1]), (6, 1)))
+
+
+H = induction.HEADS
+REST = " ".join(f"1:{head}" for head in induction.but(H.induction))
+ABLATE = f"--opto_ablate_heads {REST}"
+PERFECT = "--opto_specific_fn perfect_prev_token_input"
+COPY = f"--opto_perfect_copy_from_head_pattern 1:{H.induction}"
+MATCH = f"--opto_induction_heads 1:{H.induction}"
+ALL_OF_0 = " ".join(f"0:{head}" for head in range(8))
+FLAGS = {
+    "clamp-none": ABLATE,
+    "clamp-previous-token": f"--opto_prev_token_heads 0:{H.previous} {ABLATE}",
+    "clamp-layer-0": f"{PERFECT} {ABLATE}",
+    "clamp-match": f"{MATCH} {ABLATE}",
+    "clamp-copy": COPY,
+    "clamp-layer-0-copy": f"{PERFECT} {COPY}",
+    "only-head-2": "--opto_ablate_heads 1:0 1:1 1:3 1:4 1:5 1:6 1:7",
+    "long": ABLATE,
+    "classes-200-clamp-match": f"{MATCH} {ABLATE}",
+    "labels-15-clamp-layer-0": f"{PERFECT} {ABLATE}",
+    "labels-10-clamp-layer-0-copy": f"{PERFECT} {COPY}",
+    "clamp-previous-token-other": f"--opto_prev_token_heads 0:{H.other} {ABLATE}",
+    "clamp-previous-token-several": "--opto_prev_token_heads "
+    + " ".join(f"0:{head}" for head in H.several)
+    + f" {ABLATE}",
+    "clamp-previous-token-all": f"--opto_prev_token_heads {ALL_OF_0} {ABLATE}",
+    "match-0.30": f"{MATCH} --opto_induction_head_strength 0.3",
+    f"heads-{H.induction}-0": "--opto_ablate_heads "
+    + " ".join(f"1:{head}" for head in induction.but(H.induction, 0)),
+    "no-previous-token-on-labels": "--opto_disallow_prev_token_only_label "
+    f"--opto_disallow_prev_token_heads {ALL_OF_0}",
+    "without-previous-token-heads": "--opto_ablate_heads 0:1 0:4 0:7",
+}
+
+
+@pytest.mark.parametrize("name", FLAGS)
+def test_edits_mean_what_the_flags_mean(name, model_and_inputs):
+    model, inputs = model_and_inputs
+    both = experiments("induction", "paper") | experiments("coopetition", "paper")
+    ours = [parse_edit(text) for text in both[name].edits]
+    theirs = edits_from_flags(FLAGS[name])
+    # Copies have no one pattern: there, nothing but the logits of the query is alike.
+    record = () if "copy" in name else "blocks.*.attn.out"
+    logits, at = opto.run(model, *inputs, record=record, edits=ours)
+    wanted, there = opto.run(model, *inputs, record=record, edits=theirs)
+    plain, _ = opto.run(model, *inputs)
+    assert np.abs(logits[:, -1] - plain[:, -1]).max() > 1e-2
+    np.testing.assert_allclose(logits[:, -1], wanted[:, -1], rtol=1e-5, atol=1e-5)
+    for site in at:
+        rows = slice(-1, None) if site.startswith("blocks.1") else slice(None)
+        np.testing.assert_allclose(at[site][:, rows], there[site][:, rows], atol=1e-5)
+
+
+def test_the_induction_papers_numbers():
+    found = experiments("induction", "paper")
+    main = found["main"]
+    assert main.training.num_sequences == 1_000_000
+    assert main.training.evaluate_at == Every(5000)
+    assert main.training.checkpoint_at == Every(1000)
+    assert {each.size for each in main.evaluations.values()} == {1000}
+    assert (main.init_seed, main.train_seed, main.eval_seed) == (5, 0, 1)
+    assert main.optimizer.learning_rate.rate == 1e-5
+    assert found["clamp-match"].training.num_sequences == 600_000
+    assert found["clamp-match"].training.evaluate_at == Every(1000)
+    assert found["clamp-none"].training.checkpoint_at == Every(1000)
+    assert found["clamp-copy"].training.checkpoint_at == At((600_000,))
+    assert found["long"].training.num_sequences == 2_000_000
+    assert found["graft-seed-7"].training.num_sequences == 800_000
+    assert found["graft-seed-7"].init_seed == 5
+    classes = found["classes-200-clamp-layer-0"]
+    assert classes.task.class_split.train == 200
+    assert classes.training.num_sequences == 300_000
+    labels = found["labels-15-long"].task.labels
+    assert (labels.num_labels, labels.split.train, labels.split.val) == (15, 84, 21)
+    assert sorted(float(n[6:]) for n in found if n.startswith("match-")) == [
+        *(0.0, 0.1, 0.2, 0.3, 0.4, 0.5, 0.55, 0.6, 0.65),
+        *(0.7, 0.75, 0.8, 0.85, 0.9, 0.95, 1.0),
+    ]
+    # 26 and 23 million sequences, and two seeds more.
+    total = sum(each.training.num_sequences for each in found.values())
+    assert round(total / 1e6, 1) == 51.6
+
+
+def test_classes_for_testing_stay_the_same():
+    found = experiments("induction", "paper")
+    splits = [found[n].task.class_split for n in ("long", "classes-200-long")]
+    fewer, more = (set(split.part("train", 300)) for split in splits)
+    assert fewer < more
+    assert {*splits[0].part("test", 300)} == {*splits[1].part("test", 300)}
+
+
+def test_the_coopetition_papers_numbers():
+    found = experiments("coopetition", "paper")
+    grafts = {n: e for n, e in found.items() if n.startswith("graft-ciwl")}
+    at = sorted(e.sources()[0][1] for e in grafts.values())
+    millions = (4, 8, 9.75, 9.8, 15, 20, 25, 31.5, 32, 48, 64)
+    # A step ends at whole batches: the published file is 00009750016.eqx.
+    exact = [9_750_016 if n == 9.75 else round(n * 1e6) for n in millions]
+    assert at == exact
+    assert all("from_=1" in e.edits[0] for e in grafts.values())
+    starts = {n: e.start for n, e in found.items() if n.startswith("start-ciwl")}
+    assert sorted(start.checkpoint // 10**6 for start in starts.values()) == [
+        *(4, 5, 6, 7, 8, 9, 10, 12, 16)
+    ]
+    assert starts["start-ciwl-12M"].checkpoint == 12_000_000
+    lengths = {n: e.training.num_sequences // 10**6 for n, e in found.items()}
+    assert lengths["main"] == lengths["icl-only"] == lengths["graft-main-20M"] == 64
+    assert lengths["12-layers-matched"] == 400
+    assert lengths["main-320M"] == lengths["mlp-1600x5"] == 320
+    assert lengths["data-12800x5"] == 100
+    assert found["main"].training.checkpoint_at == Every(50_000)
+    assert found["rope"].model.positions.theta == 30
+    assert found["12-layers"].model.num_layers == 12
+    assert [*found["main"].evaluations] == ["train", "icl", "flip", "ciwl", "iwl"]
+    assert {e.size for e in found["main"].evaluations.values()} == {5000}
+    assert len(found["12-layers-matched"].evaluations) == 12
+    # All runs with two pairs are tested on the same sequences.
+    kinds = ("ciwl-only", "icl-only", "matched")
+    for name, each in found["main"].evaluations.items():
+        assert all(found[kind].evaluations[name] == each for kind in kinds)
+
+
+def test_the_transience_papers_numbers():
+    found = experiments("transience", "paper")
+    omniglot = found["omniglot-12800-seed-6"]
+    assert omniglot.training.num_sequences == 1_600_000_000
+    assert omniglot.init_seed == 6
+    assert found["omniglot-1600-seed-5"].init_seed == 5
+    llama = found["llama-13B-3200x5-clusters-5-seed-6"]
+    assert llama.training.num_sequences == 64_000_000
+    assert llama.task.context.burstiness == 3
+    assert llama.data == LowRankClasses(3200, 5, dim=5120, seed=5)
+    assert llama.optimizer.learning_rate.rate == 3e-4
+
+
+@pytest.mark.parametrize("name", icl.studies.__all__)
+def test_presets_need_no_arguments(name):
+    preset = getattr(icl.studies, name)()
+    assert from_json(Experiment, to_json(preset)) == preset
+
+
+@every_study
+@every_scale
+def test_too_little_data_is_refused_in_a_line(study, scale):
+    few = LowRankClasses(num_classes=31, num_exemplars=1)
+    with pytest.raises(ValueError, match="needs .*; got 31|got 31 of 1") as caught:
+        list_trials(STUDIES[study], scale, FOLDER, few)
+    assert "\n" not in str(caught.value)
+
+
+def test_data_of_the_users_own():
+    enough = LowRankClasses(num_classes=13_000)
+    trials = list_trials(coopetition, "paper", FOLDER, enough)
+    assert {trial.experiment.data for trial in trials} == {enough}
+    # A graft fits, for all have an output for each class.
+    icl_only = next(t.experiment for t in trials if t.name == "icl-only")
+    assert icl_only.task.labels.num_labels == 13_000
+    clusters = LowRankClasses(num_classes=3250, num_exemplars=5)
+    trials = list_trials(transience, "paper", FOLDER, clusters)
+    names = [trial.name for trial in trials]
+    assert names == ["clusters-3200x5-seed-5", "clusters-3200x5-seed-6"]
+    with pytest.raises(ValueError, match="there is no file"):
+        list_trials(induction, "paper", FOLDER, HDF5Classes("nowhere.h5"))

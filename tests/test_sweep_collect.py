@@ -1,0 +1,438 @@
+"""`python -m sweeps collect` against the logs, read with h5py and NumPy alone."""
+
+import csv
+import dataclasses
+import math
+import shutil
+from pathlib import Path
+
+import h5py
+import numpy as np
+import pytest
+
+import icl
+from icl import Start, studies, Training
+from icl._log import Log
+from icl.data import LowRankClasses
+from icl.experiment import EvaluationSet
+from icl.models import TransformerConfig
+from icl.optimizers import Adam, Constant
+from icl.schedules import At, Every
+from sweeps._collect import collect, collected
+from sweeps._folder import Folder
+from sweeps._swept import column, swept
+
+
+SHORT = Training(64, 8, evaluate_at=Every(24))
+LONG = Training(96, 8, evaluate_at=At((16, 40)))
+METRICS = ("loss", "accuracy", "in_context_loss")
+SETS = {"held": EvaluationSet(size=5), "seen": EvaluationSet(size=3)}
+
+
+def tiny(**changes):
+    base = studies.induction(LowRankClasses(num_classes=60, num_exemplars=1, dim=6))
+    changes = {"training": SHORT, "evaluations": SETS, **changes}
+    return dataclasses.replace(
+        base, model=TransformerConfig(d_model=8, num_heads=2), **changes
+    )
+
+
+def as_trained(run, events, steps):
+    """What training leaves there, with numbers that are made up."""
+    (run / "resume").mkdir(parents=True)
+    (run / f"resume/{8 * steps:012d}.eqx").touch()
+    rng, log = np.random.default_rng(len(events)), Log()
+    log.add_steps({m: rng.random(steps, np.float32) for m in ("loss", "grad_norm")})
+    for event in events:
+        log.add_evaluation(
+            event,
+            {
+                name: {m: rng.random(each.size, np.float32) for m in METRICS}
+                for name, each in SETS.items()
+            },
+        )
+    log.write(run / "log.h5", 8)
+
+
+def add_metric(file, path):
+    """A metric that other sets lack, with numbers that float32 sums round."""
+    with h5py.File(file, "r+") as log:
+        events = len(log["eval/iter"])
+        rows = np.linspace(1e-8, 1e8, events * 7, dtype=np.float32)
+        log[path] = rows.reshape(events, 7)
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory):
+    """A study of four runs, of which one has not begun."""
+    folder = Folder(tmp_path_factory.mktemp("made") / "study")
+    adam = Adam(Constant(0.02))
+    graft = f"Graft({str(folder.run('a'))!r}, until=0, checkpoint=64)"
+    experiments = {
+        "a": tiny(),
+        "b": tiny(optimizer=adam, init_seed=9, start=Start(str(folder.run("a")), 64)),
+        "c": tiny(training=LONG, edits=(graft, "Zero('blocks.1.attn.z', head=1)")),
+        "late": tiny(init_seed=11),
+    }
+    with folder.claimed("ours", "smoke"):
+        folder.begin("ours", "smoke", experiments, (), ())
+    icl.run_experiment(experiments["a"], folder.run("a"))
+    as_trained(folder.run("b"), [0, 24, 48, 64], 8)
+    as_trained(folder.run("c"), [16, 40], 12)
+    add_metric(folder.run("b") / "log.h5", "eval/seen/extra")
+    return folder
+
+
+@pytest.fixture
+def study(made, tmp_path):
+    """A copy in the same place: the paths in the configs stay right."""
+    backup = tmp_path / "backup"
+    shutil.copytree(made.path, backup)
+    yield made
+    shutil.rmtree(made.path)
+    shutil.copytree(backup, made.path)
+
+
+def oracle(folder, run):
+    """The rows of a run by set and sequences, its metrics by name."""
+    found = {}
+    with h5py.File(folder.run(run) / "log.h5") as log:
+        events = log["eval/iter"][()]
+        for name, group in log["eval"].items():
+            if name == "iter":
+                continue
+            for metric, rows in group.items():
+                for event, row in zip(events, rows[()], strict=True):
+                    mean = math.fsum(map(float, row)) / len(row)
+                    found.setdefault((name, event), {})[metric] = mean
+        before = 0
+        for event in events:
+            at = log["train/iter"][()]
+            inside = (at > before) & (at <= event)
+            for metric in ("loss", "grad_norm"):
+                if inside.any():
+                    own = log[f"train/{metric}"][()][inside]
+                    mean = math.fsum(map(float, own)) / len(own)
+                    found.setdefault(("training", event), {})[metric] = mean
+            before = event
+    return found
+
+
+def rows_of(columns):
+    names = list(columns)
+    lists = [x.tolist() for x in columns.values()]
+    return [dict(zip(names, row, strict=True)) for row in zip(*lists, strict=True)]
+
+
+def check_rows(rows, folder, runs):
+    """That these are the rows of the logs, and no others."""
+    metrics = [*list(rows[0])[list(rows[0]).index("set") + 1 :]]
+    for run in runs:
+        wanted = oracle(folder, run)
+        own = [row for row in rows if row["run"] == run]
+        assert {(r["set"], r["sequences"]) for r in own} == set(wanted)
+        assert len(own) == len(wanted)
+        for row in own:
+            expected = wanted[row["set"], row["sequences"]]
+            for metric in metrics:
+                mean = expected.get(metric, math.nan)
+                # A mean of float64s, which NumPy sums in another order.
+                np.testing.assert_allclose(row[metric], mean, rtol=1e-14)
+    assert {row["run"] for row in rows} == set(runs)
+
+
+def test_the_columns_are_what_the_logs_hold(made):
+    columns = collected(made.path)
+    rows = rows_of(columns)
+    check_rows(rows, made, ["a", "b", "c"])
+    assert {len(values) for values in columns.values()} == {len(rows)}
+    # Events at 0, 24, 48 and 64, those of c at 16 and 40; at 0 nothing was trained on.
+    assert len(rows) == 2 * (3 * 4 - 1) + 3 * 2
+    assert all(columns[name].dtype == np.float64 for name in ("loss", "grad_norm"))
+    assert np.isnan(columns["grad_norm"][columns["set"] == "held"]).all()
+    assert np.isfinite(columns["extra"]).sum() == 4
+
+
+def test_the_columns_tell_what_the_runs_differ_in(made):
+    columns = collected(made.path)
+    names = list(columns)
+    fields = [
+        "optimizer.learning_rate.rate",
+        "training.num_sequences",
+        "training.evaluate_at.type",
+        "training.evaluate_at.sequences",
+        "edits",
+        "init_seed",
+        "start.run",
+        "start.checkpoint",
+    ]
+    assert names[0] == "run"
+    assert sorted(names[1 : names.index("sequences")]) == sorted(fields)
+    assert names[names.index("sequences") + 1] == "set"
+    first = {row["run"]: row for row in rows_of(columns)}
+    assert [first[run]["init_seed"] for run in "abc"] == [3, 9, 3]
+    assert columns["init_seed"].dtype == np.int64
+    assert first["b"]["optimizer.learning_rate.rate"] == 0.02
+    assert [first[run]["start.run"] for run in "abc"] == ["", "a", ""]
+    assert first["b"]["start.checkpoint"] == 64
+    assert math.isnan(first["a"]["start.checkpoint"])
+    assert first["a"]["edits"] == ""
+    assert first["c"]["edits"] == (
+        "Graft('a', until=0, checkpoint=64); Zero('blocks.1.attn.z', head=1)"
+    )
+    assert first["a"]["training.evaluate_at.sequences"] == "24"
+    assert first["c"]["training.evaluate_at.sequences"] == "16; 40"
+
+
+def test_the_file_holds_the_columns(study, capsys):
+    assert collect([str(study.path)]) == 0
+    captured = capsys.readouterr()
+    file = study.path / "collected.h5"
+    assert captured.out == f"28 rows of 3 runs: {file}\n"
+    assert captured.err == "late has no log yet\n"
+    columns = collected(study.path)
+    with h5py.File(file) as opened:
+        assert [*opened.attrs["columns"]] == [*columns]
+        assert set(opened) == set(columns)
+        assert (opened.attrs["study"], opened.attrs["scale"]) == ("ours", "smoke")
+        assert [*opened.attrs["unfinished"]] == ["late"]
+        assert opened["sequences"].attrs["units"] == "sequences seen"
+        assert opened["loss"].attrs["units"] == "nats"
+        assert opened["in_context_loss"].attrs["units"] == "nats"
+        assert "units" not in opened["accuracy"].attrs
+        for name, values in columns.items():
+            if values.dtype == object:
+                info = h5py.check_string_dtype(opened[name].dtype)
+                assert (info.encoding, info.length) == ("utf-8", None)
+                assert [*opened[name].asstr()[()]] == [*values]
+            else:
+                assert opened[name].dtype == values.dtype
+                np.testing.assert_array_equal(opened[name][()], values)
+    assert not [*study.path.glob(".*.tmp")]
+
+
+def test_the_text_file_holds_the_same_numbers(study, tmp_path):
+    out = tmp_path / "table.csv"
+    assert collect([str(study.path), "--out", str(out)]) == 0
+    with open(out, newline="") as stream:
+        rows = list(csv.DictReader(stream))
+    columns = collected(study.path)
+    assert [*rows[0]] == [*columns]
+    for name, values in columns.items():
+        texts = [row[name] for row in rows]
+        if values.dtype == object:
+            assert texts == [*values]
+        else:
+            np.testing.assert_array_equal([*map(float, texts)], values)
+
+
+@pytest.mark.parametrize("name", ["collected.h5", "collected.csv"])
+def test_an_earlier_table_is_replaced_and_nothing_else(study, tmp_path, name):
+    out = tmp_path / name
+    command = [str(study.path), "--out", str(out)]
+    collect(command)
+    before = out.read_bytes()
+    assert collect([*command, "--only", "a"]) == 0
+    assert len(out.read_bytes()) < len(before)
+    other = study.run("a") / "log.h5" if name.endswith("h5") else study.run("a.csv")
+    if name.endswith("csv"):
+        other.write_text("name,run\n")
+    kept = other.read_bytes()
+    with pytest.raises(ValueError, match="is there and not a table of this command"):
+        collect([str(study.path), "--out", str(other)])
+    assert other.read_bytes() == kept
+
+
+def test_only_some_runs(study, capsys):
+    assert collect([str(study.path), "--only", "[bx]", "--only", "c"]) == 0
+    assert capsys.readouterr().err == ""
+    with h5py.File(study.path / "collected.h5") as opened:
+        assert {*opened["run"].asstr()[()]} == {"b", "c"}
+        # What it differs in from all runs of the study.
+        assert "init_seed" in opened
+        assert opened.attrs["unfinished"].shape == (0,)
+
+
+def test_a_damaged_log_is_named_and_the_others_collected(study, capsys):
+    log = study.run("a") / "log.h5"
+    log.write_bytes(log.read_bytes()[:3000])
+    assert collect([str(study.path)]) == 1
+    err = capsys.readouterr().err.splitlines()
+    assert err[0] == "late has no log yet"
+    assert err[1].startswith(f"{log} is not a readable log: ")
+    with h5py.File(study.path / "collected.h5") as opened:
+        assert {*opened["run"].asstr()[()]} == {"b", "c"}
+    with pytest.warns(UserWarning, match="a/log.h5 is not a readable log"):
+        columns = collected(study.path)
+    check_rows(rows_of(columns), study, ["b", "c"])
+
+
+def without(log, name):
+    del log[name]
+
+
+def as_number(log, name):
+    del log[name]
+    log[name] = 3.0
+
+
+def shorter(log, name):
+    rows = log[name][()]
+    del log[name]
+    log[name] = rows[:-1]
+
+
+@pytest.mark.parametrize(
+    ("change", "name"),
+    [
+        (without, "eval/iter"),
+        (without, "train/iter"),
+        (without, "train"),
+        (as_number, "eval"),
+        (as_number, "eval/held"),
+        (as_number, "eval/held/loss"),
+        (shorter, "eval/held/loss"),
+        (shorter, "eval/iter"),
+        (shorter, "train/loss"),
+    ],
+)
+def test_whatever_is_wrong_with_a_log(study, change, name):
+    with h5py.File(study.run("a") / "log.h5", "r+") as log:
+        change(log, name)
+    with pytest.warns(UserWarning, match="a/log.h5 is not a readable log"):
+        columns = collected(study.path)
+    assert {*columns["run"]} == {"b", "c"}
+
+
+def test_a_set_named_as_the_steps_is_refused(study):
+    with h5py.File(study.run("a") / "log.h5", "r+") as log:
+        log.move("eval/held", "eval/training")
+    with pytest.warns(UserWarning, match="an evaluation set is named 'training'"):
+        collected(study.path)
+
+
+def test_a_run_that_goes_on_is_as_far_as_it_is(study, capsys):
+    (study.run("b") / "resume/000000000064.eqx").unlink()
+    with h5py.File(study.run("b") / "log.h5", "r+") as log:
+        for name in ("loss", "grad_norm", "iter"):
+            rows = log[f"train/{name}"][()]
+            del log[f"train/{name}"]
+            log[f"train/{name}"] = rows[:7]  # A step beyond the last event.
+        events = log["eval/iter"][()]
+        del log["eval/iter"]
+        log["eval/iter"] = events[:3]
+        for name in ("held", "seen"):
+            for metric in [*log[f"eval/{name}"]]:
+                rows = log[f"eval/{name}/{metric}"][()]
+                del log[f"eval/{name}/{metric}"]
+                log[f"eval/{name}/{metric}"] = rows[:3]
+    assert collect([str(study.path)]) == 0
+    columns = collected(study.path)
+    check_rows(rows_of(columns), study, ["a", "b", "c"])
+    assert columns["sequences"][columns["run"] == "b"].max() == 48
+    with h5py.File(study.path / "collected.h5") as opened:
+        assert [*opened.attrs["unfinished"]] == ["b", "late"]
+
+
+def test_losses_that_are_not_finite_stay_so(study):
+    with h5py.File(study.run("a") / "log.h5", "r+") as log:
+        log["eval/held/loss"][1, 0] = np.inf
+        log["train/loss"][0] = np.nan
+    columns = collected(study.path)
+    of_a = columns["run"] == "a"
+    assert columns["loss"][of_a & (columns["set"] == "held")][1] == np.inf
+    assert np.isnan(columns["loss"][of_a & (columns["set"] == "training")][0])
+
+
+def refused(match, *arguments):
+    with pytest.raises(ValueError, match=match) as caught:
+        collect([str(argument) for argument in arguments])
+    assert "\n" not in str(caught.value)
+
+
+def test_what_is_refused(study, tmp_path):
+    refused("is not the folder of a study", tmp_path)
+    refused("no run matches 'lat'; did you mean 'late'", study.path, "--only", "lat")
+    refused("no run matches '%'; runs: a, b, c, late", study.path, "--only", "%")
+    refused("t.txt must end in .h5 or .csv", study.path, "--out", tmp_path / "t.txt")
+    refused("there is no folder", study.path, "--out", tmp_path / "no/t.h5")
+    refused("no run of .* has a log", study.path, "--only", "late")
+    assert not (study.path / "collected.h5").exists()
+
+
+def test_a_full_disk_leaves_the_earlier_table(study, monkeypatch):
+    collect([str(study.path)])
+    before = (study.path / "collected.h5").read_bytes()
+
+    def full(*_):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("icl._atomic.os.fsync", full)
+    with pytest.raises(OSError, match="No space left"):
+        collect([str(study.path), "--only", "a"])
+    assert (study.path / "collected.h5").read_bytes() == before
+    assert not [*study.path.glob(".*.tmp")]
+
+
+def test_a_large_study(tmp_path):
+    folder, config = Folder(tmp_path / "large"), tiny()
+    names = [f"run-{k}" for k in range(60)]
+    runs = {n: dataclasses.replace(config, init_seed=k) for k, n in enumerate(names)}
+    with folder.claimed("large", "paper"):
+        folder.begin("large", "paper", runs, (), ())
+    events = 8 * np.arange(600)
+    rng = np.random.default_rng(0)
+    for name in names:
+        folder.run(name).mkdir()
+        with h5py.File(folder.run(name) / "log.h5", "w") as log:
+            log["train/iter"] = 8 * np.arange(1, 601)
+            for metric in ("loss", "grad_norm"):
+                log[f"train/{metric}"] = rng.random(600, np.float32)
+            log["eval/iter"] = events
+            for k in range(5):
+                log[f"eval/set-{k}/loss"] = rng.random((600, 10), np.float32)
+    columns = collected(folder.path)
+    each = 600 * 6 - 1
+    assert len(columns["run"]) == 60 * each
+    last = {name: values[-each:] for name, values in columns.items()}
+    check_rows(rows_of(last), folder, names[-1:])
+
+
+# What runs differ in
+
+
+def values_of(*configs, folder="/study"):
+    return swept(Path(folder), {f"r{k}": config for k, config in enumerate(configs)})
+
+
+def test_fields_that_are_the_same_are_left_out():
+    found = values_of({"a": 1, "b": {"c": 2, "d": None}}, {"a": 1, "b": {"c": 3}})
+    assert found == {"b.c": {"r0": 2, "r1": 3}}
+    assert values_of({"a": True}, {"a": 1}) == {"a": {"r0": True, "r1": 1}}
+    assert values_of({"a": [1, 2]}, {"a": [1]}) == {"a": {"r0": "1; 2", "r1": "1"}}
+    assert values_of({"a": {"b": 1}}, {"a": None}) == {"a.b": {"r0": 1}}
+    assert values_of({"a": 1}) == {}
+
+
+def test_only_paths_into_the_study_are_cut():
+    texts = ["/study/main", "G('/study/m', x=\"/study/n\")", "/x/study/main", "/studyy"]
+    found = values_of({"a": texts[0]}, {"a": texts[1]}, {"a": texts[2]}, {})
+    assert [*found["a"].values()] == ["main", "G('m', x=\"n\")", "/x/study/main"]
+
+
+@pytest.mark.parametrize(
+    ("values", "dtype", "wanted"),
+    [
+        ({"r": 1, "s": 2}, np.int64, [1, 2]),
+        ({"r": 1}, np.float64, [1.0, math.nan]),
+        ({"r": 1, "s": 0.1}, np.float64, [1.0, 0.1]),
+        ({"r": True, "s": False}, bool, [True, False]),
+        ({"r": True}, object, ["true", ""]),
+        ({"r": 3, "s": "3"}, object, ["3", "3"]),
+        ({"s": "naïve"}, object, ["", "naïve"]),
+    ],
+)
+def test_a_column_is_of_one_type(values, dtype, wanted):
+    found = column(values, ["r", "s"])
+    assert found.dtype == dtype
+    np.testing.assert_array_equal(found, np.array(wanted, dtype))

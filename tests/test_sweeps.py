@@ -1,0 +1,499 @@
+"""The launcher: plans, packing, resuming, refusals. `slurm/` tests it on a cluster."""
+
+import dataclasses
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import h5py
+import numpy as np
+import pytest
+import twelve
+
+from icl import Start, Training
+from icl.config import to_json
+from icl.schedules import Every
+from sweeps import Trial
+from sweeps._cluster import read_cluster
+from sweeps._cost import measured, seconds
+from sweeps._folder import Folder
+from sweeps._launch import pinned, plan, wanted
+from sweeps._local import Debug
+from sweeps._needs import needs
+from sweeps._plan import groups
+from sweeps._program import program
+from sweeps._study import list_trials, load_study
+
+
+STUDY = Path(__file__).parent / "twelve.py"
+
+
+def experiments(folder, scale="smoke", sets=()):
+    folder = Folder(folder)
+    trials = list_trials(twelve, scale, folder.path, None)
+    return pinned(trials, sets, folder)
+
+
+def planned(folder, *only, members=8):
+    asked = wanted(Folder(folder), experiments(folder), only)
+    return plan(Folder(folder), asked, Debug(), members, measure=False)
+
+
+def sweeps(*arguments, **options):
+    """Runs the command; its status, output and errors."""
+    command = [sys.executable, "-m", "sweeps", *map(str, arguments)]
+    done = subprocess.run(command, capture_output=True, text=True, **options)
+    return done.returncode, done.stdout, done.stderr
+
+
+def one_line(capsys, *arguments):
+    """What a command that is refused says, which is one line; its status is 2."""
+    from sweeps._cli import main
+
+    with pytest.raises(SystemExit) as stop:
+        main(list(map(str, arguments)))
+    captured = capsys.readouterr()
+    assert stop.value.code == 2
+    assert captured.out == ""
+    assert captured.err.count("\n") == 1
+    return captured.err
+
+
+# Plans
+
+
+def test_needs_are_read_off_the_experiments(tmp_path):
+    found = needs(experiments(tmp_path), tmp_path)
+    assert found["seed-0"] == ()
+    assert found["start-2"] == ("seed-2",)
+    assert found["graft"] == ("seed-0",)
+    assert found["again-1"] == ("start-1",)
+
+
+def test_runs_of_one_program_and_level_are_one_group(tmp_path):
+    found = [group.runs for group in groups(experiments(tmp_path), tmp_path)]
+    assert found == [
+        ("seed-0", "seed-1", "seed-2", "seed-3"),
+        ("wide",),
+        ("start-0", "start-1", "start-2", "start-3"),
+        ("graft",),
+        ("again-0", "again-1"),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("settings", "same"),
+    [
+        (["init_seed=9", "train_seed=8", "eval_seed=7"], True),
+        (["optimizer.learning_rate.rate=0.5"], True),
+        (["data.seed=3"], True),
+        (["training.num_sequences=640"], False),
+        (["task.noise=0.5"], False),
+        (["edits=[\"Zero('blocks.1.attn.z', head=1)\"]"], False),
+        (["optimizer.clip_norm=1.0"], False),
+    ],
+)
+def test_what_makes_another_program(tmp_path, settings, same):
+    plain = experiments(tmp_path)["seed-0"]
+    other = experiments(tmp_path, sets=settings)["seed-0"]
+    assert (program(plain, {}) == program(other, {})) == same
+
+
+def test_edits_are_one_program_if_they_differ_in_numbers(tmp_path):
+    base = experiments(tmp_path)["seed-0"]
+
+    def with_edit(text):
+        return program(dataclasses.replace(base, edits=(text,)), {})
+
+    first = with_edit("Zero('blocks.1.attn.z', head=0)")
+    assert first == with_edit("Zero('blocks.1.attn.z', head=1)")
+    assert first == with_edit("Zero('blocks.1.attn.z', head=1, strength=0.5)")
+    assert first != with_edit("Zero('blocks.1.attn.z', head=[0, 1])")
+    assert first != with_edit("Zero('blocks.0.attn.z', head=0)")
+
+
+def test_a_cap_divides_a_group_evenly(tmp_path):
+    launch = planned(tmp_path, members=3)
+    sizes = sorted(len(job.runs) for job in launch.jobs)
+    assert sizes == [1, 1, 2, 2, 2, 2, 2]
+    by_name = {job.name: job for job in launch.jobs}
+    start = next(job for job in launch.jobs if "start-3" in job.runs)
+    assert [by_name[need].runs for need in start.needs] == [("seed-2", "seed-3")]
+
+
+def test_only_brings_what_is_needed(tmp_path):
+    launch = planned(tmp_path, "again-1")
+    assert [job.runs for job in launch.jobs] == [
+        ("seed-1",),
+        ("start-1",),
+        ("again-1",),
+    ]
+
+
+def test_the_last_checkpoint_is_the_planned_one(tmp_path):
+    start = experiments(tmp_path)["again-0"].start
+    assert start == Start(str(tmp_path / "start-0"), 1280)
+
+
+# What is refused, before anything is written
+
+
+def refused(tmp_path, change, match):
+    found = experiments(tmp_path)
+    with pytest.raises(ValueError, match=match):
+        needs(change(found), tmp_path)
+
+
+def starting(experiment, folder, checkpoint):
+    return dataclasses.replace(experiment, start=Start(str(folder), checkpoint))
+
+
+def test_a_cycle_is_refused(tmp_path):
+    def change(found):
+        first = starting(found["seed-0"], tmp_path / "again-0", 1280)
+        return found | {"seed-0": first}
+
+    refused(tmp_path, change, "seed-0 needs again-0 needs start-0 needs seed-0")
+
+
+def test_a_checkpoint_that_will_not_be_is_refused(tmp_path):
+    def change(found):
+        return found | {"start-0": starting(found["start-0"], tmp_path / "seed-0", 700)}
+
+    refused(tmp_path, change, "start-0 needs the checkpoint 700 of seed-0.* 640")
+
+
+def test_a_run_that_is_not_there_is_refused(tmp_path):
+    def change(found):
+        return found | {"start-0": starting(found["start-0"], tmp_path / "sed-0", 640)}
+
+    refused(tmp_path, change, "start-0 needs sed-0, which is not a run of the study")
+
+
+def test_a_missing_checkpoint_of_another_study_is_refused(tmp_path):
+    def change(found):
+        return {"start-0": starting(found["start-0"], tmp_path.parent / "gone", 640)}
+
+    refused(tmp_path, change, "start-0 needs a missing checkpoint: .*gone is not a run")
+
+
+def test_wrong_command_lines_are_refused_in_one_line(capsys, tmp_path):
+    out = tmp_path / "out"
+    common = ("--out", out, "--scale", "smoke")
+    assert "did you mean 'induction'" in one_line(capsys, "inducton", *common)
+    assert "no study file" in one_line(capsys, tmp_path / "no.py", *common)
+    assert "no run matches 'sede'" in one_line(capsys, STUDY, *common, "--only", "sede")
+    wrong = ("--set", "training.num_sequnces=3")
+    assert "num_sequences" in one_line(capsys, STUDY, *common, *wrong)
+    assert "at least 1" in one_line(capsys, STUDY, *common, "--members", 0)
+    data = ("--data", tmp_path / "no.h5")
+    assert "there is no file" in one_line(capsys, STUDY, *common, *data)
+    assert "not the folder of a study" in one_line(capsys, "status", tmp_path)
+    assert not out.exists()
+
+
+def test_a_folder_of_something_else_is_refused(capsys, tmp_path):
+    (tmp_path / "thesis.tex").write_text("years of work")
+    refusal = one_line(capsys, STUDY, "--out", tmp_path, "--scale", "smoke")
+    assert "thesis.tex" in refusal
+    assert [file.name for file in tmp_path.iterdir()] == ["thesis.tex"]
+    file = tmp_path / "thesis.tex"
+    assert "is a file" in one_line(capsys, STUDY, "--out", file, "--scale", "smoke")
+
+
+def test_files_that_are_no_study_are_refused(capsys, tmp_path):
+    (tmp_path / "broken.py").write_text("import nothing_of_this_name")
+    (tmp_path / "empty.py").write_text("trials = None")
+    out = ("--out", tmp_path / "out")
+    broken = one_line(capsys, tmp_path / "broken.py", *out)
+    assert "ModuleNotFoundError" in broken
+    empty = one_line(capsys, tmp_path / "empty.py", *out)
+    assert "does not define trials" in empty
+
+
+@pytest.mark.parametrize(
+    ("text", "match"),
+    [
+        ("partiton = 'gpu'", "did you mean 'partition'"),
+        ("cpus = 0", "cpus must be at least 1"),
+        ("gpus = 1", "gpu_memory_gb is wanted"),
+        ("time_minutes = 'long'", "time_minutes: wanted int"),
+        ("partition = ", "is not TOML"),
+    ],
+)
+def test_wrong_cluster_files_are_refused(tmp_path, text, match):
+    file = tmp_path / "cluster.toml"
+    file.write_text(text)
+    with pytest.raises(ValueError, match=f"cluster.toml.*{match}"):
+        read_cluster(file)
+
+
+def test_the_example_of_a_cluster_file_is_read():
+    example = Path(twelve.__file__).parents[1] / "sweeps" / "cluster.example.toml"
+    cluster = read_cluster(example)
+    assert (cluster.gpus, cluster.device_bytes) == (1, 40 * 2**30)
+    asked = cluster.sbatch("name", "afterok:1")
+    assert asked["dependency"] == "afterok:1"
+    assert "account" not in asked
+
+
+def test_two_trials_of_one_name_are_refused(tmp_path):
+    class Twice:
+        def trials(self, scale, folder, data):
+            base = experiments(tmp_path)["seed-0"]
+            return [Trial("a", base), Trial("a", base)]
+
+    with pytest.raises(ValueError, match="two trials named 'a'"):
+        list_trials(Twice(), "smoke", tmp_path, None)
+    with pytest.raises(ValueError, match="a trial's name"):
+        Trial("../a", experiments(tmp_path)["seed-0"])
+
+
+def test_every_study_here_is_loaded():
+    for name in ("induction", "coopetition", "transience"):
+        assert load_study(name)[0] == name
+
+
+# Costs
+
+
+def test_a_cost_is_what_a_run_takes(tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    found = experiments(tmp_path / "study", scale="small")
+    one, four = measured([(found["seed-0"], 1), (found["seed-0"], 4)], {}, 1)
+    # Adam keeps the weights and two more; a program reads the state and writes it.
+    count = 8 * 8 + 4 * 8 + 2 * 4 * 64 + 6 * 8 + 8 * 4 + 4
+    assert one.member_bytes > 2 * 3 * 4 * count
+    assert four.member_bytes < 2 * one.member_bytes
+    assert seconds(four, 4, 8, found["seed-0"]) > seconds(four, 4, 4, found["seed-0"])
+    before = time.perf_counter()
+    assert measured([(found["seed-0"], 1)], {}, 1) == [one]  # From the cache.
+    assert time.perf_counter() - before < 0.5
+
+
+# Runs
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory):
+    """The study's folder, trained by processes of this machine, and what was said."""
+    out = tmp_path_factory.mktemp("studies") / "twelve"
+    command = (STUDY, "--out", out, "--scale", "smoke", "--members", 8, "--jobs", 2)
+    code, _, errors = sweeps(*command)
+    assert code == 0, errors
+    return Folder(out)
+
+
+def contents(folder):
+    """Everything that a run ended with, to the bits."""
+    files = sorted(folder.glob("checkpoints/*.eqx"))
+    with h5py.File(folder / "log.h5") as log:
+        rows = {}
+        log.visititems(
+            lambda name, x: (
+                rows.update({name: x[()]}) if isinstance(x, h5py.Dataset) else None
+            )
+        )
+    return {f.name: f.read_bytes() for f in files}, rows
+
+
+def assert_same(one, other):
+    files, rows = contents(one)
+    other_files, other_rows = contents(other)
+    assert files == other_files
+    assert rows.keys() == other_rows.keys()
+    for name, values in rows.items():
+        np.testing.assert_array_equal(values, other_rows[name], err_msg=name)
+
+
+def test_all_runs_finish(trained):
+    for name, experiment in trained.experiments.items():
+        assert trained.finished(name, experiment)
+        assert trained.report(name).state == "finished"
+        _, rows = contents(trained.run(name))
+        np.testing.assert_array_equal(rows["train/iter"], 16 * np.arange(1, 81))
+        np.testing.assert_array_equal(rows["eval/iter"], 320 * np.arange(5))
+
+
+def test_a_start_is_the_other_run_s_weights(trained):
+    def weights(name, checkpoint):
+        file = trained.run(name) / "checkpoints" / f"{checkpoint:012d}.eqx"
+        return file.read_bytes()
+
+    assert weights("start-1", 0) == weights("seed-1", 640)
+    assert weights("again-1", 0) == weights("start-1", 1280)
+    assert weights("start-1", 1280) != weights("start-1", 0)
+
+
+def test_starting_again_does_nothing(trained):
+    before = {f: f.stat().st_mtime_ns for f in trained.path.glob("*/*") if f.is_file()}
+    command = (STUDY, "--out", trained.path, "--scale", "smoke", "--members", 8)
+    code, _, errors = sweeps(*command)
+    assert code == 0
+    assert "0 runs in 0 jobs, 12 finished before" in errors
+    after = {f: f.stat().st_mtime_ns for f in before if f.parent.name != "_sweep"}
+    assert after == {f: t for f, t in before.items() if f.parent.name != "_sweep"}
+
+
+def test_another_config_is_refused_with_its_fields(capsys, trained):
+    common = (STUDY, "--out", trained.path, "--scale", "smoke", "--only", "wide")
+    text = one_line(capsys, *common, "--set", "optimizer.learning_rate.rate=0.5")
+    assert "wide holds a run of another config" in text
+    assert "optimizer.learning_rate.rate: 1e-05 there, 0.5 here" in text
+
+
+def test_another_study_or_scale_is_refused(capsys, trained):
+    text = one_line(capsys, STUDY, "--out", trained.path, "--scale", "small")
+    assert "belongs to the study 'twelve' at scale 'smoke'" in text
+    text = one_line(capsys, "induction", "--out", trained.path, "--scale", "smoke")
+    assert "belongs to the study 'twelve'" in text
+
+
+def test_killed_and_started_again_ends_with_the_same_bits(trained, tmp_path):
+    """Whatever kills whom: the launcher or a job, by SIGKILL or with time to save."""
+    out = tmp_path / "killed"
+    command = [STUDY, "--out", out, "--scale", "smoke", "--members", 8, "--jobs", 2]
+    launch = [sys.executable, "-m", "sweeps", *map(str, command)]
+    for wait, number in (
+        (14, signal.SIGTERM),
+        (20, signal.SIGKILL),
+        (22, signal.SIGINT),
+    ):
+        process = subprocess.Popen(
+            launch, stderr=subprocess.PIPE, text=True, start_new_session=True
+        )
+        time.sleep(wait)
+        if number == signal.SIGKILL:
+            os.killpg(process.pid, number)  # And its jobs.
+        else:
+            process.send_signal(number)
+        _, errors = process.communicate(timeout=120)
+        if process.returncode == 0:
+            break  # A fast machine is done by now.
+        if number != signal.SIGKILL:
+            assert process.returncode == 130
+            assert "stopped; the same command goes on" in errors
+    code, _, errors = sweeps(*command)
+    assert code == 0, errors
+    for name in trained.experiments:
+        assert_same(trained.run(name), out / name)
+
+
+def test_a_failed_member_leaves_its_neighbours_alone(tmp_path):
+    (tmp_path / "study.py").write_text(DIVERGING)
+    out = tmp_path / "out"
+    command = (tmp_path / "study.py", "--out", out, "--scale", "smoke")
+    paths = os.environ | {"PYTHONPATH": str(STUDY.parent)}
+    options = ("--members", 8, "--cluster", "debug")
+    code, _, errors = sweeps(*command, *options, env=paths)
+    assert code == 1, errors
+    folder = Folder(out)
+    states = {name: folder.report(name).state for name in folder.experiments}
+    assert states == {
+        "good": "finished",
+        "diverging": "failed",
+        "unbuilt": "failed",
+        "after": "finished",
+    }
+    assert "diverged" in folder.report("diverging").error
+    assert "no site" in folder.report("unbuilt").error
+    assert np.isfinite(contents(out / "good")[1]["train/loss"]).all()
+
+
+DIVERGING = """
+import dataclasses
+import twelve
+from icl import Start
+from icl.optimizers import SGD, Constant
+from sweeps import Trial
+
+def trials(scale, folder, data):
+    base = next(iter(twelve.trials(scale, folder, data))).experiment
+    base = dataclasses.replace(base, edits=("Zero('blocks.1.attn.z', head=1)",))
+    def rate(x):
+        return dataclasses.replace(base, optimizer=SGD(Constant(x)))
+    yield Trial("good", rate(0.1))
+    yield Trial("diverging", rate(1e30))
+    typo = ("Zero('blocks.1.attn.zz', head=1)",)
+    yield Trial("unbuilt", dataclasses.replace(rate(0.1), edits=typo))
+    start = Start(str(folder / "good"))
+    yield Trial("after", dataclasses.replace(rate(0.1), start=start))
+"""
+
+
+def test_a_full_disk_is_told_and_resumed(tmp_path):
+    """A quota on the size of files stands for the disk."""
+    out = tmp_path / "out"
+    longer = (
+        "--set training.num_sequences=96000 --set training.evaluate_at.sequences=48000"
+    )
+    options = f"--scale smoke --members 8 --cluster debug --only wide {longer}"
+    command = f"{sys.executable} -m sweeps {STUDY} --out {out} {options}"
+    # The study and the first checkpoints fit in 64 KiB, the log at the end does not.
+    quota = ["bash", "-c", f"ulimit -f 64; {command}"]
+    done = subprocess.run(quota, capture_output=True, text=True)
+    assert done.returncode == 1, done.stderr
+    assert "cannot write to" in done.stderr
+    assert "Traceback" not in done.stderr
+    assert Folder(out).report("wide").state == "failed"
+    assert Folder(out).report("wide").error.startswith("cannot write to")
+    done = subprocess.run(command.split(), capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert Folder(out).report("wide").state == "finished"
+
+
+def test_members_are_sharded_over_four_devices(tmp_path):
+    """Eight members, two on each device, end as each does alone."""
+    script = SHARDED.replace("OUT", str(tmp_path))
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stderr
+    found = json.loads(done.stdout)
+    assert found["devices"] == 4
+    assert found["members on each"] == 2
+    np.testing.assert_allclose(found["together"], found["alone"], rtol=1e-4)
+
+
+SHARDED = f"""
+import dataclasses, json, pathlib, sys
+sys.path.insert(0, {str(Path(__file__).parent)!r})
+import jax, numpy as np
+from sweeps._cost import divide_cpu
+divide_cpu(4)
+import twelve
+from icl import run_experiments
+from icl._members import Members
+
+folder = pathlib.Path("OUT")
+base = next(twelve.trials("smoke", folder, None)).experiment
+seeds = [dataclasses.replace(base, init_seed=k) for k in range(8)]
+together = run_experiments(seeds, [folder / f"t{{k}}" for k in range(8)])
+alone = [run_experiments([seeds[k]], [folder / f"a{{k}}"])[0] for k in (0, 7)]
+trees = [(np.zeros(k + 1)[:1] + k,) for k in range(8)]
+members = Members([jax.tree.map(jax.numpy.asarray, tree) for tree in trees])
+state = members.stack([jax.numpy.zeros(3) for _ in range(8)])
+print(json.dumps({{
+    "devices": len(state.sharding.device_set),
+    "members on each": members.on_each,
+    "together": [together[k].log.train["loss"].tolist() for k in (0, 7)],
+    "alone": [result.log.train["loss"].tolist() for result in alone],
+}}))
+"""
+
+
+def test_configs_of_jobs_are_those_of_the_study(trained):
+    for name, experiment in trained.experiments.items():
+        assert trained.config(name) == json.loads(json.dumps(to_json(experiment)))
+
+
+def test_a_training_that_keeps_no_checkpoint_cannot_be_needed(tmp_path):
+    found = experiments(tmp_path)
+    training = Training(num_sequences=1280, batch_size=16, checkpoint_at=Every(2000))
+    first = dataclasses.replace(found["seed-0"], training=training)
+    with pytest.raises(ValueError, match="needs the checkpoint 640 of seed-0"):
+        needs(found | {"seed-0": first}, tmp_path)

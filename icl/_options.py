@@ -44,6 +44,8 @@ def _essence(box: str) -> str:
     texts = [line for line in inside if line.strip("─ ")]
     if not texts:
         return " ".join(box.split())
+    if texts[0].startswith("Missing from") and len(texts) > 1:
+        texts[0] = f"{' '.join(texts[1].split())} is missing"
     meant = [i for i, line in enumerate(texts) if line.startswith("Perhaps you meant")]
     hint = f"; did you mean {texts[meant[0] + 1]}?" if meant else ""
     return texts[0].rstrip(".") + hint

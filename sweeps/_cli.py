@@ -45,7 +45,7 @@ def _usage() -> str:
     return f"""usage: python -m sweeps STUDY --out DIR [options]   train a study's runs
        python -m sweeps status DIR [--watch] [--failed]
        python -m sweeps cancel DIR
-       python -m sweeps collect DIR [--out FILE]
+       python -m sweeps collect DIR [--out FILE] [--only PATTERN]
 
 STUDY is {" | ".join(names())}, or the path of a Python file like theirs.
 python -m sweeps STUDY --help tells the options."""

@@ -23,6 +23,7 @@ from icl._options import parse
 from ._folder import Folder
 from ._look import total_sequences
 from ._swept import column, swept, text
+from ._table import counted
 
 
 TRAINING = "training"
@@ -61,7 +62,7 @@ def collect(arguments: list[str]) -> int:
     runs = _chosen(options.only, study["runs"])
     gathered = _gather(folder, study["runs"], runs)
     for name in gathered.empty:
-        print(f"{name} has no log yet", file=sys.stderr)
+        print(f"{name} has logged nothing yet", file=sys.stderr)
     for problem in gathered.problems:
         print(problem, file=sys.stderr)
     columns = gathered.columns
@@ -75,7 +76,8 @@ def collect(arguments: list[str]) -> int:
         "unfinished": np.array(_unfinished(folder, study["runs"], runs), _TEXT),
     }
     write(out, columns, attributes)
-    print(f"{len(columns['run']):,} rows of {len({*columns['run']})} runs: {out}")
+    rows, names = columns["run"], {*columns["run"]}
+    print(f"{counted(len(rows), 'row')} of {counted(len(names), 'run')}: {out}")
     return 1 if gathered.problems else 0
 
 

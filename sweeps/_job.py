@@ -73,6 +73,8 @@ class Work:
             _Reporter(folder, name, self.job.name, experiment)
             for name, experiment in zip(names, experiments, strict=True)
         ]
+        for reporter in reporters:
+            reporter.began()
         failed: dict[int, str] = {}
 
         def fail(index: int, error: BaseException | str) -> None:
@@ -140,6 +142,11 @@ class _Reporter:
         self._first: tuple[float, int] | None = None
         self._written = -_REPORT_SECONDS
 
+    def began(self) -> None:
+        """Notes that its process is at work."""
+        with contextlib.suppress(ValueError):
+            self.folder.write_report(self.run, self._report)
+
     def log(self, sequences: int, metrics: Mapping[str, float]) -> None:
         """Notes how far the run is."""
         now = time.monotonic()
@@ -161,7 +168,7 @@ class _Reporter:
     def ended(self, state: Any, error: str = "") -> None:
         """Notes how it ended."""
         report = dataclasses.replace(self._report, state=state, error=error)
-        # A disk that is full has been reported as the error that it is.
+        # On a full disk the job's own error tells of it.
         with contextlib.suppress(ValueError):
             self.folder.write_report(self.run, report)
 

@@ -228,7 +228,7 @@ def _after_needs(
     seen: dict[str, Seen], jobs: Mapping[str, Job], places: Mapping[str, _Place]
 ) -> dict[str, Seen]:
     """The same, where jobs that are not there yet wait for others, or in vain."""
-    states = {
+    states: dict[str, set[State]] = {
         job.name: {seen[run].state for run in job.runs if run in seen}
         for job in jobs.values()
     }

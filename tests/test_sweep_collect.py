@@ -189,7 +189,7 @@ def test_the_file_holds_the_columns(study, capsys):
     captured = capsys.readouterr()
     file = study.path / "collected.h5"
     assert captured.out == f"28 rows of 3 runs: {file}\n"
-    assert captured.err == "late has no log yet\n"
+    assert captured.err == "late has logged nothing yet\n"
     columns = collected(study.path)
     with h5py.File(file) as opened:
         assert [*opened.attrs["columns"]] == [*columns]
@@ -258,7 +258,7 @@ def test_a_damaged_log_is_named_and_the_others_collected(study, capsys):
     log.write_bytes(log.read_bytes()[:3000])
     assert collect([str(study.path)]) == 1
     err = capsys.readouterr().err.splitlines()
-    assert err[0] == "late has no log yet"
+    assert err[0] == "late has logged nothing yet"
     assert err[1].startswith(f"{log} is not a readable log: ")
     with h5py.File(study.path / "collected.h5") as opened:
         assert {*opened["run"].asstr()[()]} == {"b", "c"}

@@ -4,6 +4,7 @@ Its daemons (munged, slurmctld, slurmd) are Debian's, see `install`; all they wr
 in the cluster's folder, and the system's own Slurm and munge are neither used nor seen.
 """
 
+import contextlib
 import os
 import pwd
 import random
@@ -14,7 +15,7 @@ import signal
 import socket
 import subprocess
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Self
 
@@ -196,23 +197,32 @@ class Cluster:
         if re.search("DRAIN|DOWN", self._node("State")):
             self.run("scontrol", "update", "NodeName=node", "State=RESUME")
 
-    def restart_controller(self, away: float = 0) -> None:
-        """Kill slurmctld with SIGKILL, start it again on the state that it had saved.
+    def restart_controller(self) -> None:
+        """Kill slurmctld with SIGKILL, start it again on the state that it had saved."""
+        with self.without_controller():
+            pass
 
-        It is `away` for that many seconds, in which jobs run on but commands fail. It
-        saves a change up to 5 s late, and forgets by its death what it had not saved:
-        waits first until what is in the queue now is saved.
+    @contextlib.contextmanager
+    def without_controller(self) -> Iterator[None]:
+        """As `restart_controller`, but it stays away as long as the `with` block takes.
+
+        Jobs run on meanwhile, but commands fail. It saves a change up to 5 s late, and
+        forgets by its death what it had not saved: waits first until what is in the
+        queue now, and what the node is, are saved.
         """
-        now, state = time.time(), self.folder / "state" / "job_state"
+        now = time.time()
+        states = [self.folder / "state" / name for name in ("job_state", "node_state")]
         end = time.monotonic() + 6
-        while time.monotonic() < end and _modified(state) <= now:
+        while time.monotonic() < end and min(map(_modified, states)) <= now:
             time.sleep(0.05)
         daemon = self._daemons.pop("slurmctld")
         daemon.kill()
         daemon.wait()
-        time.sleep(away)
-        self._start_controller()
-        self._await_node()
+        try:
+            yield
+        finally:
+            self._start_controller()
+            self._await_node()
 
     @property
     def _config(self) -> Path:

@@ -6,8 +6,6 @@ the second. All wholes and parts of it that are trained here have the same jobs,
 is the same program, to the bits, only among the same neighbours on as many devices.
 """
 
-import concurrent.futures
-import json
 import math
 import os
 import re
@@ -21,6 +19,7 @@ import pytest
 from cluster import Cluster
 from test_sweeps import assert_same, contents, STUDY, sweeps
 
+from icl import Run
 from sweeps._folder import Folder, Job
 
 
@@ -41,19 +40,30 @@ LONG = 300.0  # Seconds; a job takes ten, or a minute on a machine that is busy.
 class Study:
     """A study's folder, and what one does with it at the command line."""
 
-    def __init__(self, cluster: Cluster, out: Path, only: tuple[str, ...] = ()):
+    def __init__(
+        self,
+        cluster: Cluster,
+        out: Path,
+        only: tuple[str, ...] = (),
+        settings: str = SETTINGS,
+    ):
         self.cluster, self.folder = cluster, Folder(out)
         self._file = out.parent / f"{out.name}.toml"
-        self._file.write_text(SETTINGS)
+        self._file.write_text(settings)
         self._only = [word for name in only for word in ("--only", name)]
+        # Compiled once for all jobs of these tests, which would be most of their time.
+        self._env = cluster.env | {
+            "JAX_COMPILATION_CACHE_DIR": str(cluster.folder / "compiled"),
+            "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0",
+        }
 
-    def launch(self, *, env: dict[str, str] | None = None) -> tuple[int, str, str]:
+    def launch(self) -> tuple[int, str, str]:
         """Status, output and errors of the command that submits what is left to do."""
         return sweeps(
             *(STUDY, "--out", self.folder.path, "--scale", "small", "--members", 8),
             *("--set", f"training.num_sequences={TOTAL}", *self._only),
             *("--cluster", "slurm", "--cluster-file", self._file),
-            env=env or self.cluster.env,
+            env=self._env,
         )
 
     def command(self, name: str) -> tuple[int, str, str]:
@@ -100,17 +110,9 @@ class Caught:
 
     def __init__(self, study: Study, run: str):
         self.study, self.run = study, run
-        self._begin = time.time()
         self.pid = 0
-
-    def seen(self, told: Callable[[], bool]) -> bool:
-        """Stops the process as soon as something can be told of it; whether it is."""
-        if not told():
-            return False
-        (self.pid,) = self.study.cluster.pids(self.study.id(self.run))
-        os.kill(self.pid, signal.SIGSTOP)
-        assert not self.study.folder.sequences(self.run) >= TOTAL
-        return True
+        self._begin = time.time()
+        self._events = 0
 
     def trains(self) -> bool:
         """Whether it has taken steps since this object was made."""
@@ -121,25 +123,46 @@ class Caught:
         """Whether there is a point to go on from that is not the beginning."""
         return self.study.folder.sequences(self.run) > 0
 
+    def has_moved(self) -> bool:
+        """Whether it is saved, or should be if that were due since it went on."""
+        return self.saved() or self._count() > self._events + 1
+
+    def stop(self) -> None:
+        """Stops its process, which must not be through."""
+        (self.pid,) = self.study.cluster.pids(self.study.id(self.run))
+        os.kill(self.pid, signal.SIGSTOP)
+        assert self.study.folder.sequences(self.run) < TOTAL
+
     def go_on(self) -> None:
+        """Undoes `stop`."""
+        self._events = self._count()
         os.kill(self.pid, signal.SIGCONT)
+
+    def _count(self) -> int:
+        return len(Run(self.study.folder.run(self.run)).checkpoints)
 
 
 def catch(study: Study, *runs: str) -> list[Caught]:
     """Catches the jobs of these runs, which need not have begun."""
     caught = [Caught(study, run) for run in runs]
-    _stop_each(caught, Caught.trains)
-    time.sleep(5)  # `fit` saves at the first event that is so long after the last.
-    for each in caught:
-        each.go_on()
-    _stop_each(caught, Caught.saved)
+    stop_each(caught, Caught.trains)
+    while left := [each for each in caught if not each.saved()]:
+        time.sleep(5)  # `fit` saves at the first event that is so long after the last.
+        for each in left:
+            each.go_on()
+        stop_each(left, Caught.has_moved)
     return caught
 
 
-def _stop_each(caught: list[Caught], told: Callable[[Caught], bool]) -> None:
+def stop_each(caught: list[Caught], moment: Callable[[Caught], bool]) -> None:
+    """Stops each at its moment."""
     left, end = caught, time.monotonic() + LONG
-    while left := [each for each in left if not each.seen(lambda e=each: told(e))]:
+    while left:
         assert time.monotonic() < end, [each.run for each in left]
+        ready = [each for each in left if moment(each)]
+        for each in ready:
+            each.stop()
+        left = [each for each in left if each not in ready]
         time.sleep(0.01)
 
 
@@ -279,31 +302,88 @@ def _run_out(study: Study, caught: Caught) -> None:
     start = time.strptime(study.show(caught.run, "StartTime"), "%Y-%m-%dT%H:%M:%S")
     minutes = math.ceil((time.time() - time.mktime(start) + 40) / 60)
     cluster.run("scontrol", "update", f"JobId={job}", f"TimeLimit={minutes}")
-    warning = signal.SIGUSR2
-    cluster.wait(lambda: _has_pending(caught.pid, warning), 90)
-    caught.go_on()
-    cluster.wait(lambda: cluster.jobs()[job] == "PENDING")
+    # With its warning Slurm also lets a job go on that it finds stopped.
+    cluster.wait(lambda: cluster.jobs()[job] == "PENDING", 90)
     cluster.run("scontrol", "update", f"JobId={job}", "TimeLimit=20")
     cluster.hasten(job)
 
 
-def _has_pending(pid: int, number: int) -> bool:
-    """Whether a signal waits for a stopped process to go on."""
-    text = Path(f"/proc/{pid}/status").read_text()
-    masks = re.findall(r"^S[hi][dg]Pnd:\s*(\w+)", text, re.MULTILINE)
-    return any(int(mask, 16) >> (number - 1) & 1 for mask in masks)
-
-
 def _preempt_while_away(study: Study, caught: Caught) -> None:
-    """Has a job preempted while the controller restarts."""
-    cluster = study.cluster
-    cluster.run("scancel", "--signal=USR2", study.id(caught.run))
-    cluster.wait(lambda: _has_pending(caught.pid, signal.SIGUSR2))
-    with concurrent.futures.ThreadPoolExecutor(1) as pool:
-        restarted = pool.submit(cluster.restart_controller, away=8)
-        while "slurmctld" in cluster._daemons:
-            time.sleep(0.05)
+    """Has a job preempted, which it learns of while there is no controller."""
+    cluster, job = study.cluster, study.id(caught.run)
+    cluster.run("scancel", "--signal=USR2", job)
+    with cluster.without_controller():
         caught.go_on()
-        restarted.result()
-    cluster.wait(lambda: cluster.jobs()[study.id(caught.run)] == "PENDING", LONG)
-    cluster.hasten(study.id(caught.run))
+        # It first asks whether it is still wanted, which takes as long to fail.
+        time.sleep(12)
+    cluster.wait(lambda: cluster.jobs()[job] == "PENDING", LONG)
+    cluster.hasten(job)
+
+
+PART = ("seed-*", "graft")  # Two jobs of the five.
+
+
+def test_cancelled_it_stops_and_can_be_launched_again(
+    cluster: Cluster, undisturbed: Study, tmp_path: Path
+):
+    study = Study(cluster, tmp_path / "twelve", PART)
+    assert study.launch()[0] == 0
+    (caught,) = catch(study, "seed-0")
+    begun = checkpoint_zero(study, "seed-0")
+    code, output, _ = study.command("cancel")
+    assert (code, output) == (0, "2 jobs cancelled\n")
+    cluster.wait(lambda: set(study.states().values()) == {"CANCELLED"})
+    code, output, _ = study.command("status")
+    assert code == 0
+    assert "5 runs: 0 finished, 1 new, 4 stopped" in output
+
+    assert study.launch()[0] == 0
+    study.wait()
+    check_same(study, undisturbed)
+    assert checkpoint_zero(study, "seed-0") == begun
+
+
+def test_killed_too_often_it_fails_until_launched_again(
+    cluster: Cluster, undisturbed: Study, tmp_path: Path
+):
+    study = Study(cluster, tmp_path / "twelve", PART)
+    assert study.launch()[0] == 0
+    seeds, graft = study.id("seed-0"), study.id("graft")
+    (caught,) = catch(study, "seed-0")
+    os.kill(caught.pid, signal.SIGKILL)
+    for _ in range(3):
+        cluster.hasten(seeds)
+        cluster.wait(lambda: cluster.pids(seeds))
+        for pid in cluster.pids(seeds):
+            os.kill(pid, signal.SIGKILL)
+        cluster.wait(lambda: cluster.jobs()[seeds] != "RUNNING")
+    cluster.wait(lambda: cluster.jobs()[seeds] == "FAILED")
+    cluster.wait(lambda: study.show("graft", "Reason") == "DependencyNeverSatisfied")
+    code, output, _ = study.command("status")
+    assert code == 1
+    assert "5 runs: 0 finished, 1 blocked, 4 stopped" in output
+
+    assert study.launch()[0] == 0
+    assert cluster.jobs()[graft] == "CANCELLED"
+    assert study.id("graft") != graft
+    study.wait()
+    check_same(study, undisturbed)
+
+
+# What is refused, in one line
+
+
+def check_refused(done: tuple[int, str, str], said: str) -> None:
+    code, output, errors = done
+    assert (code, output, errors.count("\n")) == (2, "", 1), errors
+    assert said in errors
+    assert errors.startswith("sweeps: ")
+
+
+def test_settings_that_cannot_be_are_refused(cluster: Cluster, tmp_path: Path):
+    study = Study(cluster, tmp_path / "twelve", settings=f"{SETTINGS}max_job = 3\n")
+    check_refused(study.launch(), "did you mean 'max_jobs'")
+    study = Study(cluster, tmp_path / "twelve", settings='partition = "gpu"')
+    check_refused(study.launch(), "sbatch refused: ")
+    assert study.folder.jobs["000"].job_id == ""
+    study = Study(cluster, tmp_path / "twelve", PART)

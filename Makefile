@@ -6,7 +6,7 @@ export UV_PROJECT_ENVIRONMENT := $(VENV)
 # Extra packages for a GPU: `make EXTRA=cuda12`, see setup.md.
 EXTRA ?=
 
-.PHONY: install demo test slow lint types contract check bench clean
+.PHONY: install demo test slow slurm lint types contract check bench clean
 .DEFAULT_GOAL := install
 
 install: $(VENV)/.installed
@@ -24,11 +24,16 @@ demo: install
 	$(VENV)/bin/icl demo --out runs/demo
 
 test: install
-	$(VENV)/bin/python -m pytest -n auto -m "not slow"
+	$(VENV)/bin/python -m pytest -n auto -m "not slow" --ignore tests/slurm
 
-# Science: an induction head forms, and is one.
+# Science: an induction head forms, and is one. Each study at smoke scale.
 slow: install
-	$(VENV)/bin/python -m pytest -m slow
+	$(VENV)/bin/python -m pytest -m slow --ignore tests/slurm
+
+# Sweeps on a Slurm cluster of one node, of Debian's packages, which only root installs.
+slurm: install
+	-tests/slurm/install
+	$(VENV)/bin/python -m pytest tests/slurm -rs
 
 lint: install
 	$(VENV)/bin/ruff check .

@@ -113,8 +113,9 @@ def _demo(arguments: list[str]) -> None:
 
 def _train(arguments: list[str]) -> None:
     from . import studies
-    from .config import from_json, with_fields
+    from .config import from_json, to_json, with_fields
     from .experiment import Experiment
+    from .loggers import open_logger
     from .running import run_experiment
 
     presets = {name: getattr(studies, name) for name in studies.__all__}
@@ -149,6 +150,8 @@ def _train(arguments: list[str]) -> None:
         """The run folder; refused if it holds a run, unless --resume is given."""
         resume: bool = False
         """Continue the run that is there, to the same bits."""
+        logger: str = ""
+        """Where else numbers go: tensorboard, wandb or wandb:PROJECT."""
         set: tyro.conf.UseAppendAction[tuple[str, ...]] = ()
         """A field of the config and its value as JSON, applied after the options; may
         be repeated. For what has no option of its own, another kind of optimizer, say:
@@ -157,7 +160,15 @@ def _train(arguments: list[str]) -> None:
 
     options = parse(TrainOptions, rest, f"train {preset}")
     experiment = with_fields(options.experiment, options.set)
-    result = run_experiment(experiment, options.out, resume=options.resume)
+    logger = None
+    if options.logger:
+        folder, config = options.out / "logger", to_json(experiment)
+        logger = open_logger(
+            options.logger, name=options.out.name, folder=folder, config=config
+        )
+    result = run_experiment(
+        experiment, options.out, resume=options.resume, logger=logger
+    )
     print(f"{options.out}: trained for {_last_line(result.log, experiment)}")
 
 

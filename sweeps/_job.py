@@ -7,6 +7,7 @@ import platform
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -188,10 +189,22 @@ def _heeding() -> Iterator[None]:
     def stop(number, frame):
         raise Stopped(number, 0)
 
+    def lost(unraisable):
+        # It came during a callback, JAX's of the garbage collector say, out of which
+        # nothing is raised.
+        error = unraisable.exc_value
+        if isinstance(error, Stopped):
+            again = os.getpid(), error.signal
+            threading.Timer(0.1, os.kill, again).start()
+        else:
+            hook(unraisable)
+
+    hook, sys.unraisablehook = sys.unraisablehook, lost
     before = {number: signal.signal(number, stop) for number in _SIGNALS}
     try:
         yield
     finally:
+        sys.unraisablehook = hook
         for number, handler in before.items():
             signal.signal(number, handler)
 

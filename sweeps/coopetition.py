@@ -2,18 +2,19 @@
 emergence and transience of in-context learning" (ICML; arXiv 2503.05631).
 
 Which runs there are is from the sweeps in https://github.com/aadityasingh/icl-dynamics:
-27 of the main text and 18 of the appendix. Its two to four runs that make evaluation
-sets have no counterpart: a set is a function of the evaluation seed. What the other
-figures need (2, 3) is measured on checkpoints of these; 5 is a toy model without a
-transformer.
+27 of the main text and 18 of the appendix; two on mixed data are ours. The runs there
+that make evaluation sets have no counterpart: a set is a function of the evaluation
+seed. What the other figures need (2, 3) is measured on checkpoints of these; 5 is a toy
+model without a transformer.
 
 `small` is what shows the effects in an hour: 6400 classes, a learning rate ten times
-the paper's, a selection of the runs: 650 thousand steps, of which two cores make 200 a
+the paper's, a selection of the runs: 700 thousand steps, of which two cores make 200 a
 second. With these settings the main run's transience was seen in 3.2·10⁶ sequences;
 that grafts and restarts scale along was not tested.
 """
 
 import dataclasses
+import functools
 from collections.abc import Callable
 from pathlib import Path
 from typing import Literal
@@ -24,7 +25,7 @@ from icl.models import Positions, Rope, Sinusoidal
 from icl.optimizers import Adam, Constant
 from icl.schedules import At, Every
 from icl.studies import coopetition, coopetition_12_layers
-from icl.studies.coopetition import only_ciwl, only_icl
+from icl.studies.coopetition import mixed, only_ciwl, only_icl
 from icl.studies.transience import matched_sets
 from icl.tasks import Matched
 from icl.train import Training
@@ -37,7 +38,7 @@ M = 1_000_000
 # run (its seed 5). With other weights at first, or other data, they are others.
 PREVIOUS_TOKEN_HEADS = (1, 4, 7)
 
-Sequences = Literal["main", "ciwl", "icl"]
+Sequences = Literal["main", "ciwl", "icl", "half", "most"]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -125,6 +126,15 @@ def appendix() -> list[Run]:
     ]
 
 
+def mixtures() -> list[Run]:
+    """Bursty sequences with others among them, half or a tenth: two, of ours."""
+    length, keep = 64 * M, 16 * M
+    return [
+        Run("mixed-50", length, keep, trained_on="half"),
+        Run("mixed-90", length, keep, trained_on="most"),
+    ]
+
+
 def _sized(run: Run, classes: int, exemplars: int) -> Run:
     """The run on so many classes and exemplars of each."""
     name = f"{run.name}-{classes}x{exemplars}"
@@ -157,6 +167,7 @@ def _small() -> list[Run]:
         *(_graft("ciwl-only", at, part, keep) for at in (640_000, 2_400_000)),
         *(_start(at, part, keep) for at in (640_000, 1_600_000)),
         Run("matched", part, keep, matched=True),
+        Run("mixed-50", part, keep, trained_on="half"),
     ]
     return [
         dataclasses.replace(run, classes=6400, evaluate_every=64_000) for run in runs
@@ -197,7 +208,7 @@ class Setting:
 
 
 SETTINGS: dict[Scale, Setting] = {
-    "paper": Setting(lambda: [*figures(), *appendix()]),
+    "paper": Setting(lambda: [*figures(), *appendix(), *mixtures()]),
     "small": Setting(_small, rate=1e-4, size=1000),
     "smoke": Setting(
         _smoke,
@@ -278,8 +289,14 @@ def _base(run: Run, setting: Setting, data: Source) -> Experiment:
         task = dataclasses.replace(task, exemplar_choice=Matched())
         sets = matched_sets(sets)
     base = dataclasses.replace(base, task=task, model=model, evaluations=sets)
-    only = {"main": lambda same: same, "ciwl": only_ciwl, "icl": only_icl}
-    return only[run.trained_on](base)
+    on = {
+        "main": lambda same: same,
+        "ciwl": only_ciwl,
+        "icl": only_icl,
+        "half": functools.partial(mixed, bursty=0.5),
+        "most": functools.partial(mixed, bursty=0.9),
+    }
+    return on[run.trained_on](base)
 
 
 def _place(donor: tuple[str, int], folder: Path, batch_size: int) -> tuple[str, int]:

@@ -7,6 +7,8 @@ import jax.numpy as jnp
 import numpy as np
 
 import opto
+from sweeps._needs import needs
+from sweeps._study import list_trials, load_study
 
 
 README = Path(__file__).resolve().parents[1] / "README.md"
@@ -26,6 +28,16 @@ def test_an_edit_of_ones_own():
     each = clip.each("unit")
     swept = opto.sweep(lambda out, _: out, model, x, edits=each)
     np.testing.assert_array_equal(swept, [[-2, 1, 2.5], [-3, 1, 2.5], [-3, 1, 2]])
+
+
+def test_a_study_of_ones_own(tmp_path):
+    blocks = re.findall(r"```python\n(.*?)```", README.read_text(), re.DOTALL)
+    (block,) = [block for block in blocks if "def trials" in block]
+    (tmp_path / "seeds.py").write_text(block)
+    name, study = load_study(str(tmp_path / "seeds.py"))
+    found = {t.name: t.experiment for t in list_trials(study, "small", tmp_path, None)}
+    assert name == "seeds"
+    assert needs(found, tmp_path)["silenced"] == ("seed-0",)
 
 
 def test_the_readmes_edits_are_all_there_are():

@@ -8,7 +8,14 @@ from ..experiment import Experiment
 from ..models import Learned, TransformerConfig
 from ..optimizers import Adam, Constant
 from ..schedules import Every
-from ..tasks import Context, ExemplarLabel, QueryLabelOnContext, Relabel, Split
+from ..tasks import (
+    Context,
+    ExemplarLabel,
+    Mixture,
+    QueryLabelOnContext,
+    Relabel,
+    Split,
+)
 from ..train import Training
 from ._data import check_data
 from .transience import Sets, solution_sets, transience
@@ -97,6 +104,19 @@ def only_icl(base: Experiment) -> Experiment:
     # One for each class of the data, so that models can be grafted and compared.
     count = check_data(base.data, "the run", 2, 1)
     return _with_task(base, labels=Relabel(num_labels=count))
+
+
+def mixed(base: Experiment, bursty: float) -> Experiment:
+    """The run with so many of its sequences; the others' classes are free draws.
+
+    Then the query's class is in the context by chance alone, and only what was learnt
+    of it in training helps (the mixtures of Chan et al. 2022, section 3).
+    """
+    own = base.task.context
+    if isinstance(own, Mixture):
+        raise ValueError("the run's sequences are mixed already")
+    kinds = (own, Context(own.length, burstiness=0))
+    return _with_task(base, context=Mixture(kinds, (bursty, 1 - bursty)))
 
 
 def _with_task(base: Experiment, **changes) -> Experiment:

@@ -11,7 +11,7 @@ import os
 import re
 import signal
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -19,7 +19,6 @@ import pytest
 from cluster import Cluster
 from test_sweeps import assert_same, contents, STUDY, sweeps
 
-from icl import Run
 from sweeps._folder import Folder, Job
 
 
@@ -111,21 +110,17 @@ class Caught:
     def __init__(self, study: Study, run: str):
         self.study, self.run = study, run
         self.pid = 0
-        self._begin = time.time()
-        self._events = 0
-
-    def trains(self) -> bool:
-        """Whether it has taken steps since this object was made."""
-        report = self.study.folder.report(self.run)
-        return report is not None and report.time > self._begin
+        self._since = time.time()
 
     def saved(self) -> bool:
         """Whether there is a point to go on from that is not the beginning."""
         return self.study.folder.sequences(self.run) > 0
 
-    def has_moved(self) -> bool:
-        """Whether it is saved, or should be if that were due since it went on."""
-        return self.saved() or self._count() > self._events + 1
+    def has_trained(self) -> bool:
+        """Whether it has, since this object was made or since it went on."""
+        files = self.study.folder.run(self.run).glob("checkpoints/*.eqx")
+        new = [file for file in files if file.stat().st_mtime > self._since]
+        return len(new) > 1
 
     def stop(self) -> None:
         """Stops its process, which must not be through."""
@@ -135,31 +130,28 @@ class Caught:
 
     def go_on(self) -> None:
         """Undoes `stop`."""
-        self._events = self._count()
+        self._since = time.time()
         os.kill(self.pid, signal.SIGCONT)
-
-    def _count(self) -> int:
-        return len(Run(self.study.folder.run(self.run)).checkpoints)
 
 
 def catch(study: Study, *runs: str) -> list[Caught]:
     """Catches the jobs of these runs, which need not have begun."""
     caught = [Caught(study, run) for run in runs]
-    stop_each(caught, Caught.trains)
+    _stop_each(caught)
     while left := [each for each in caught if not each.saved()]:
         time.sleep(5)  # `fit` saves at the first event that is so long after the last.
         for each in left:
             each.go_on()
-        stop_each(left, Caught.has_moved)
+        _stop_each(left)
     return caught
 
 
-def stop_each(caught: list[Caught], moment: Callable[[Caught], bool]) -> None:
-    """Stops each at its moment."""
+def _stop_each(caught: list[Caught]) -> None:
+    """Stops each as soon as it has trained."""
     left, end = caught, time.monotonic() + LONG
     while left:
         assert time.monotonic() < end, [each.run for each in left]
-        ready = [each for each in left if moment(each)]
+        ready = [each for each in left if each.has_trained()]
         for each in ready:
             each.stop()
         left = [each for each in left if each not in ready]

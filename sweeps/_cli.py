@@ -119,6 +119,8 @@ def _executor(options: LaunchOptions) -> Executor:
         return Slurm(read_cluster(options.cluster_file or default_file()))
     if options.cluster_file is not None:
         raise ValueError("--cluster-file is for --cluster slurm")
+    # JAX would keep most of a GPU's memory for this process, which trains nothing.
+    os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")
     return Local(options.jobs) if options.cluster == "local" else Debug()
 
 

@@ -28,12 +28,13 @@ class _Here:
 
     @property
     def device_bytes(self) -> int:
-        """Memory of a device; on a CPU the machine's."""
+        """Memory of a device for one job; on a CPU the machine's."""
         device = jax.devices()[0]
         stats = device.memory_stats() if device.platform != "cpu" else None
         if stats and "bytes_limit" in stats:
-            return int(stats["bytes_limit"])
-        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+            return int(stats["bytes_limit"]) // self.at_once
+        whole = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+        return whole // self.at_once
 
     @property
     def devices(self) -> int:

@@ -1,12 +1,15 @@
 """Jobs on a Slurm cluster, through submitit."""
 
+import contextlib
 import dataclasses
 import getpass
+import io
 import shlex
 import shutil
 import subprocess
 from collections.abc import Iterable, Sequence
 from itertools import groupby
+from pathlib import Path
 
 from ._cluster import Cluster
 from ._folder import Folder
@@ -19,9 +22,10 @@ class Slurm:
     name = "slurm"
 
     def __init__(self, cluster: Cluster):
-        """**Raises:** `ValueError` if this machine has no Slurm."""
+        """**Raises:** `ValueError` if there is no Slurm here, or it does not answer."""
         if shutil.which("sbatch") is None:
             raise ValueError("--cluster slurm: there is no sbatch on this machine")
+        _squeue("%i")  # Before anything is written for jobs that cannot be submitted.
         self._cluster = cluster
         self.devices = cluster.devices
         self.device_bytes = cluster.device_bytes
@@ -42,10 +46,8 @@ class Slurm:
             for name, job in jobs.items()
             if name not in here and job.cluster == self.name and job.job_id
         }
-        before_here = [jobs[name].job_id for name in here if name in jobs]
-        alive = queue([*ids.values(), *before_here])
-        # They wait for what has failed, and would forever.
-        cancel(job_id for job_id in before_here if job_id in alive)
+        alive = queue(ids.values())
+        _cancel_stale(folder)
         ids = {name: job_id for name, job_id in ids.items() if job_id in alive}
         for needs, together in _arrays(works):
             before = sorted(ids[need] for need in needs if need in ids)
@@ -69,11 +71,12 @@ class Slurm:
         parameters["setup"] = [*parameters["setup"], *_requeue_if_killed(folder)]
         executor.update_parameters(**parameters)
         try:
-            with executor.batch():
+            # submitit also prints the errors that it raises.
+            with contextlib.redirect_stderr(io.StringIO()), executor.batch():
                 jobs = [executor.submit(work) for work in works]
         except (FailedJobError, FailedSubmissionError, OSError) as error:
-            reason = " ".join(str(error).split())
-            raise ValueError(f"sbatch refused: {reason}") from None
+            lines = [s.removeprefix("sbatch: error: ") for s in str(error).splitlines()]
+            raise ValueError(f"sbatch refused: {'; '.join(lines)}") from None
         return [(work, job.job_id) for work, job in zip(works, jobs, strict=True)]
 
 
@@ -112,6 +115,19 @@ def _arrays(works: Sequence[Work]) -> Iterable[tuple[tuple[str, ...], list[Work]
         yield key, list(together)
 
 
+def _cancel_stale(folder: Folder) -> None:
+    """Cancels the study's jobs that wait for what has failed, and would forever.
+
+    Those of earlier launches too, which are packed anew and not in the folder.
+    """
+    rows = (line.split("|", 2) for line in _squeue("%i|%r|%o").splitlines())
+    cancel(
+        job_id
+        for job_id, reason, script in rows
+        if reason == "DependencyNeverSatisfied" and Path(script).parent == folder.logs
+    )
+
+
 def queue(job_ids: Iterable[str]) -> dict[str, tuple[str, str]]:
     """State and reason, as Slurm names them, of those of the jobs that are queued.
 
@@ -120,16 +136,20 @@ def queue(job_ids: Iterable[str]) -> dict[str, tuple[str, str]]:
     wanted = set(job_ids)
     if not wanted:
         return {}
+    rows = [line.split("|") for line in _squeue("%i|%T|%r").splitlines()]
+    return {row[0]: (row[1], row[2]) for row in rows if row[0] in wanted}
+
+
+def _squeue(form: str) -> str:
     command = ["squeue", "--noheader", "--array", "--user", getpass.getuser()]
-    command += ["--format", "%i|%T|%r"]
+    command += ["--format", form]
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=60)
     except (OSError, subprocess.TimeoutExpired) as error:
         raise ValueError(f"Slurm does not answer: {error}") from None
     if done.returncode:
         raise ValueError(f"Slurm does not answer: {' '.join(done.stderr.split())}")
-    rows = [line.split("|") for line in done.stdout.splitlines()]
-    return {row[0]: (row[1], row[2]) for row in rows if row[0] in wanted}
+    return done.stdout
 
 
 def cancel(job_ids: Iterable[str]) -> None:

@@ -198,7 +198,7 @@ class Cluster:
             self.run("scontrol", "update", "NodeName=node", "State=RESUME")
 
     def restart_controller(self) -> None:
-        """Kill slurmctld with SIGKILL, start it again on the state that it had saved."""
+        """Kill slurmctld with SIGKILL, start it again on the state that it saved."""
         with self.without_controller():
             pass
 

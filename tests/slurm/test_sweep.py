@@ -6,6 +6,8 @@ the second. All wholes and parts of it that are trained here have the same jobs,
 is the same program, to the bits, only among the same neighbours on as many devices.
 """
 
+import concurrent.futures
+import gc
 import math
 import os
 import re
@@ -19,7 +21,9 @@ import pytest
 from cluster import Cluster
 from test_sweeps import assert_same, contents, STUDY, sweeps
 
+from icl.train import Stopped
 from sweeps._folder import Folder, Job
+from sweeps._job import _heeding
 
 
 TOTAL = 96_000
@@ -47,6 +51,7 @@ class Study:
         settings: str = SETTINGS,
     ):
         self.cluster, self.folder = cluster, Folder(out)
+        out.parent.mkdir(exist_ok=True)
         self._file = out.parent / f"{out.name}.toml"
         self._file.write_text(settings)
         self._only = [word for name in only for word in ("--only", name)]
@@ -56,13 +61,13 @@ class Study:
             "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0",
         }
 
-    def launch(self) -> tuple[int, str, str]:
+    def launch(self, **env: str) -> tuple[int, str, str]:
         """Status, output and errors of the command that submits what is left to do."""
         return sweeps(
             *(STUDY, "--out", self.folder.path, "--scale", "small", "--members", 8),
             *("--set", f"training.num_sequences={TOTAL}", *self._only),
             *("--cluster", "slurm", "--cluster-file", self._file),
-            env=self._env,
+            env=self._env | env,
         )
 
     def command(self, name: str) -> tuple[int, str, str]:
@@ -93,6 +98,11 @@ class Study:
         found = re.search(rf"\b{field}=(\S*)", told)
         assert found is not None, told
         return found[1]
+
+    def files(self) -> dict[Path, bytes]:
+        """All files in its folder, with their contents."""
+        files = (file for file in self.folder.path.rglob("*") if file.is_file())
+        return {file: file.read_bytes() for file in files}
 
     def log(self, run: str) -> str:
         """All that the run's job has printed, over all its starts."""
@@ -188,7 +198,7 @@ def undisturbed(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> S
 
 def check_same(study: Study, undisturbed: Study) -> None:
     """Every run has ended with the bits of the undisturbed one, trained once."""
-    for name in study.folder.experiments:
+    for name in (run for job in study.folder.jobs.values() for run in job.runs):
         report = study.folder.report(name)
         assert report is not None
         assert (name, report.state) == (name, "finished")
@@ -327,7 +337,7 @@ def test_cancelled_it_stops_and_can_be_launched_again(
     cluster.wait(lambda: set(study.states().values()) == {"CANCELLED"})
     code, output, _ = study.command("status")
     assert code == 0
-    assert "5 runs: 0 finished, 1 new, 4 stopped" in output
+    assert "12 runs: 0 finished, 8 new, 4 stopped" in output
 
     assert study.launch()[0] == 0
     study.wait()
@@ -353,7 +363,7 @@ def test_killed_too_often_it_fails_until_launched_again(
     cluster.wait(lambda: study.show("graft", "Reason") == "DependencyNeverSatisfied")
     code, output, _ = study.command("status")
     assert code == 1
-    assert "5 runs: 0 finished, 1 blocked, 4 stopped" in output
+    assert "12 runs: 0 finished, 7 new, 4 stopped, 1 blocked" in output
 
     assert study.launch()[0] == 0
     assert cluster.jobs()[graft] == "CANCELLED"
@@ -368,14 +378,79 @@ def test_killed_too_often_it_fails_until_launched_again(
 def check_refused(done: tuple[int, str, str], said: str) -> None:
     code, output, errors = done
     assert (code, output, errors.count("\n")) == (2, "", 1), errors
-    assert said in errors
     assert errors.startswith("sweeps: ")
+    assert said in errors
 
 
 def test_settings_that_cannot_be_are_refused(cluster: Cluster, tmp_path: Path):
-    study = Study(cluster, tmp_path / "twelve", settings=f"{SETTINGS}max_job = 3\n")
+    study = Study(cluster, tmp_path / "twelve", settings="max_job = 3")
     check_refused(study.launch(), "did you mean 'max_jobs'")
-    study = Study(cluster, tmp_path / "twelve", settings='partition = "gpu"')
-    check_refused(study.launch(), "sbatch refused: ")
-    assert study.folder.jobs["000"].job_id == ""
-    study = Study(cluster, tmp_path / "twelve", PART)
+    assert not study.folder.path.exists()
+    study = Study(cluster, tmp_path / "twelve", settings="partition = 'gpu'")
+    code, output, errors = study.launch()
+    assert (code, output) == (2, "")
+    counts, refusal = errors.splitlines()
+    assert counts == "12 runs in 5 jobs"
+    assert refusal.startswith(
+        "sweeps: sbatch refused: invalid partition specified: gpu"
+    )
+    assert study.job("seed-0").job_id == ""
+
+
+def test_a_machine_without_slurm_is_refused(cluster: Cluster, tmp_path: Path):
+    study = Study(cluster, tmp_path / "twelve")
+    check_refused(study.launch(PATH="/nowhere"), "there is no sbatch on this machine")
+    assert not study.folder.path.exists()
+
+
+def test_a_controller_that_is_away_is_told_and_nothing_written(
+    cluster: Cluster, tmp_path: Path
+):
+    new = Study(cluster, tmp_path / "new" / "twelve")
+    study = Study(cluster, tmp_path / "old" / "twelve", PART)
+    cluster.drain()
+    assert study.launch()[0] == 0
+    before, states = study.files(), study.states()
+    assert set(states.values()) == {"PENDING"}
+    # All at once: each takes ten seconds to find out.
+    with concurrent.futures.ThreadPoolExecutor() as pool, cluster.without_controller():
+        launches = [pool.submit(each.launch) for each in (new, study)]
+        status = pool.submit(study.command, "status")
+        cancel = pool.submit(study.command, "cancel")
+        for refused in (*launches, cancel):
+            check_refused(refused.result(), "Slurm does not answer: ")
+        code, output, errors = status.result()
+    assert (code, errors) == (0, "")
+    assert "Slurm does not answer: " in output
+    assert "12 runs: 0 finished, 7 new, 1 waiting, 4 queued" in output
+    assert not new.folder.path.exists()
+    assert study.files() == before
+    assert study.states() == states
+
+
+# What needs no cluster, and is here beside what it is for
+
+
+def test_a_signal_during_a_callback_is_not_lost():
+    """Nothing is raised out of callbacks, such as JAX's of the garbage collector."""
+    asked = []
+
+    def callback(phase, info):
+        if not asked:
+            asked.append(phase)
+            os.kill(os.getpid(), signal.SIGUSR2)
+
+    gc.callbacks.append(callback)
+    try:
+        with pytest.raises(Stopped) as stop:
+            _collect_garbage_and_wait()
+    finally:
+        gc.callbacks.remove(callback)
+    assert asked
+    assert stop.value.signal == signal.SIGUSR2
+
+
+def _collect_garbage_and_wait() -> None:
+    with _heeding():
+        gc.collect()
+        time.sleep(5)

@@ -24,7 +24,7 @@ demo: install
 	$(VENV)/bin/icl demo --out runs/demo
 
 test: install
-	$(VENV)/bin/python -m pytest -n auto -m "not slow" --ignore tests/slurm
+	$(VENV)/bin/python -m pytest -n auto --dist loadgroup -m "not slow" --ignore tests/slurm
 
 # Science: an induction head forms, and is one. Each study at smoke scale.
 slow: install

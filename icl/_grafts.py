@@ -51,7 +51,9 @@ def last_checkpoint(path: str) -> int:
     return -1 if os.path.isfile(path) else Run(path).find(-1)
 
 
-def pinned(texts: Iterable[str], last: Callable[[str], int]) -> tuple[str, ...]:
+def pinned(
+    texts: Iterable[str], last: Callable[[str], int] = last_checkpoint
+) -> tuple[str, ...]:
     """The texts, with absolute paths and numbers of checkpoints in their grafts.
 
     They mean the same then from another working directory, and when the run that is
@@ -59,7 +61,8 @@ def pinned(texts: Iterable[str], last: Callable[[str], int]) -> tuple[str, ...]:
 
     **Arguments:**
 
-    - `last`: The last checkpoint of the run at an absolute path.
+    - `last`: The last checkpoint of the run at an absolute path; as it is now if this
+        is not given.
 
     **Raises:** `ValueError` as `opto.parse` and `last`.
     """

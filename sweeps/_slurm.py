@@ -97,7 +97,12 @@ def _requeue_if_killed(folder: Folder) -> list[str]:
         "requeue_if_killed() {",
         "  code=$?",
         "  [ $code -gt 128 ] && [ $code -lt 255 ] || return",
-        '  [ "$(squeue --noheader --job $id --format %T)" = RUNNING ] || return',
+        # The controller may be away just now.
+        "  for _ in $(seq 60); do",
+        "    state=$(squeue --noheader --job $id --format %T) && break",
+        "    sleep 10",
+        "  done",
+        '  [ "$state" = RUNNING ] || return',
         '  echo $code >>"$kills"',
         f'  [ $(wc -l <"$kills") -le {_KILLS} ] && scontrol requeue $id',
         "}",

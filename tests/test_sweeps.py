@@ -275,7 +275,7 @@ def test_a_cost_is_what_a_run_takes(tmp_path, monkeypatch):
     assert time.perf_counter() - before < 0.5
 
 
-# Runs
+# Runs. In one process of pytest, as they share what a study has trained.
 
 
 @pytest.fixture(scope="module")
@@ -310,6 +310,7 @@ def assert_same(one, other):
         np.testing.assert_array_equal(values, other_rows[name], err_msg=name)
 
 
+@pytest.mark.xdist_group("twelve")
 def test_all_runs_finish(trained):
     for name, experiment in trained.experiments.items():
         assert trained.finished(name, experiment)
@@ -319,6 +320,7 @@ def test_all_runs_finish(trained):
         np.testing.assert_array_equal(rows["eval/iter"], 320 * np.arange(5))
 
 
+@pytest.mark.xdist_group("twelve")
 def test_a_start_is_the_other_run_s_weights(trained):
     def weights(name, checkpoint):
         file = trained.run(name) / "checkpoints" / f"{checkpoint:012d}.eqx"
@@ -329,6 +331,7 @@ def test_a_start_is_the_other_run_s_weights(trained):
     assert weights("start-1", 1280) != weights("start-1", 0)
 
 
+@pytest.mark.xdist_group("twelve")
 def test_starting_again_does_nothing(trained):
     before = {f: f.stat().st_mtime_ns for f in trained.path.glob("*/*") if f.is_file()}
     command = (STUDY, "--out", trained.path, "--scale", "smoke", "--members", 8)
@@ -339,6 +342,7 @@ def test_starting_again_does_nothing(trained):
     assert after == {f: t for f, t in before.items() if f.parent.name != "_sweep"}
 
 
+@pytest.mark.xdist_group("twelve")
 def test_another_config_is_refused_with_its_fields(capsys, trained):
     common = (STUDY, "--out", trained.path, "--scale", "smoke", "--only", "wide")
     text = one_line(capsys, *common, "--set", "optimizer.learning_rate.rate=0.5")
@@ -346,6 +350,7 @@ def test_another_config_is_refused_with_its_fields(capsys, trained):
     assert "optimizer.learning_rate.rate: 1e-05 there, 0.5 here" in text
 
 
+@pytest.mark.xdist_group("twelve")
 def test_another_study_or_scale_is_refused(capsys, trained):
     text = one_line(capsys, STUDY, "--out", trained.path, "--scale", "small")
     assert "belongs to the study 'twelve' at scale 'smoke'" in text
@@ -353,6 +358,7 @@ def test_another_study_or_scale_is_refused(capsys, trained):
     assert "belongs to the study 'twelve'" in text
 
 
+@pytest.mark.xdist_group("twelve")
 def test_killed_and_started_again_ends_with_the_same_bits(trained, tmp_path):
     """Whatever kills whom: the launcher or a job, by SIGKILL or with time to save."""
     out = tmp_path / "killed"
@@ -486,6 +492,7 @@ print(json.dumps({{
 """
 
 
+@pytest.mark.xdist_group("twelve")
 def test_configs_of_jobs_are_those_of_the_study(trained):
     for name, experiment in trained.experiments.items():
         assert trained.config(name) == json.loads(json.dumps(to_json(experiment)))

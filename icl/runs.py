@@ -227,7 +227,7 @@ def _create(folder: Path, config: dict[str, Any]) -> None:
     meta = {
         "versions": {name: metadata.version(name) for name in _PACKAGES},
         "python": platform.python_version(),
-        "commit": _commit(),
+        "commit": code_version(),
         "device": str(jax.devices()[0].device_kind),
         "platform": platform.platform(),
         "command": sys.argv,
@@ -327,7 +327,7 @@ def _read_tree(file: Path, template: Tree) -> Tree:
     return eqx.combine(arrays, static)
 
 
-def _commit() -> str | None:
+def code_version() -> str | None:
     """The commit of this checkout, with `-dirty` if it was changed since.
 
     `None` without git, and for an installed package, wherever it lies.

@@ -6,10 +6,11 @@ Bad input ends with status 2 and one line on stderr.
 import dataclasses
 import os
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Literal
 
+import h5py
 import tyro
 
 from icl._options import parse
@@ -106,12 +107,27 @@ def _launch(name: str, arguments: list[str]) -> int:
     with folder.claimed(study, options.scale):
         made = plan(folder, asked, executor, options.members, measure=False)
         _check_not_waiting(made, executor)
-        folder.begin(study, options.scale, experiments, made.dropped, made.jobs)
+        folder.begin(
+            study, options.scale, experiments, made.chosen, made.dropped, made.jobs
+        )
         print(_summary(made), file=sys.stderr)
         good = executor.start(folder, works(made, options.logger), study)
     if executor.name == "slurm":
         print(f"python -m sweeps status {options.out}", file=sys.stderr)
-    return 0 if good else 1
+    failed = [*_failures(folder, made, waits=executor.name != "slurm")]
+    for line in failed:
+        print(line, file=sys.stderr)
+    return 0 if good and not failed else 1
+
+
+def _failures(folder: Folder, made: Launch, waits: bool) -> Iterator[str]:
+    """A line for each run that was launched and failed, or that had failed before."""
+    trained = {run for job in made.jobs for run in job.runs} if waits else set()
+    for run in made.chosen:
+        report = folder.report(run)
+        known = run in trained or run in made.finished
+        if known and report is not None and report.state == "failed":
+            yield f"{run} failed: {report.error}"
 
 
 def _executor(options: LaunchOptions) -> Executor:
@@ -133,19 +149,23 @@ def _data(text: str) -> HDF5Classes | None:
     source = HDF5Classes(os.path.abspath(file), path)
     if not Path(source.file).is_file():
         raise ValueError(f"--data: there is no file {source.file}")
+    if not h5py.is_hdf5(source.file):
+        raise ValueError(f"--data: {source.file} is not an HDF5 file")
     return source
 
 
 def _check_not_waiting(made: Launch, executor: Executor) -> None:
-    """Processes of an earlier launch cannot be waited for by this one."""
-    local = [job for job in made.queued if job.cluster != "slurm"]
-    if local and made.jobs:
-        job = local[0]
-        raise ValueError(
-            f"job {job.name} of an earlier launch still runs here (process "
-            f"{job.job_id}); wait for it, or python -m sweeps cancel "
-            f"{made.folder.path}"
-        )
+    """Jobs that are elsewhere cannot be waited for by this launch."""
+    for job in made.queued if made.jobs else ():
+        if job.cluster == executor.name == "slurm":
+            continue
+        needed = any(job.name in other.needs for other in made.jobs)
+        if job.cluster != "slurm" or needed:
+            raise ValueError(
+                f"job {job.name} of an earlier launch is still there ({job.cluster}, "
+                f"{job.job_id}); wait for it, or python -m sweeps cancel "
+                f"{made.folder.path}"
+            )
 
 
 def _summary(made: Launch) -> str:
@@ -176,12 +196,9 @@ def _cancel(arguments: list[str]) -> int:
     folder.read()
     jobs = folder.jobs
     alive = [jobs[name] for name in alive_jobs(jobs.values())]
-    waiting = [job for job in jobs.values() if job.cluster == "slurm"]
-    scancel(job.job_id for job in waiting)
-    for job in alive:
-        if job.cluster != "slurm":
-            stop(job)
-    print(f"{len(alive)} jobs cancelled")
+    scancel(job.job_id for job in jobs.values() if job.cluster == "slurm")
+    stop(folder, [job for job in alive if job.cluster != "slurm"])
+    print(f"{len(alive)} job{'' if len(alive) == 1 else 's'} cancelled")
     return 0
 
 

@@ -56,11 +56,11 @@ def collect(arguments: list[str]) -> int:
     """
     options = parse(CollectOptions, arguments, "collect", program="python -m sweeps")
     folder = Folder(options.folder)
-    study = folder.read()
+    study, configs = folder.read(), folder.configs
     out = options.out or folder.path / "collected.h5"
     write = _writer(out)
-    runs = _chosen(options.only, study["runs"])
-    gathered = _gather(folder, study["runs"], runs)
+    runs = _chosen(options.only, configs)
+    gathered = _gather(folder, configs, runs)
     for name in gathered.empty:
         print(f"{name} has logged nothing yet", file=sys.stderr)
     for problem in gathered.problems:
@@ -73,7 +73,7 @@ def collect(arguments: list[str]) -> int:
         "study": study["study"],
         "scale": study["scale"],
         "columns": np.array([*columns], _TEXT),
-        "unfinished": np.array(_unfinished(folder, study["runs"], runs), _TEXT),
+        "unfinished": np.array(_unfinished(folder, configs, runs), _TEXT),
     }
     write(out, columns, attributes)
     rows, names = columns["run"], {*columns["run"]}
@@ -92,7 +92,7 @@ def collected(folder: str | os.PathLike) -> dict[str, np.ndarray]:
     **Raises:** `ValueError` for a folder that is no study's.
     """
     study = Folder(folder)
-    configs = study.read()["runs"]
+    configs = study.configs
     gathered = _gather(study, configs, list(configs))
     for problem in gathered.problems:
         warnings.warn(problem, stacklevel=2)
@@ -143,7 +143,9 @@ def _gather(folder: Folder, configs: Mapping[str, Any], runs: list[str]) -> _Gat
             continue
         blocks += [(run, *block) for block in found]
         empty += [] if found else [run]
-    return _Gathered(_columns(swept(folder.path, configs), blocks), problems, empty)
+    return _Gathered(
+        _columns(swept(Path(folder.read()["folder"]), configs), blocks), problems, empty
+    )
 
 
 def _columns(

@@ -6,11 +6,13 @@ import hashlib
 import json
 import multiprocessing
 import os
+import platform
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 from typing import Any
 
+import equinox as eqx
 import jax
 from tqdm import tqdm
 
@@ -20,18 +22,29 @@ from icl._atomic import write_bytes
 from icl._cost import Cost, cost
 from icl._grafts import parse_edit, read_edits, with_models
 from icl.config import from_json, to_json
+from icl.runs import code_version
 
 
 PROCESS_BYTES = 600 * 2**20
 """What a process takes before it has any member: Python, JAX, compiled code."""
 
 
+@dataclasses.dataclass(frozen=True)
+class Program:
+    """What is measured."""
+
+    experiment: Experiment
+    members: int
+    own_data: bool = False
+    """Whether the members have different data."""
+
+
 def measured(
-    wanted: Sequence[tuple[Experiment, int]],
+    wanted: Sequence[Program],
     others: Mapping[str, Experiment],
     cpu_devices: int,
 ) -> list[Cost]:
-    """What it takes to train so many members of each experiment's program.
+    """What each program takes.
 
     Needs no other run: grafted models are of the right shape, and not trained. What was
     measured is kept in `$XDG_CACHE_HOME/icl-opto`.
@@ -45,22 +58,22 @@ def measured(
     """
     device = jax.devices()[0].device_kind
     files = [
-        _cache() / f"{_digest(experiment, count, others, device, cpu_devices)}.json"
-        for experiment, count in wanted
+        _cache() / f"{_digest(program, others, device, cpu_devices)}.json"
+        for program in wanted
     ]
-    new = [
-        (file, *pair)
-        for file, pair in zip(files, wanted, strict=True)
+    new = {
+        file: program
+        for file, program in zip(files, wanted, strict=True)
         if _read(file) is None
-    ]
+    }
     # A process of its own: devices are divided once, before JAX uses them, and what
     # it takes of a GPU's memory it gives back.
     spawn = multiprocessing.get_context("spawn")
     with ProcessPoolExecutor(1, spawn, divide_cpu, (cpu_devices,)) as pool:
         bar = tqdm(new, desc="measuring", unit="program", disable=None, leave=False)
         fresh = {
-            file: pool.submit(_measure, experiment, count, dict(others)).result()
-            for file, experiment, count in bar
+            file: pool.submit(_measure, new[file], dict(others)).result()
+            for file in bar
         }
     for file, new_cost in fresh.items():
         with contextlib.suppress(OSError):  # It is measured again next time.
@@ -75,12 +88,10 @@ def divide_cpu(count: int) -> None:
         jax.config.update("jax_num_cpu_devices", count)
 
 
-def _measure(
-    experiment: Experiment, count: int, others: Mapping[str, Experiment]
-) -> Cost:
-    member = _untrained(experiment, others)
-    # Members share arrays that are the same object, as they do the data.
-    return cost([_copy(member) for _ in range(count)], experiment.training)
+def _measure(program: Program, others: Mapping[str, Experiment]) -> Cost:
+    member = _untrained(program.experiment, others)
+    copies = [_copy(member, program.own_data) for _ in range(program.members)]
+    return cost(copies, program.experiment.training)
 
 
 def _read(file: Path) -> Cost | None:
@@ -134,9 +145,19 @@ def _fresh(text: str, others: Mapping[str, Experiment]) -> opto.AbstractEdit:
     return edit
 
 
-def _copy(member: Member) -> Member:
-    copied = jax.tree.map(lambda x: x.copy(), member.model)
-    return dataclasses.replace(member, model=copied)
+def _copy(member: Member, own_data: bool) -> Member:
+    """A member as another of the program is: what is not shared is another array."""
+
+    def copied(tree: Any) -> Any:
+        return jax.tree.map(lambda x: x.copy() if eqx.is_array(x) else x, tree)
+
+    return dataclasses.replace(
+        member,
+        model=copied(member.model),
+        task=copied(member.task) if own_data else member.task,
+        edits=copied(member.edits),
+        evaluations=copied(member.evaluations),
+    )
 
 
 def _cache() -> Path:
@@ -145,15 +166,13 @@ def _cache() -> Path:
 
 
 def _digest(
-    experiment: Experiment,
-    members: int,
-    others: Mapping[str, Experiment],
-    device: str,
-    cpu_devices: int,
+    program: Program, others: Mapping[str, Experiment], device: str, cpu_devices: int
 ) -> str:
+    experiment = program.experiment
     grafted = [
         to_json(others[path]) for path, _ in experiment.sources() if path in others
     ]
     config = to_json(dataclasses.replace(experiment, start=None))
-    key = [config, grafted, members, device, cpu_devices, jax.__version__]
+    here = [platform.node(), device, cpu_devices, jax.__version__, code_version()]
+    key = [config, grafted, program.members, program.own_data, *here]
     return hashlib.sha256(json.dumps(key).encode()).hexdigest()[:32]

@@ -9,8 +9,10 @@ import contextlib
 import dataclasses
 import json
 import os
+import platform
+import re
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Literal
 
@@ -35,7 +37,9 @@ class Job:
     cluster: str = ""
     """Where it was submitted last: `local`, `slurm`, `debug`; empty if it was not."""
     job_id: str = ""
-    """What it is called there."""
+    """What it is called there; of this machine, the number of its process."""
+    process: str = ""
+    """Of a machine's processes, the host and when it began: numbers come again."""
 
 
 RunState = Literal["running", "finished", "failed", "stopped"]
@@ -73,20 +77,28 @@ class Folder:
         return self.path / name
 
     def read(self) -> dict[str, Any]:
-        """What `study.json` says: the study, its scale, and each run's config.
+        """What `study.json` says: the study, its scale, and each run's planned config.
 
         **Raises:** `ValueError` if there is no study.
         """
         file = self.sweep / "study.json"
         if not file.is_file():
             raise ValueError(f"{self.path} is not the folder of a study")
-        return _read_json(file)
+        found = _read_json(file)
+        if not _STUDY_FIELDS <= found.keys() or not isinstance(found["runs"], dict):
+            raise ValueError(f"{file} is damaged: it does not say what the study is")
+        return found
+
+    @property
+    def configs(self) -> dict[str, dict[str, Any]]:
+        """The config of each run by its name: its folder's own, or as planned."""
+        planned = self.read()["runs"]
+        return {name: self.config(name) or plan for name, plan in planned.items()}
 
     @property
     def experiments(self) -> dict[str, Experiment]:
         """Every run of the study by its name."""
-        configs = self.read()["runs"]
-        return {name: from_json(Experiment, data) for name, data in configs.items()}
+        return {name: from_json(Experiment, c) for name, c in self.configs.items()}
 
     def check(self, study: str, scale: str) -> None:
         """Raises `ValueError` unless a study can be, or go on, in this folder."""
@@ -99,6 +111,11 @@ class Folder:
                 raise ValueError(
                     f"--out: {self.path} belongs to the study {has}, not to {study!r} "
                     f"at scale {scale!r}"
+                )
+            if found["folder"] != str(self.path):
+                raise ValueError(
+                    f"--out: {self.path} was made as {found['folder']} and moved; its "
+                    "runs name each other by that path: move it back, or start another"
                 )
         elif self.path.is_dir():
             # `_sweep` alone is what a launch leaves that was killed at once.
@@ -122,19 +139,43 @@ class Folder:
         with lock(self.sweep):
             yield
 
+    @property
+    def launcher(self) -> int | None:
+        """The process on this machine that was the last to claim the folder."""
+        try:
+            text = (self.sweep / ".lock").read_text()
+        except OSError:
+            return None
+        found = re.fullmatch(r"process (\d+) on (.*)", text)
+        return int(found[1]) if found and found[2] == platform.node() else None
+
     def begin(
         self,
         study: str,
         scale: str,
         experiments: Mapping[str, Experiment],
+        chosen: Collection[str],
         dropped: Iterable[str],
         jobs: Iterable[Job],
     ) -> None:
-        """Writes what a launch is about to do; runs that were planned before stay."""
+        """Writes what a launch is about to do.
+
+        Of the runs that were planned before and are not chosen now, nothing changes.
+        """
         file = self.sweep / "study.json"
         before = self.read()["runs"] if file.is_file() else {}
-        configs = before | {name: to_json(e) for name, e in experiments.items()}
-        self._write(file, {"study": study, "scale": scale, "runs": configs})
+        new = {
+            name: to_json(experiment)
+            for name, experiment in experiments.items()
+            if name in chosen or name not in before
+        }
+        content = {
+            "study": study,
+            "scale": scale,
+            "folder": str(self.path),
+            "runs": before | new,
+        }
+        self._write(file, content)
         with disk(self.path):
             for name in dropped:
                 self._job_file(name).unlink(missing_ok=True)
@@ -144,8 +185,13 @@ class Folder:
     @property
     def jobs(self) -> dict[str, Job]:
         """The jobs that were made, by name, in order."""
-        files = sorted((self.sweep / "jobs").glob("*.json"))
-        return {file.stem: from_json(Job, _read_json(file)) for file in files}
+        found = {}
+        for file in sorted((self.sweep / "jobs").glob("*.json")):
+            try:
+                found[file.stem] = from_json(Job, _read_json(file))
+            except ValueError as error:
+                raise ValueError(f"{file} is damaged: {error}") from None
+        return found
 
     def write_job(self, job: Job) -> None:
         """Keeps a job."""
@@ -170,9 +216,13 @@ class Folder:
         return self.sequences(name) >= training.num_steps * training.batch_size
 
     def sequences(self, name: str) -> int:
-        """How far the run can be resumed from."""
-        points = (self.run(name) / "resume").glob("*.eqx")
-        return max((int(p.stem) for p in points if p.stem.isdigit()), default=0)
+        """How far the run is that a later process resumes."""
+        return max(self.points(name), default=0)
+
+    def points(self, name: str) -> set[int]:
+        """The sequences seen where a later process can resume the run."""
+        files = (self.run(name) / "resume").glob("*.eqx")
+        return {int(file.stem) for file in files if file.stem.isdigit()}
 
     def config(self, name: str) -> dict[str, Any] | None:
         """The config in a run's folder; `None` if it has not begun."""
@@ -189,8 +239,14 @@ class Folder:
             write_bytes(file, json.dumps(content, indent=2).encode())
 
 
+_STUDY_FIELDS = {"study", "scale", "folder", "runs"}
+
+
 def _read_json(file: Path) -> dict[str, Any]:
     try:
-        return json.loads(file.read_text())
+        found = json.loads(file.read_text())
     except (OSError, ValueError) as error:
         raise ValueError(f"{file} is not readable JSON: {error}") from None
+    if not isinstance(found, dict):
+        raise ValueError(f"{file} must hold an object, got {found!r}")
+    return found

@@ -93,13 +93,15 @@ class Work:
                 loggers=[self._logger(reporter) for reporter in reporters],
                 on_failure=fail,
             )
-        except Stopped:
+        except KeyboardInterrupt:  # `Stopped` is one.
             for index in others():
                 reporters[index].ended("stopped")
             raise
         except BaseException as error:
             for index in others():
-                fail(index, error)
+                # Of what is finished there is nothing more to say.
+                if not folder.finished(names[index], experiments[index]):
+                    fail(index, error)
             raise
         for index, result in zip(others(), results, strict=True):
             if result.diverged:
@@ -151,9 +153,10 @@ class _Reporter:
     def log(self, sequences: int, metrics: Mapping[str, float]) -> None:
         """Notes how far the run is."""
         now = time.monotonic()
-        # The first call is after the compilation.
-        self._first = self._first or (now, sequences)
-        start, first = self._first
+        if self._first is None and "train/loss" in metrics:
+            # Before it came the compilation.
+            self._first = now, sequences
+        start, first = self._first or (now, sequences)
         rate = (sequences - first) / (now - start) if now > start else 0.0
         loss = metrics.get("train/loss", self._report.loss)
         self._report = dataclasses.replace(

@@ -2,46 +2,19 @@
 
 import dataclasses
 import fnmatch
-import math
 from collections.abc import Mapping, Sequence
-from typing import Protocol
 
 from icl import Experiment, Run
 from icl.config import to_json, with_fields
 from icl.runs import differences
 
 from ._alive import alive_jobs
-from ._cost import bytes_of, Cost, measured, PROCESS_BYTES, seconds
+from ._estimate import Estimate, estimates, Executor, measured_groups, most_members
 from ._folder import Folder, Job
 from ._job import Work
 from ._needs import needs, with_needed
 from ._plan import by_path, Group, groups, pack
 from ._study import Trial
-
-
-class Executor(Protocol):
-    """Where jobs run."""
-
-    name: str
-
-    @property
-    def devices(self) -> int:
-        """Over how many devices a job's members are spread."""
-        ...
-
-    @property
-    def cpu_devices(self) -> int:
-        """Of a CPU's cores, how many devices a job may make."""
-        ...
-
-    @property
-    def device_bytes(self) -> int:
-        """Memory of a device."""
-        ...
-
-    def start(self, folder: Folder, works: Sequence[Work], study: str) -> bool:
-        """Trains or submits the jobs; whether all went well."""
-        ...
 
 
 @dataclasses.dataclass(frozen=True)
@@ -63,16 +36,8 @@ class Launch:
     """The jobs to start, those before others first."""
     dropped: tuple[str, ...]
     """Jobs that were made before, never began, and are packed anew."""
-    costs: dict[str, "Estimate"]
+    costs: dict[str, Estimate]
     """What each takes, as far as it was measured."""
-
-
-@dataclasses.dataclass(frozen=True)
-class Estimate:
-    """What a job takes."""
-
-    seconds: float
-    bytes: int
 
 
 def pinned(trials: Sequence[Trial], sets: Sequence[str], folder: Folder):
@@ -155,21 +120,21 @@ def plan(
     alive = alive_jobs(made)
     queued = [job for job in made if job.name in alive]
     rest = wanted.keys() - set(finished) - {run for job in queued for run in job.runs}
-    # Members of a job that has begun stay together: to the bits, it is one program.
-    begun = [
-        job
-        for job in made
-        if job.name not in alive
-        and rest & set(job.runs)
-        and any(folder.config(run) for run in job.runs)
-    ]
+    left = [job for job in made if job.name not in alive and rest & set(job.runs)]
+    begun = [job for job in left if _goes_on(folder, job, experiments)]
     rest -= {run for job in begun for run in job.runs}
     done = [job for job in made if not set(job.runs) & (chosen - set(finished))]
     todo = _only(groups(wanted, folder.path), rest)
+    # Those that have begun resume from different points: each alone.
+    todo = [
+        dataclasses.replace(group, runs=runs)
+        for group in todo
+        for runs in _apart(folder, group.runs)
+    ]
     others = by_path(experiments, folder.path)
-    costs = _measured(todo, others, members, measure, executor)
+    costs = measured_groups(todo, others, members, measure, executor)
     limit = {
-        group.runs: _most(costs.get(group.runs), group, members, executor)
+        group.runs: most_members(costs.get(group.runs), group, members, executor)
         for group in todo
     }
     kept = [*done, *queued, *begun]
@@ -179,7 +144,7 @@ def plan(
         dataclasses.replace(job, needs=_before(job, needed, owner, set(finished)))
         for job in _sorted([*begun, *new], needed)
     ]
-    estimates = _estimates(jobs, todo, costs, experiments, executor)
+    found = estimates(jobs, todo, costs, experiments, executor)
     return Launch(
         folder,
         experiments,
@@ -189,7 +154,7 @@ def plan(
         tuple(queued),
         tuple(jobs),
         tuple({job.name for job in made} - {job.name for job in kept}),
-        estimates,
+        found,
     )
 
 
@@ -231,6 +196,35 @@ def _check_same(folder: Folder, name: str, experiment: Experiment) -> None:
         )
 
 
+def _apart(folder: Folder, runs: tuple[str, ...]) -> list[tuple[str, ...]]:
+    """The runs that have not begun together, the others each alone."""
+    new = tuple(run for run in runs if not folder.points(run))
+    alone = [(run,) for run in runs if run not in new]
+    return [new, *alone] if new else alone
+
+
+def _goes_on(folder: Folder, job: Job, experiments: Mapping[str, Experiment]) -> bool:
+    """Whether a job that was cut off can go on as it was, with all of its members.
+
+    To the bits, they are one program. They can if they have a point in common to resume
+    from. One that failed to begin has none, nor have those of which some were deleted:
+    then each is packed anew.
+
+    **Raises:** `ValueError` if one is not in the study any more, or has changed.
+    """
+    points = [folder.points(run) for run in job.runs]
+    if not set.intersection(*points):
+        return False
+    for run in job.runs:
+        if run not in experiments:
+            raise ValueError(
+                f"{run} has begun in one job with others, and is not in the study any "
+                f"more; give it back, or delete {folder.run(run)}"
+            )
+        _check_same(folder, run, experiments[run])
+    return True
+
+
 def _only(groups: Sequence[Group], rest: set[str]) -> list[Group]:
     """The groups without the runs that are not in `rest`."""
     cut = (
@@ -238,58 +232,6 @@ def _only(groups: Sequence[Group], rest: set[str]) -> list[Group]:
         for group in groups
     )
     return [group for group in cut if group.runs]
-
-
-# Beyond this many members of a program, a step's time is as good as linear in them.
-_MEASURED_MEMBERS = 4
-
-
-def _measured(
-    todo: Sequence[Group],
-    others: Mapping[str, Experiment],
-    members: int | None,
-    measure: bool,
-    executor: Executor,
-) -> dict[tuple[str, ...], tuple[Cost, int]]:
-    """What each group's program takes, measured with so many members."""
-    if members is not None and not measure:
-        return {}
-    alone = [group for group in todo if measure or len(group.runs) > 1]
-    most = min(members or _MEASURED_MEMBERS, _MEASURED_MEMBERS)
-    counts = [min(len(group.runs), most) for group in alone]
-    wanted = [(g.experiment, n) for g, n in zip(alone, counts, strict=True)]
-    found = measured(wanted, others, executor.cpu_devices)
-    triples = zip(alone, found, counts, strict=True)
-    return {group.runs: (cost, count) for group, cost, count in triples}
-
-
-def _most(
-    cost: tuple[Cost, int] | None,
-    group: Group,
-    members: int | None,
-    executor: Executor,
-) -> int:
-    """How many members of a group a job may have."""
-    asked = members or len(group.runs)
-    if cost is None:
-        return asked
-    found, _ = cost
-    # A fifth is left free: what XLA says is not all that a process takes.
-    free = 0.8 * executor.device_bytes - found.shared_bytes
-    if executor.cpu_devices > 1:
-        free -= PROCESS_BYTES + found.shared_bytes * (executor.cpu_devices - 1)
-        on_each, devices = free / max(1, found.member_bytes), 1
-    else:
-        on_each, devices = free / max(1, found.member_bytes), executor.devices
-    fits = math.floor(on_each) * devices
-    if fits < 1:
-        need = (found.member_bytes + found.shared_bytes) / 2**30
-        has = executor.device_bytes / 2**30
-        raise ValueError(
-            f"{group.runs[0]} takes {need:.1f} GiB, more than a device has to give "
-            f"({has:.1f} GiB)"
-        )
-    return min(asked, fits)
 
 
 def _sorted(jobs: list[Job], needed: Mapping[str, tuple[str, ...]]) -> list[Job]:
@@ -320,27 +262,6 @@ def _before(
     owner: Mapping[str, str],
     finished: set[str],
 ) -> tuple[str, ...]:
-    names = {
-        owner[need] for run in job.runs for need in needed[run] if need not in finished
-    }
+    needs = {need for run in job.runs for need in needed[run]} - finished
+    names = {owner[need] for need in needs if need in owner}
     return tuple(sorted(names - {job.name}))
-
-
-def _estimates(
-    jobs: Sequence[Job],
-    todo: Sequence[Group],
-    costs: Mapping[tuple[str, ...], tuple[Cost, int]],
-    experiments: Mapping[str, Experiment],
-    executor: Executor,
-) -> dict[str, Estimate]:
-    of_run = {run: costs.get(group.runs) for group in todo for run in group.runs}
-    found = {}
-    for job in jobs:
-        if (cost := of_run.get(job.runs[0])) is not None:
-            measured_cost, count = cost
-            members = len(job.runs)
-            found[job.name] = Estimate(
-                seconds(measured_cost, count, members, experiments[job.runs[0]]),
-                bytes_of(measured_cost, members, executor.devices),
-            )
-    return found

@@ -1,12 +1,15 @@
 """Jobs on this machine: in processes of their own through submitit, or in this one."""
 
+import abc
 import contextlib
 import dataclasses
 import os
+import pickle
+import platform
 import signal
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -23,8 +26,10 @@ from ._job import Work
 _POLL_SECONDS = 0.2
 
 
-class _Here:
+class _Here(abc.ABC):
     """What this machine has."""
+
+    at_once = 1
 
     @property
     def device_bytes(self) -> int:
@@ -42,13 +47,9 @@ class _Here:
         return max(len(jax.local_devices()), self.cpu_devices)
 
     @property
+    @abc.abstractmethod
     def cpu_devices(self) -> int:
         """Of the CPU, for one job."""
-        if jax.default_backend() != "cpu":
-            return 1
-        return max(1, cores() // self.at_once)
-
-    at_once = 1
 
 
 def cores() -> int:
@@ -56,18 +57,26 @@ def cores() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else 1
 
 
+def _placed(job: Job, cluster: str, number: int) -> Job:
+    began = process(number)
+    return dataclasses.replace(job, cluster=cluster, job_id=str(number), process=began)
+
+
 class Debug(_Here):
     """Trains the jobs in this process, one after the other."""
 
     name = "debug"
 
+    @property
+    def cpu_devices(self) -> int:
+        """Of the CPU, for one job: JAX is in use here, too late to divide it."""
+        return 1
+
     def start(self, folder: Folder, works: Sequence[Work], study: str) -> bool:
         """Trains all jobs; `True` if all went well, others go on if one does not."""
         good = True
         for work in works:
-            job = dataclasses.replace(
-                work.job, cluster=self.name, job_id=str(os.getpid())
-            )
+            job = _placed(work.job, self.name, os.getpid())
             folder.write_job(job)
             try:
                 dataclasses.replace(work, job=job)()
@@ -85,6 +94,13 @@ class Local(_Here):
 
     def __init__(self, at_once: int):
         self.at_once = at_once
+
+    @property
+    def cpu_devices(self) -> int:
+        """Of the CPU, for one job."""
+        if jax.default_backend() != "cpu":
+            return 1
+        return max(1, cores() // self.at_once)
 
     def start(self, folder: Folder, works: Sequence[Work], study: str) -> bool:
         """Trains all jobs, each once those that it needs have ended well.
@@ -144,9 +160,7 @@ class _Queue:
         with _ignoring_interrupts():
             started = self._executor.submit(work)
         self._running[work.job.name] = work, started
-        job = dataclasses.replace(
-            work.job, cluster=Local.name, job_id=str(started.job_id)
-        )
+        job = _placed(work.job, Local.name, int(started.job_id))
         self._folder.write_job(job)
 
     def _end(self, progress: "_Progress") -> None:
@@ -180,14 +194,10 @@ def _say(line: str) -> None:
 
 def _error_of(folder: Folder, work: Work, started: Any) -> str | None:
     """The last line of why a job failed; `None` if it did not."""
-    if started.paths.result_pickle.exists():
-        try:
-            error = started.exception()
-        except Exception as unreadable:
-            error = unreadable
-        if error is None:
-            return None
-        return last_line(str(error))
+    result = started.paths.result_pickle
+    if result.exists():
+        outcome, value = pickle.loads(result.read_bytes())
+        return None if outcome == "success" else last_line(value)
     return last_line(started.stderr() or "") or "its process was killed"
 
 
@@ -256,24 +266,46 @@ def _stop_signals() -> Iterator[list[int]]:
             signal.signal(number, handler)
 
 
-def stop(job: Job) -> None:
-    """Has a job's process save and end."""
-    with contextlib.suppress(ProcessLookupError):
-        os.kill(int(job.job_id), signal.SIGTERM)
+def stop(folder: Folder, alive: Iterable[Job]) -> None:
+    """Has the launch that is at work in a folder, or its jobs, save and end."""
+    launch = folder.launcher
+    if launch is not None and is_process(launch):
+        # It stops its jobs, and starts no more.
+        processes = {launch}
+    else:
+        processes = {int(job.job_id) for job in alive}
+    for process in processes:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(process, signal.SIGTERM)
 
 
 def is_alive(job: Job) -> bool:
     """Whether the process of a job on this machine is there, and is that job's."""
-    if not job.job_id.isdigit():
+    return bool(job.process) and job.process == process(int(job.job_id))
+
+
+def is_process(number: int) -> bool:
+    """Whether there is a process of that number that is a launch, and not this one."""
+    if number == os.getpid() or not process(number):
         return False
+    command = Path(f"/proc/{number}/cmdline")
+    return not command.exists() or b"sweeps" in command.read_bytes()
+
+
+def process(number: int) -> str:
+    """The host, and when the process of that number began; empty if there is none.
+
+    Where the system does not tell when, only the host is known.
+    """
     try:
-        os.kill(int(job.job_id), 0)
+        os.kill(number, 0)
     except ProcessLookupError:
-        return False
+        return ""
     except PermissionError:
-        return True
-    command = Path(f"/proc/{job.job_id}/cmdline")
-    if not command.exists():
-        return True
-    text = command.read_bytes()
-    return b"submitit" in text or b"sweeps" in text
+        pass
+    host, stat = platform.node(), Path(f"/proc/{number}/stat")
+    if not stat.exists():
+        return host
+    text = stat.read_text()
+    state, *fields = text[text.rindex(")") + 2 :].split()
+    return "" if state == "Z" else f"{host} {fields[18]}"

@@ -6,8 +6,6 @@ process that is killed cannot say so.
 
 import dataclasses
 import os
-import platform
-import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
@@ -54,7 +52,7 @@ def look(folder: Folder) -> tuple[dict[str, Seen], str]:
 
     **Raises:** `ValueError` for a folder that is no study's.
     """
-    configs, jobs = folder.read()["runs"], folder.jobs
+    configs, jobs = folder.configs, folder.jobs
     job_of = {run: job for job in jobs.values() for run in job.runs}
     totals = {run: total_sequences(config) for run, config in configs.items()}
     at = {run: folder.sequences(run) for run in configs}
@@ -128,12 +126,9 @@ def _of_slurm(state: str, reason: str) -> _Place:
 
 def _launching(folder: Folder) -> bool:
     """Whether a launch is at work in the folder, in a process of this machine."""
-    # Its holder writes this there. To try the lock might get a launch refused.
-    lines = last_lines(folder.sweep / ".lock", 1)
-    found = re.fullmatch(r"process (\d+) on (.*)", lines[0]) if lines else None
-    if found is None or found[2] != platform.node() or int(found[1]) == os.getpid():
-        return False
-    return _local.is_alive(Job("", (), (), 1, "local", found[1]))
+    # Told by what its holder writes: to try the lock might get a launch refused.
+    launcher = folder.launcher
+    return launcher is not None and _local.is_process(launcher)
 
 
 def _started(folder: Folder, job: Job) -> bool:

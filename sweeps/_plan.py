@@ -9,7 +9,7 @@ from pathlib import Path
 from icl import Experiment
 
 from ._folder import Job
-from ._needs import levels, needs
+from ._needs import levels, needs as all_needs
 from ._program import program
 
 
@@ -20,6 +20,8 @@ class Group:
     runs: tuple[str, ...]
     experiment: Experiment
     """That of the first: what its program takes, each of the others' takes."""
+    own_data: bool
+    """Whether they have different data of one shape, rather than the same."""
 
 
 def groups(experiments: Mapping[str, Experiment], folder: Path) -> list[Group]:
@@ -27,12 +29,19 @@ def groups(experiments: Mapping[str, Experiment], folder: Path) -> list[Group]:
 
     **Raises:** `ValueError` as `needs`.
     """
-    level = levels(needs(experiments, folder))
+    level = levels(all_needs(experiments, folder))
     others = by_path(experiments, folder)
     together: dict[Hashable, list[str]] = defaultdict(list)
     for name, experiment in experiments.items():
         together[level[name], program(experiment, others)].append(name)
-    found = [Group(tuple(names), experiments[names[0]]) for names in together.values()]
+    found = [
+        Group(
+            tuple(names),
+            experiments[names[0]],
+            len({experiments[name].data for name in names}) > 1,
+        )
+        for names in together.values()
+    ]
     return sorted(found, key=lambda group: level[group.runs[0]])
 
 
@@ -65,7 +74,8 @@ def pack(
     for group in groups:
         for runs in _chunks(group.runs, most(group)):
             name = f"{first + len(jobs):03d}"
-            before = {job_of[need] for run in runs for need in needed[run]}
+            needs = {need for run in runs for need in needed[run]}
+            before = {job_of[need] for need in needs if need in job_of}
             cores = min(devices, len(runs))
             jobs.append(Job(name, runs, tuple(sorted(before)), cores))
             job_of |= dict.fromkeys(runs, name)

@@ -53,7 +53,10 @@ def _shape(edit: opto.AbstractEdit, others: Mapping[str, Experiment]) -> Hashabl
 
     def note(graft: opto.Graft) -> Any:
         other = others.get(str(graft.source))
-        grafted.append(graft.source if other is None else program(other, others))
+        if other is None:
+            grafted.append(graft.source)
+        else:
+            grafted.append((program(other, others), _repeated(graft, other)))
         return _any_model
 
     (bare,) = with_models((edit,), note)
@@ -61,6 +64,15 @@ def _shape(edit: opto.AbstractEdit, others: Mapping[str, Experiment]) -> Hashabl
     shapes = tuple((x.shape, str(x.dtype)) for x in jax.tree.leaves(arrays))
     rest = tuple(map(repr, jax.tree.leaves(static)))
     return jax.tree.structure(bare), shapes, rest, tuple(grafted)
+
+
+def _repeated(graft: opto.Graft, other: Experiment) -> bool:
+    """Whether a graft's edits begin with those that the other run was trained under.
+
+    Then they are not put before them once more when the graft is loaded.
+    """
+    own = [repr(parse_edit(text)) for text in other.edits]
+    return [repr(edit) for edit in graft.edits[: len(own)]] == own
 
 
 def _any_model() -> None:

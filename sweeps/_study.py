@@ -107,13 +107,22 @@ def list_trials(
 ) -> list[Trial]:
     """The trials of a study.
 
-    **Raises:** `ValueError` if there is none, or two have one name.
+    **Raises:** `ValueError` if there is none, two have one name, or the study raises
+    what it should not.
     """
-    found = list(study.trials(scale, folder, data))
+    try:
+        found = list(study.trials(scale, folder, data))
+    except ValueError:
+        raise
+    except Exception as error:
+        reason = f"{type(error).__name__}: {error}"
+        raise ValueError(f"the study cannot list its trials: {reason}") from error
     if not found:
         raise ValueError(f"the study has no trials at scale {scale!r}")
     seen: set[str] = set()
     for trial in found:
+        if not isinstance(trial, Trial):
+            raise ValueError(f"a study lists sweeps.Trial, got {trial!r}")
         if trial.name in seen:
             raise ValueError(f"the study has two trials named {trial.name!r}")
         seen.add(trial.name)

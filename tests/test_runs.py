@@ -229,7 +229,7 @@ def train(monkeypatch):
         return programs[call % 2]
 
     monkeypatch.setattr(icl._members, "jit", compiled_once)
-    monkeypatch.setattr(icl.runs, "_commit", lambda: None)
+    monkeypatch.setattr(icl.runs, "code_version", lambda: None)
     monkeypatch.setattr(os, "fsync", lambda descriptor: None)
     held = {"held": examples(regression(), 5)}
 

@@ -75,7 +75,7 @@ def made(tmp_path_factory):
         "late": tiny(init_seed=11),
     }
     with folder.claimed("ours", "smoke"):
-        folder.begin("ours", "smoke", experiments, (), ())
+        folder.begin("ours", "smoke", experiments, experiments, (), ())
     icl.run_experiment(experiments["a"], folder.run("a"))
     as_trained(folder.run("b"), [0, 24, 48, 64], 8)
     as_trained(folder.run("c"), [16, 40], 12)
@@ -379,7 +379,7 @@ def test_a_large_study(tmp_path):
     names = [f"run-{k}" for k in range(60)]
     runs = {n: dataclasses.replace(config, init_seed=k) for k, n in enumerate(names)}
     with folder.claimed("large", "paper"):
-        folder.begin("large", "paper", runs, (), ())
+        folder.begin("large", "paper", runs, runs, (), ())
     events = 8 * np.arange(600)
     rng = np.random.default_rng(0)
     for name in names:

@@ -16,8 +16,10 @@ from icl import Start, studies
 from icl.data import LowRankClasses
 from icl.train import Training
 from sweeps import _status
+from sweeps._estimate import Estimate
 from sweeps._folder import Folder, Job, Report
-from sweeps._launch import Estimate, Launch
+from sweeps._launch import Launch
+from sweeps._local import process
 from sweeps._look import KILLED, last_lines, look
 from sweeps._status import status
 from sweeps._table import duration, memory, plan_table, table
@@ -44,12 +46,13 @@ class Study:
         self.folder, self.some = Folder(path), some
         self.seconds = time.time() - 1000.0
         with self.folder.claimed("ours", "smoke"):
-            self.folder.begin("ours", "smoke", {}, (), ())
+            self.folder.begin("ours", "smoke", {}, (), (), ())
 
     def job(self, name, runs, needs=(), cluster="local", job_id="999999999"):
         experiments = dict.fromkeys(runs, self.some)
-        job = Job(name, tuple(runs), tuple(needs), 1, cluster, job_id)
-        self.folder.begin("ours", "smoke", experiments, (), [job])
+        began = process(int(job_id)) if job_id and cluster == "local" else ""
+        job = Job(name, tuple(runs), tuple(needs), 1, cluster, job_id, began)
+        self.folder.begin("ours", "smoke", experiments, runs, (), [job])
         self._touch(self.folder.sweep / "jobs" / f"{name}.json")
         return job
 

@@ -19,8 +19,8 @@ from icl.config import to_json
 from icl.schedules import Every
 from sweeps import Trial
 from sweeps._cluster import read_cluster
-from sweeps._cost import measured, seconds
-from sweeps._folder import Folder
+from sweeps._cost import measured, Program, seconds
+from sweeps._folder import Folder, Job
 from sweeps._launch import pinned, plan, wanted
 from sweeps._local import Debug
 from sweeps._needs import needs
@@ -258,20 +258,110 @@ def test_every_study_here_is_loaded():
         assert load_study(name)[0] == name
 
 
+def test_grafts_that_repeat_the_runs_own_edits_are_another_program(tmp_path):
+    """Loading puts a run's own edits before the graft's, but does not repeat them."""
+    base = experiments(tmp_path)["seed-0"]
+    scale = "Scale('blocks.0.attn.scores', {})".format
+
+    def grafting(name):
+        text = f"Graft({str(tmp_path / name)!r}, until=0, edits=[{scale(2.0)}])"
+        return dataclasses.replace(base, edits=(text,))
+
+    others = {
+        str(tmp_path / "same"): dataclasses.replace(base, edits=(scale(2.0),)),
+        str(tmp_path / "third"): dataclasses.replace(base, edits=(scale(3.0),)),
+        str(tmp_path / "fourth"): dataclasses.replace(base, edits=(scale(4.0),)),
+    }
+    third = program(grafting("third"), others)
+    assert third == program(grafting("fourth"), others)
+    assert third != program(grafting("same"), others)
+
+
+# Jobs that were cut off
+
+
+def begun(folder, found, points):
+    """A study's folder whose runs have begun, in one job, with these resume points."""
+    path = Folder(folder)
+    job = Job("000", tuple(points), (), 1)
+    with path.claimed("twelve", "smoke"):
+        path.begin("twelve", "smoke", found, (), (), [job])
+    for run, at in points.items():
+        (path.run(run) / "resume").mkdir(parents=True)
+        config = to_json(found[run])
+        (path.run(run) / "config.json").write_text(json.dumps(config))
+        for sequences in at:
+            (path.run(run) / "resume" / f"{sequences:012d}.eqx").touch()
+    return path
+
+
+def test_members_with_a_point_in_common_go_on_together(tmp_path):
+    found = experiments(tmp_path)
+    begun(tmp_path, found, {"seed-0": {0, 320}, "seed-1": {320, 640}})
+    jobs = {job.name: job.runs for job in planned(tmp_path, "seed-*").jobs}
+    assert jobs["000"] == ("seed-0", "seed-1")
+    assert sorted(jobs.values()) == [("seed-0", "seed-1"), ("seed-2", "seed-3")]
+
+
+def test_members_without_go_on_apart(tmp_path):
+    found = experiments(tmp_path)
+    points = {"seed-0": {640, 1280}, "seed-1": {0, 320}, "seed-2": {960}, "seed-3": ()}
+    begun(tmp_path, found, points)
+    launch = planned(tmp_path, "seed-*")
+    assert launch.finished == ("seed-0",)
+    assert sorted(job.runs for job in launch.jobs) == [
+        ("seed-1",),
+        ("seed-2",),
+        ("seed-3",),
+    ]
+    assert launch.dropped == ("000",)
+
+
+def test_a_member_that_is_gone_or_has_changed_is_told_of(tmp_path):
+    found = experiments(tmp_path)
+    begun(tmp_path, found, {"seed-0": {0, 320}, "seed-1": {0, 320}})
+
+    def launch(found):
+        asked = wanted(Folder(tmp_path), found, ("seed-0",))
+        return plan(Folder(tmp_path), asked, Debug(), 8, measure=False)
+
+    without = {"seed-0": found["seed-0"]}
+    with pytest.raises(ValueError, match="seed-1 has begun in one job with others"):
+        launch(without)
+    changed = dataclasses.replace(found["seed-1"], train_seed=9)
+    with pytest.raises(ValueError, match="train_seed: 0 there, 9 here"):
+        launch(without | {"seed-1": changed})
+
+
+def test_a_moved_study_is_told_of(capsys, tmp_path):
+    begun(tmp_path / "old", experiments(tmp_path / "old"), {})
+    (tmp_path / "old").rename(tmp_path / "new")
+    text = one_line(capsys, STUDY, "--out", tmp_path / "new", "--scale", "smoke")
+    assert f"was made as {tmp_path / 'old'} and moved" in text
+
+
+@pytest.mark.parametrize("content", ["{}", "null", "[1]", "{"])
+def test_a_damaged_study_is_told_of(capsys, tmp_path, content):
+    begun(tmp_path, experiments(tmp_path), {})
+    (tmp_path / "_sweep" / "study.json").write_text(content)
+    assert "study.json" in one_line(capsys, "status", tmp_path)
+
+
 # Costs
 
 
 def test_a_cost_is_what_a_run_takes(tmp_path, monkeypatch):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     found = experiments(tmp_path / "study", scale="small")
-    one, four = measured([(found["seed-0"], 1), (found["seed-0"], 4)], {}, 1)
+    programs = [Program(found["seed-0"], 1), Program(found["seed-0"], 4)]
+    one, four = measured(programs, {}, 1)
     # Adam keeps the weights and two more; a program reads the state and writes it.
     count = 8 * 8 + 4 * 8 + 2 * 4 * 64 + 6 * 8 + 8 * 4 + 4
     assert one.member_bytes > 2 * 3 * 4 * count
     assert four.member_bytes < 2 * one.member_bytes
     assert seconds(four, 4, 8, found["seed-0"]) > seconds(four, 4, 4, found["seed-0"])
     before = time.perf_counter()
-    assert measured([(found["seed-0"], 1)], {}, 1) == [one]  # From the cache.
+    assert measured(programs[:1], {}, 1) == [one]  # From the cache.
     assert time.perf_counter() - before < 0.5
 
 
@@ -390,27 +480,44 @@ def test_killed_and_started_again_ends_with_the_same_bits(trained, tmp_path):
 
 
 def test_a_failed_member_leaves_its_neighbours_alone(tmp_path):
-    (tmp_path / "study.py").write_text(DIVERGING)
-    out = tmp_path / "out"
-    command = (tmp_path / "study.py", "--out", out, "--scale", "smoke")
-    paths = os.environ | {"PYTHONPATH": str(STUDY.parent)}
-    options = ("--members", 8, "--cluster", "debug")
-    code, _, errors = sweeps(*command, *options, env=paths)
-    assert code == 1, errors
+    """And trains once it is mended, which changes nothing of them."""
+    out, study = tmp_path / "out", tmp_path / "study.py"
     folder = Folder(out)
-    states = {name: folder.report(name).state for name in folder.experiments}
-    assert states == {
-        "good": "finished",
-        "diverging": "failed",
-        "unbuilt": "failed",
-        "after": "finished",
-    }
-    assert "diverged" in folder.report("diverging").error
-    assert "no site" in folder.report("unbuilt").error
+
+    def launch(head, *more):
+        late = str("late" in more)
+        study.write_text(FAILING.replace("HEAD", str(head)).replace("LATE", late))
+        paths = os.environ | {"PYTHONPATH": str(STUDY.parent)}
+        options = ("--out", out, "--scale", "smoke", "--members", 8)
+        return sweeps(study, *options, "--cluster", "debug", *more, env=paths)
+
+    def states():
+        return {name: folder.report(name).state for name in folder.experiments}
+
+    code, _, errors = launch(9)
+    assert code == 1
+    assert "diverging failed: diverged: the " in errors
+    assert "unbuilt failed: " in errors
+    assert "Traceback" not in errors
+    ended = {"good": "finished", "diverging": "failed", "after": "finished"}
+    assert states() == ended | {"unbuilt": "failed"}
+    assert folder.jobs["000"].runs == ("good", "diverging", "unbuilt")
     assert np.isfinite(contents(out / "good")[1]["train/loss"]).all()
 
+    before = contents(out / "good")
+    code, _, errors = launch(1)
+    assert code == 1  # What diverged stays so.
+    assert "unbuilt failed" not in errors
+    assert states() == ended | {"unbuilt": "finished"}
+    assert contents(out / "good")[0] == before[0]
 
-DIVERGING = """
+    code, _, errors = launch(1, "--only", "late", "--set", "train_seed=4")
+    assert code == 0, errors
+    assert folder.experiments["late"].train_seed == 4
+    assert folder.experiments["good"].train_seed == 0
+
+
+FAILING = """
 import dataclasses
 import twelve
 from icl import Start
@@ -419,15 +526,56 @@ from sweeps import Trial
 
 def trials(scale, folder, data):
     base = next(iter(twelve.trials(scale, folder, data))).experiment
-    base = dataclasses.replace(base, edits=("Zero('blocks.1.attn.z', head=1)",))
-    def rate(x):
-        return dataclasses.replace(base, optimizer=SGD(Constant(x)))
-    yield Trial("good", rate(0.1))
-    yield Trial("diverging", rate(1e30))
-    typo = ("Zero('blocks.1.attn.zz', head=1)",)
-    yield Trial("unbuilt", dataclasses.replace(rate(0.1), edits=typo))
+    def run(rate, head):
+        edits = (f"Zero('blocks.1.attn.z', head={head})",)
+        optimizer = SGD(Constant(rate))
+        return dataclasses.replace(base, edits=edits, optimizer=optimizer)
+    yield Trial("good", run(0.1, 1))
+    yield Trial("diverging", run(1e30, 1))
+    yield Trial("unbuilt", run(0.1, HEAD))
     start = Start(str(folder / "good"))
-    yield Trial("after", dataclasses.replace(rate(0.1), start=start))
+    yield Trial("after", dataclasses.replace(run(0.1, 1), start=start))
+    if LATE:
+        yield Trial("late", dataclasses.replace(run(0.1, 0), train_seed=3))
+"""
+
+
+def test_cancelling_stops_the_launch_and_its_jobs(tmp_path):
+    out, study = tmp_path / "out", tmp_path / "study.py"
+    study.write_text(LONG)
+    launch = [sys.executable, "-m", "sweeps", str(study), "--out", str(out)]
+    paths = os.environ | {"PYTHONPATH": str(STUDY.parent)}
+    process = subprocess.Popen(
+        [*launch, "--members", "1"], stderr=subprocess.PIPE, text=True, env=paths
+    )
+    folder = Folder(out)
+    until = time.monotonic() + 120
+    while not folder.sequences("seed-0") and time.monotonic() < until:
+        time.sleep(0.2)
+    code, printed, errors = sweeps("cancel", out)
+    assert (code, printed) == (0, "1 job cancelled\n"), errors
+    process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert folder.report("seed-0").state == "stopped"
+    assert folder.report("seed-1") is None
+    code, printed, _ = sweeps("cancel", out)
+    assert (code, printed) == (0, "0 jobs cancelled\n")
+
+
+LONG = """
+import dataclasses
+import twelve
+from icl import Training
+from icl.schedules import Every
+from sweeps import Trial
+
+def trials(scale, folder, data):
+    base = next(iter(twelve.trials(scale, folder, data))).experiment
+    every = Every(160_000)
+    training = Training(10**9, 16, evaluate_at=every, checkpoint_at=Every(10**9))
+    base = dataclasses.replace(base, training=training)
+    for seed in range(2):
+        yield Trial(f"seed-{seed}", dataclasses.replace(base, init_seed=seed))
 """
 
 

@@ -27,6 +27,9 @@ from icl.runs import code_version
 
 PROCESS_BYTES = 600 * 2**20
 """What a process takes before it has any member: Python, JAX, compiled code."""
+_HOST_COPIES = 2
+"""On a CPU a member takes so many times what XLA counts: logs, and what is being saved,
+are memory of the same kind (benchmarks/RESULTS.md, sweeps)."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -115,14 +118,12 @@ def seconds(cost: Cost, measured_members: int, members: int, experiment: Any) ->
     )
 
 
-def bytes_of(cost: Cost, members: int, devices: int) -> int:
-    """Memory that training takes on a device; CPU devices share one."""
-    on_each = -(-members // devices)
-    if jax.default_backend() == "cpu":
-        every = min(devices, members)
-        held = cost.member_bytes * members + cost.shared_bytes * every
-        return PROCESS_BYTES + held
-    return cost.member_bytes * on_each + cost.shared_bytes
+def bytes_of(cost: Cost, members: int, devices: int, gpu: bool) -> int:
+    """Memory that training takes on a device; the devices of a CPU share one."""
+    if gpu:
+        return cost.member_bytes * -(-members // devices) + cost.shared_bytes
+    shared = cost.shared_bytes * min(devices, members)
+    return PROCESS_BYTES + _HOST_COPIES * cost.member_bytes * members + shared
 
 
 def _untrained(experiment: Experiment, others: Mapping[str, Experiment]) -> Member:

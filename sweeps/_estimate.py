@@ -1,13 +1,12 @@
 """What jobs take, and how many members fit in one."""
 
 import dataclasses
-import math
 from collections.abc import Mapping, Sequence
 from typing import Protocol
 
 from icl import Experiment
 
-from ._cost import bytes_of, Cost, measured, PROCESS_BYTES, Program, seconds
+from ._cost import bytes_of, Cost, measured, Program, seconds
 from ._folder import Folder, Job
 from ._job import Work
 from ._plan import Group
@@ -17,6 +16,11 @@ class Executor(Protocol):
     """Where jobs run."""
 
     name: str
+
+    @property
+    def gpu(self) -> bool:
+        """Whether the devices are GPUs, with a memory each."""
+        ...
 
     @property
     def devices(self) -> int:
@@ -40,7 +44,7 @@ class Executor(Protocol):
 
 @dataclasses.dataclass(frozen=True)
 class Estimate:
-    """What a job takes."""
+    """What a job takes: seconds, and bytes of a device's memory."""
 
     seconds: float
     bytes: int
@@ -82,23 +86,20 @@ def most_members(
     asked = members or len(group.runs)
     if cost is None:
         return asked
-    found, _ = cost
     # A fifth is left free: what XLA says is not all that a process takes.
-    free = 0.8 * executor.device_bytes - found.shared_bytes
-    if executor.cpu_devices > 1:
-        free -= PROCESS_BYTES + found.shared_bytes * (executor.cpu_devices - 1)
-        on_each, devices = free / max(1, found.member_bytes), 1
-    else:
-        on_each, devices = free / max(1, found.member_bytes), executor.devices
-    fits = math.floor(on_each) * devices
-    if fits < 1:
-        need = (found.member_bytes + found.shared_bytes) / 2**30
-        has = executor.device_bytes / 2**30
-        raise ValueError(
-            f"{group.runs[0]} takes {need:.1f} GiB, more than a device has to give "
-            f"({has:.1f} GiB)"
-        )
-    return min(asked, fits)
+    free = 0.8 * executor.device_bytes
+    for count in range(asked, 0, -1):
+        if _bytes(cost[0], count, executor) <= free:
+            return count
+    need, has = _bytes(cost[0], 1, executor) / 2**30, executor.device_bytes / 2**30
+    raise ValueError(
+        f"{group.runs[0]} takes {need:.1f} GiB, more than the four fifths of "
+        f"{has:.1f} GiB that a job may"
+    )
+
+
+def _bytes(cost: Cost, members: int, executor: Executor) -> int:
+    return bytes_of(cost, members, executor.devices, executor.gpu)
 
 
 def estimates(
@@ -108,6 +109,7 @@ def estimates(
     experiments: Mapping[str, Experiment],
     executor: Executor,
 ) -> dict[str, Estimate]:
+    """What each job takes by its name, of those whose program was measured."""
     of_run = {run: costs.get(group.runs) for group in todo for run in group.runs}
     found = {}
     for job in jobs:
@@ -116,6 +118,6 @@ def estimates(
             members = len(job.runs)
             found[job.name] = Estimate(
                 seconds(measured_cost, count, members, experiments[job.runs[0]]),
-                bytes_of(measured_cost, members, executor.devices),
+                _bytes(measured_cost, members, executor),
             )
     return found

@@ -32,6 +32,11 @@ class _Here(abc.ABC):
     at_once = 1
 
     @property
+    def gpu(self) -> bool:
+        """Whether the devices are GPUs, with a memory each."""
+        return jax.default_backend() != "cpu"
+
+    @property
     def device_bytes(self) -> int:
         """Memory of a device for one job; on a CPU the machine's."""
         device = jax.devices()[0]
@@ -98,7 +103,7 @@ class Local(_Here):
     @property
     def cpu_devices(self) -> int:
         """Of the CPU, for one job."""
-        if jax.default_backend() != "cpu":
+        if self.gpu:
             return 1
         return max(1, cores() // self.at_once)
 

@@ -27,6 +27,7 @@ class Slurm:
             raise ValueError("--cluster slurm: there is no sbatch on this machine")
         _squeue("%i")  # Before anything is written for jobs that cannot be submitted.
         self._cluster = cluster
+        self.gpu = cluster.gpus > 0
         self.devices = cluster.devices
         self.device_bytes = cluster.device_bytes
         self.cpu_devices = 1 if cluster.gpus else cluster.cpus

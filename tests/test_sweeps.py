@@ -19,12 +19,13 @@ from icl.config import to_json
 from icl.schedules import Every
 from sweeps import Trial
 from sweeps._cluster import read_cluster
-from sweeps._cost import measured, Program, seconds
+from sweeps._cost import Cost, measured, Program, seconds
+from sweeps._estimate import most_members
 from sweeps._folder import Folder, Job
 from sweeps._launch import pinned, plan, wanted
 from sweeps._local import Debug
 from sweeps._needs import needs
-from sweeps._plan import groups
+from sweeps._plan import Group, groups
 from sweeps._program import program
 from sweeps._study import list_trials, load_study
 
@@ -363,6 +364,37 @@ def test_a_cost_is_what_a_run_takes(tmp_path, monkeypatch):
     before = time.perf_counter()
     assert measured(programs[:1], {}, 1) == [one]  # From the cache.
     assert time.perf_counter() - before < 0.5
+
+
+@dataclasses.dataclass
+class Machine:
+    """An executor as far as packing asks it."""
+
+    device_bytes: int
+    gpu: bool = False
+    devices: int = 2
+    cpu_devices: int = 2
+
+
+@pytest.mark.parametrize(
+    ("machine", "fits"),
+    [
+        # Four fifths of 2 GiB, less 600 MiB and 100 of each device, in 2 · 100 MiB.
+        (Machine(2**31), 4),
+        (Machine(2**33), 9),
+        # Four fifths of 512 MiB, less 100, are three members; two devices have six.
+        (Machine(2**29, gpu=True), 6),
+    ],
+)
+def test_as_many_members_as_memory_allows(machine, fits, tmp_path):
+    cost = Cost(1.0, 1.0, 1.0, member_bytes=100 * 2**20, shared_bytes=100 * 2**20)
+    base = experiments(tmp_path)["seed-0"]
+    group = Group(tuple("abcdefghi"), base, own_data=False)
+    assert most_members((cost, 4), group, None, machine) == fits
+    assert most_members((cost, 4), group, 2, machine) == 2
+    small = dataclasses.replace(machine, device_bytes=2**27)
+    with pytest.raises(ValueError, match=r"a takes 0.[29] GiB, more than"):
+        most_members((cost, 4), group, None, small)
 
 
 # Runs. In one process of pytest, as they share what a study has trained.

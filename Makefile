@@ -9,10 +9,13 @@ EXTRA ?=
 .PHONY: install demo test slow slurm lint types contract check bench clean
 .DEFAULT_GOAL := install
 
-install: $(VENV)/.installed
+# A stamp for each extra: with another one there is something to install.
+STAMP := $(VENV)/.installed$(EXTRA:%=-%)
+
+install: $(STAMP)
 
 # Exact versions come from uv.lock; uv itself is the only thing that pip picks.
-$(VENV)/.installed: pyproject.toml uv.lock Makefile
+$(STAMP): pyproject.toml uv.lock Makefile
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
 		{ echo "icl-opto needs Python 3.11 or newer: make PYTHON=python3.12" >&2; exit 2; }
 	$(PYTHON) -m venv $(VENV)

@@ -16,7 +16,7 @@ _wandb = importlib.import_module("wandb")
 
 # W&B waits for ever by default, for a network that is down, say. What it could not send
 # stays on the disk for `wandb sync`.
-_FINISH_SECONDS = 60.0
+_FINISH_SECONDS = 10.0
 
 
 class WandB:

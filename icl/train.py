@@ -126,7 +126,12 @@ class _Fit:
         self.saving = 0.0
         self.dispatch = 16
         self.warm = False
-        self.diverged: dict[int, str] = {}
+        # A resumed member may have been so before.
+        self.diverged: dict[int, str] = {
+            k: message
+            for k, log in enumerate(self.logs)
+            if (message := _not_finite(log.train, 0))
+        }
 
     def _resumed(self, fresh: list[State]) -> list[State]:
         """The states to start from: fresh, or the latest that all runs have."""
@@ -224,20 +229,17 @@ class _Fit:
 
     def _check_finite(self, rows: list[dict[str, np.ndarray]]) -> None:
         """Warns of a member that is no longer finite, raises after the last."""
-        new: dict[int, str] = {}
-        for k, row in enumerate(rows):
-            for name, what in (("loss", "loss"), ("grad_norm", "gradient's norm")):
-                finite = np.isfinite(row[name])
-                if k not in self.diverged | new.keys() and not finite.all():
-                    bad = int(np.argmin(finite))
-                    value, step = row[name][bad], self.step + bad
-                    new[k] = f"the {what} is {value} at step {step}"
+        new = {
+            k: message
+            for k, row in enumerate(rows)
+            if k not in self.diverged and (message := _not_finite(row, self.step))
+        }
         self.diverged.update(new)
-        messages = [f"member {k}: {message}" for k, message in new.items()]
         if len(self.diverged) == len(rows):
-            raise FloatingPointError(f"{'; '.join(messages)}; no other is left")
-        for message in messages:
-            warnings.warn(f"{message}; the others go on", stacklevel=2)
+            every = (f"member {k}: {text}" for k, text in self.diverged.items())
+            raise FloatingPointError(f"{'; '.join(every)}; no other is left")
+        for k, message in new.items():
+            warnings.warn(f"member {k}: {message}; the others go on", stacklevel=2)
 
     def _event(self, look: bool, keep: bool) -> None:
         # A resumed member's log may have this event, or its neighbour's alone.
@@ -270,6 +272,16 @@ class _Fit:
             run.save_resume_point(self.sequences, state, log, batch)
         self.saved_at = time.monotonic()
         self.saving = self.saved_at - start
+
+
+def _not_finite(rows: Mapping[str, np.ndarray], step: int) -> str | None:
+    """Where the first number of some steps is that is not finite, from `step` on."""
+    for name, what in (("loss", "loss"), ("grad_norm", "gradient's norm")):
+        finite = np.isfinite(rows.get(name, np.zeros(0)))
+        if not finite.all():
+            bad = int(np.argmin(finite))
+            return f"the {what} is {rows[name][bad]} at step {step + bad}"
+    return None
 
 
 def _means(sets: Mapping[str, Mapping[str, np.ndarray]]) -> dict[str, float]:

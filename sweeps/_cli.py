@@ -67,7 +67,7 @@ class LaunchOptions:
     be repeated."""
     set: tyro.conf.UseAppendAction[tuple[str, ...]] = ()
     """A field of every run's config and its value as JSON, such as
-    training.num_sequences=20000; may be repeated."""
+    training.batch_size=64; may be repeated."""
     data: str = ""
     """An HDF5 file of classes, FILE.h5 or FILE.h5:DATASET, in place of the study's."""
     members: int | None = None
@@ -131,12 +131,12 @@ def _failures(folder: Folder, made: Launch, waits: bool) -> Iterator[str]:
 
 
 def _executor(options: LaunchOptions) -> Executor:
+    # JAX would keep most of a GPU's memory for this process.
+    os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")
     if options.cluster == "slurm":
         return Slurm(read_cluster(options.cluster_file or default_file()))
     if options.cluster_file is not None:
         raise ValueError("--cluster-file is for --cluster slurm")
-    # JAX would keep most of a GPU's memory for this process, which trains nothing.
-    os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")
     return Local(options.jobs) if options.cluster == "local" else Debug()
 
 
@@ -196,7 +196,7 @@ def _cancel(arguments: list[str]) -> int:
     folder.read()
     jobs = folder.jobs
     alive = [jobs[name] for name in alive_jobs(jobs.values())]
-    scancel(job.job_id for job in jobs.values() if job.cluster == "slurm")
+    scancel(job.job_id for job in alive if job.cluster == "slurm")
     stop(folder, [job for job in alive if job.cluster != "slurm"])
     print(f"{len(alive)} job{'' if len(alive) == 1 else 's'} cancelled")
     return 0

@@ -41,6 +41,8 @@ class Cluster:
     """Modules to load before Python starts."""
     setup: tuple[str, ...] = ()
     """Shell lines to run before Python starts, after the modules."""
+    options: dict[str, str] = dataclasses.field(default_factory=dict)
+    """Further options of sbatch, such as `reservation = "icl"`."""
 
     def __post_init__(self):
         for name in ("cpus", "time_minutes", "signal_seconds", "max_jobs"):
@@ -48,6 +50,11 @@ class Cluster:
                 raise ValueError(
                     f"{name} must be at least 1, got {getattr(self, name)}"
                 )
+        if self.signal_seconds >= 60 * self.time_minutes:
+            raise ValueError(
+                f"signal_seconds must be less than the limit of {self.time_minutes} "
+                f"minutes, got {self.signal_seconds}"
+            )
         if self.gpus < 0:
             raise ValueError(f"gpus must be at least 0, got {self.gpus}")
         for name in ("memory_gb", "gpu_memory_gb"):
@@ -79,6 +86,8 @@ class Cluster:
             asked["gpus_per_node"] = self.gpus
         if dependency:
             asked["dependency"] = dependency
+        if self.options:
+            asked["additional_parameters"] = self.options
         loads = [f"module load {module}" for module in self.modules]
         return {
             **asked,

@@ -7,8 +7,9 @@ import json
 import multiprocessing
 import os
 import platform
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,7 @@ import jax
 from tqdm import tqdm
 
 import opto
-from icl import Experiment, Member
+from icl import Experiment, Member, Training
 from icl._atomic import write_bytes
 from icl._cost import Cost, cost
 from icl._grafts import parse_edit, read_edits, with_models
@@ -72,7 +73,10 @@ def measured(
     # A process of its own: devices are divided once, before JAX uses them, and what
     # it takes of a GPU's memory it gives back.
     spawn = multiprocessing.get_context("spawn")
-    with ProcessPoolExecutor(1, spawn, divide_cpu, (cpu_devices,)) as pool:
+    with (
+        _killed_is_told(),
+        ProcessPoolExecutor(1, spawn, divide_cpu, (cpu_devices,)) as pool,
+    ):
         bar = tqdm(new, desc="measuring", unit="program", disable=None, leave=False)
         fresh = {
             file: pool.submit(_measure, new[file], dict(others)).result()
@@ -83,6 +87,15 @@ def measured(
             file.parent.mkdir(parents=True, exist_ok=True)
             write_bytes(file, json.dumps(to_json(new_cost)).encode())
     return [fresh.get(file) or _known(file) for file in files]
+
+
+@contextlib.contextmanager
+def _killed_is_told() -> Iterator[None]:
+    try:
+        yield
+    except BrokenProcessPool:
+        wanted = "its memory may not suffice; --members does without"
+        raise ValueError(f"measuring was killed: {wanted}") from None
 
 
 def divide_cpu(count: int) -> None:
@@ -108,14 +121,14 @@ def _known(file: Path) -> Cost:
     return from_json(Cost, json.loads(file.read_text()))
 
 
-def seconds(cost: Cost, measured_members: int, members: int, experiment: Any) -> float:
-    """How long training so many members takes, linear in their number."""
-    training = experiment.training
+def seconds(
+    cost: Cost, measured_members: int, members: int, devices: int, training: Training
+) -> float:
+    """How long training so many members takes: linear in those on one device."""
+    on_each = -(-members // devices) / -(-measured_members // devices)
     looks = len(training.steps_of(training.evaluate_at))
-    scale = members / measured_members
-    return cost.compile + scale * (
-        training.num_steps * cost.step + looks * cost.evaluation
-    )
+    work = training.num_steps * cost.step + looks * cost.evaluation
+    return cost.compile + on_each * work
 
 
 def bytes_of(cost: Cost, members: int, devices: int, gpu: bool) -> int:

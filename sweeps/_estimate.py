@@ -64,15 +64,15 @@ def measured_groups(
     """What each group's program takes, measured with so many members."""
     if members is not None and not measure:
         return {}
-    alone = [group for group in todo if measure or len(group.runs) > 1]
+    chosen = [group for group in todo if measure or len(group.runs) > 1]
     most = min(members or _MEASURED_MEMBERS, _MEASURED_MEMBERS)
-    counts = [min(len(group.runs), most) for group in alone]
+    counts = [min(len(group.runs), most) for group in chosen]
     wanted = [
         Program(group.experiment, count, group.own_data)
-        for group, count in zip(alone, counts, strict=True)
+        for group, count in zip(chosen, counts, strict=True)
     ]
     found = measured(wanted, others, executor.cpu_devices)
-    triples = zip(alone, found, counts, strict=True)
+    triples = zip(chosen, found, counts, strict=True)
     return {group.runs: (cost, count) for group, cost, count in triples}
 
 
@@ -116,8 +116,9 @@ def estimates(
         if (cost := of_run.get(job.runs[0])) is not None:
             measured_cost, count = cost
             members = len(job.runs)
+            training = experiments[job.runs[0]].training
             found[job.name] = Estimate(
-                seconds(measured_cost, count, members, experiments[job.runs[0]]),
+                seconds(measured_cost, count, members, executor.devices, training),
                 _bytes(measured_cost, members, executor),
             )
     return found

@@ -206,9 +206,14 @@ class Folder:
             return None
 
     def write_report(self, run: str, report: Report) -> None:
-        """Says how a run goes."""
+        """Says how a run goes, if the disk lets it."""
         report = dataclasses.replace(report, time=time.time())
-        self._write(self.sweep / "runs" / f"{run}.json", to_json(report))
+        file = self.sweep / "runs" / f"{run}.json"
+        temporary = file.with_name(f".{file.name}.{os.getpid()}.tmp")
+        # Not to the disk at once, as training waits, and it is only news.
+        with contextlib.suppress(OSError):
+            temporary.write_text(json.dumps(to_json(report), indent=2))
+            os.replace(temporary, file)
 
     def finished(self, name: str, experiment: Experiment) -> bool:
         """Whether the run has been trained to its end."""

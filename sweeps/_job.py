@@ -70,10 +70,7 @@ class Work:
     def _train(self) -> None:
         folder, names = Folder(self.folder), list(self.configs)
         experiments = [from_json(Experiment, self.configs[name]) for name in names]
-        reporters = [
-            _Reporter(folder, name, self.job.name, experiment)
-            for name, experiment in zip(names, experiments, strict=True)
-        ]
+        reporters = [_Reporter(folder, name, self.job.name) for name in names]
         for reporter in reporters:
             reporter.began()
         failed: dict[int, str] = {}
@@ -129,9 +126,8 @@ class Work:
 class _Reporter:
     """A logger that writes how a run goes to the study's folder."""
 
-    def __init__(self, folder: Folder, run: str, job: str, experiment: Experiment):
+    def __init__(self, folder: Folder, run: str, job: str):
         self.folder, self.run = folder, run
-        self._total = experiment.training.num_sequences
         known = folder.report(run)
         began = folder.sequences(run)
         self._report = Report(
@@ -147,8 +143,7 @@ class _Reporter:
 
     def began(self) -> None:
         """Notes that its process is at work."""
-        with contextlib.suppress(ValueError):
-            self.folder.write_report(self.run, self._report)
+        self.folder.write_report(self.run, self._report)
 
     def log(self, sequences: int, metrics: Mapping[str, float]) -> None:
         """Notes how far the run is."""
@@ -172,9 +167,7 @@ class _Reporter:
     def ended(self, state: Any, error: str = "") -> None:
         """Notes how it ended."""
         report = dataclasses.replace(self._report, state=state, error=error)
-        # On a full disk the job's own error tells of it.
-        with contextlib.suppress(ValueError):
-            self.folder.write_report(self.run, report)
+        self.folder.write_report(self.run, report)
 
 
 def job_id() -> str:

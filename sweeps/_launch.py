@@ -4,7 +4,8 @@ import dataclasses
 import fnmatch
 from collections.abc import Mapping, Sequence
 
-from icl import Experiment, Run
+from icl import Experiment
+from icl._grafts import last_checkpoint
 from icl.config import to_json, with_fields
 from icl.runs import differences
 
@@ -40,17 +41,19 @@ class Launch:
     """What each takes, as far as it was measured."""
 
 
-def pinned(trials: Sequence[Trial], sets: Sequence[str], folder: Folder):
+def pinned(
+    trials: Sequence[Trial], sets: Sequence[str], folder: Folder
+) -> dict[str, Experiment]:
     """The trials' experiments with fields replaced, absolute paths and checkpoints.
 
     **Raises:** `ValueError` for a field that is not there, and for a run that is not.
     """
-    plain = {t.name: with_fields(t.experiment, sets) for t in trials}
+    plain = {trial.name: _with(trial, sets) for trial in trials}
     paths = by_path(plain, folder.path)
 
     def last(path: str) -> int:
         if path not in paths:
-            return Run(path).find(-1)
+            return last_checkpoint(path)
         training = paths[path].training
         steps = training.steps_of(training.checkpoint_at)
         return max((step * training.batch_size for step in steps), default=-1)
@@ -120,8 +123,10 @@ def plan(
     alive = alive_jobs(made)
     queued = [job for job in made if job.name in alive]
     rest = wanted.keys() - set(finished) - {run for job in queued for run in job.runs}
-    left = [job for job in made if job.name not in alive and rest & set(job.runs)]
-    begun = [job for job in left if _goes_on(folder, job, experiments)]
+    for run in (run for job in queued for run in job.runs if run in chosen):
+        _check_planned(folder, run, experiments[run])
+    cut = [job for job in made if job.name not in alive and rest & set(job.runs)]
+    begun = [again for job in cut if (again := _again(folder, job, rest, experiments))]
     rest -= {run for job in begun for run in job.runs}
     done = [job for job in made if not set(job.runs) & (chosen - set(finished))]
     todo = _only(groups(wanted, folder.path), rest)
@@ -203,26 +208,45 @@ def _apart(folder: Folder, runs: tuple[str, ...]) -> list[tuple[str, ...]]:
     return [new, *alone] if new else alone
 
 
-def _goes_on(folder: Folder, job: Job, experiments: Mapping[str, Experiment]) -> bool:
-    """Whether a job that was cut off can go on as it was, with all of its members.
+def _again(
+    folder: Folder, job: Job, rest: set[str], experiments: Mapping[str, Experiment]
+) -> Job | None:
+    """A job that was cut off, to go on with the members that had begun.
 
-    To the bits, they are one program. They can if they have a point in common to resume
-    from. One that failed to begin has none, nor have those of which some were deleted:
-    then each is packed anew.
+    To the bits, they are one program. `None` if they are finished or have no point in
+    common to resume from: then the runs are packed anew.
 
     **Raises:** `ValueError` if one is not in the study any more, or has changed.
     """
-    points = [folder.points(run) for run in job.runs]
-    if not set.intersection(*points):
-        return False
-    for run in job.runs:
+    points = {run: at for run in job.runs if (at := folder.points(run))}
+    if not rest & points.keys() or not set.intersection(*points.values()):
+        return None
+    for run in points:
         if run not in experiments:
             raise ValueError(
                 f"{run} has begun in one job with others, and is not in the study any "
                 f"more; give it back, or delete {folder.run(run)}"
             )
         _check_same(folder, run, experiments[run])
-    return True
+    return dataclasses.replace(job, runs=tuple(points))
+
+
+def _check_planned(folder: Folder, name: str, experiment: Experiment) -> None:
+    """The same of a run that is queued, and may not have a folder yet."""
+    planned = folder.read()["runs"].get(name, {})
+    lines = list(differences(planned, to_json(experiment)))
+    if lines:
+        raise ValueError(
+            f"{name} is queued with another config: {'; '.join(lines)}; "
+            f"python -m sweeps cancel {folder.path} takes it back"
+        )
+
+
+def _with(trial: Trial, sets: Sequence[str]) -> Experiment:
+    try:
+        return with_fields(trial.experiment, sets)
+    except ValueError as error:
+        raise ValueError(f"{trial.name}: {error}") from None
 
 
 def _only(groups: Sequence[Group], rest: set[str]) -> list[Group]:

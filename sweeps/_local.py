@@ -43,8 +43,7 @@ class _Here(abc.ABC):
         stats = device.memory_stats() if device.platform != "cpu" else None
         if stats and "bytes_limit" in stats:
             return int(stats["bytes_limit"]) // self.at_once
-        whole = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-        return whole // self.at_once
+        return _memory() // self.at_once
 
     @property
     def devices(self) -> int:
@@ -55,6 +54,16 @@ class _Here(abc.ABC):
     @abc.abstractmethod
     def cpu_devices(self) -> int:
         """Of the CPU, for one job."""
+
+
+def _memory() -> int:
+    """Bytes of main memory that this process may use."""
+    whole = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    try:
+        limit = Path("/sys/fs/cgroup/memory.max").read_text().strip()
+    except OSError:
+        return whole
+    return min(whole, int(limit)) if limit.isdigit() else whole
 
 
 def cores() -> int:
@@ -123,13 +132,11 @@ class _Queue:
 
         self._folder, self._at_once = folder, at_once
         self._waiting = list(works)
-        self._running: dict[str, tuple[Work, Any]] = {}
+        self._running: dict[str, tuple[Work, Any, float]] = {}
         self._bad: set[str] = set()
         self._executor = LocalExecutor(folder.logs, max_num_timeout=1_000_000)
         # A year: there is no limit here.
-        self._executor.update_parameters(
-            timeout_min=60 * 24 * 365, gpus_per_node=_visible_gpus()
-        )
+        self._executor.update_parameters(timeout_min=60 * 24 * 365, **_gpus())
 
     def run(self, study: str) -> bool:
         names = [run for work in self._waiting for run in work.job.runs]
@@ -164,17 +171,17 @@ class _Queue:
         # What Ctrl-C means is for this process to say: it tells them to save.
         with _ignoring_interrupts():
             started = self._executor.submit(work)
-        self._running[work.job.name] = work, started
+        self._running[work.job.name] = work, started, time.time()
         job = _placed(work.job, Local.name, int(started.job_id))
         self._folder.write_job(job)
 
     def _end(self, progress: "_Progress") -> None:
-        for name, (work, started) in list(self._running.items()):
+        for name, (work, started, since) in list(self._running.items()):
             if started._process.poll() is None:
                 continue
             del self._running[name]
             progress.update()
-            error = _error_of(self._folder, work, started)
+            error = _error_of(started, since)
             runs = ", ".join(work.job.runs)
             if error is None:
                 _say(f"job {name} has ended: {runs}")
@@ -183,11 +190,11 @@ class _Queue:
                 _say(f"job {name} failed: {runs}: {error}")
 
     def _stop(self, progress: "_Progress") -> None:
-        for _, started in self._running.values():
+        for _, started, _ in self._running.values():
             started._process.send_signal(signal.SIGTERM)
         while self._running:
             time.sleep(_POLL_SECONDS)
-            for name, (_, started) in list(self._running.items()):
+            for name, (_, started, _) in list(self._running.items()):
                 if started._process.poll() is not None:
                     del self._running[name]
         progress.update()
@@ -197,10 +204,11 @@ def _say(line: str) -> None:
     tqdm.write(line, file=sys.stderr)
 
 
-def _error_of(folder: Folder, work: Work, started: Any) -> str | None:
+def _error_of(started: Any, since: float) -> str | None:
     """The last line of why a job failed; `None` if it did not."""
     result = started.paths.result_pickle
-    if result.exists():
+    # A process's number comes again, and an older result of that number stays.
+    if result.exists() and result.stat().st_mtime > since - 1:
         outcome, value = pickle.loads(result.read_bytes())
         return None if outcome == "success" else last_line(value)
     return last_line(started.stderr() or "") or "its process was killed"
@@ -212,8 +220,19 @@ def last_line(text: str) -> str:
     return lines[-1] if lines else ""
 
 
-def _visible_gpus() -> int:
-    return 0 if jax.default_backend() == "cpu" else len(jax.local_devices())
+def _gpus() -> dict[str, Any]:
+    """The GPUs for submitit, which sets `CUDA_VISIBLE_DEVICES` for each job."""
+    if jax.default_backend() == "cpu":
+        return {"gpus_per_node": 0}
+    count = len(jax.local_devices())
+    visible = os.environ.get("CUDA_VISIBLE_DEVICES", "")
+    if not visible:
+        return {"gpus_per_node": count}
+    names = visible.split(",")
+    if not all(name.strip().isdigit() for name in names):
+        wanted = "CUDA_VISIBLE_DEVICES must be numbers, which submitit takes"
+        raise ValueError(f"{wanted}, got {visible!r}")
+    return {"gpus_per_node": count, "visible_gpus": tuple(map(int, names))}
 
 
 class _Progress:
@@ -293,8 +312,10 @@ def is_process(number: int) -> bool:
     """Whether there is a process of that number that is a launch, and not this one."""
     if number == os.getpid() or not process(number):
         return False
-    command = Path(f"/proc/{number}/cmdline")
-    return not command.exists() or b"sweeps" in command.read_bytes()
+    try:
+        return b"sweeps" in Path(f"/proc/{number}/cmdline").read_bytes()
+    except OSError:  # Not Linux, or it has just ended.
+        return bool(process(number))
 
 
 def process(number: int) -> str:
@@ -308,9 +329,10 @@ def process(number: int) -> str:
         return ""
     except PermissionError:
         pass
-    host, stat = platform.node(), Path(f"/proc/{number}/stat")
-    if not stat.exists():
-        return host
-    text = stat.read_text()
+    host = platform.node()
+    try:
+        text = Path(f"/proc/{number}/stat").read_text()
+    except OSError:
+        return "" if Path("/proc/self/stat").exists() else host
     state, *fields = text[text.rindex(")") + 2 :].split()
     return "" if state == "Z" else f"{host} {fields[18]}"

@@ -197,7 +197,7 @@ def _state(
     if place == "unknown":
         return last if last in ("running", "stopped") else "queued"
     # It ended, but not by a kill, and none of its runs had begun.
-    if job and not fresh and log_file(folder, job, "result.pkl").exists():
+    if job and not fresh and _since(log_file(folder, job, "result.pkl"), folder, job):
         return "failed"
     begun = report or (folder.run(run) / "config.json").is_file()
     if begun or (job and log_file(folder, job, "log.err").exists()):

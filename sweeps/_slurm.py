@@ -159,7 +159,18 @@ def _squeue(form: str) -> str:
 
 
 def cancel(job_ids: Iterable[str]) -> None:
-    """Cancels jobs; those that have ended already are passed over."""
+    """Cancels jobs; those that have ended already are passed over.
+
+    **Raises:** `ValueError` if Slurm refuses or does not answer.
+    """
     ids = list(job_ids)
-    if ids:
-        subprocess.run(["scancel", *ids], capture_output=True, text=True, timeout=60)
+    if not ids:
+        return
+    try:
+        done = subprocess.run(
+            ["scancel", *ids], capture_output=True, text=True, timeout=60
+        )
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise ValueError(f"Slurm does not answer: {error}") from None
+    if done.returncode:
+        raise ValueError(f"scancel refused: {' '.join(done.stderr.split())}")

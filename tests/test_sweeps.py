@@ -221,6 +221,7 @@ def test_files_that_are_no_study_are_refused(capsys, tmp_path):
     [
         ("partiton = 'gpu'", "did you mean 'partition'"),
         ("cpus = 0", "cpus must be at least 1"),
+        ("time_minutes = 1", "signal_seconds must be less than the limit of 1 minutes"),
         ("gpus = 1", "gpu_memory_gb is wanted"),
         ("time_minutes = 'long'", "time_minutes: wanted int"),
         ("partition = ", "is not TOML"),
@@ -306,7 +307,7 @@ def test_members_with_a_point_in_common_go_on_together(tmp_path):
 
 def test_members_without_go_on_apart(tmp_path):
     found = experiments(tmp_path)
-    points = {"seed-0": {640, 1280}, "seed-1": {0, 320}, "seed-2": {960}, "seed-3": ()}
+    points = {"seed-0": {640, 1280}, "seed-1": {0, 320}, "seed-2": {960}}
     begun(tmp_path, found, points)
     launch = planned(tmp_path, "seed-*")
     assert launch.finished == ("seed-0",)
@@ -316,6 +317,13 @@ def test_members_without_go_on_apart(tmp_path):
         ("seed-3",),
     ]
     assert launch.dropped == ("000",)
+
+
+def test_a_member_that_never_began_is_packed_anew(tmp_path):
+    points = {"seed-0": {0, 320}, "seed-1": {320, 640}, "seed-2": (), "seed-3": {320}}
+    begun(tmp_path, experiments(tmp_path), points)
+    jobs = {job.name: job.runs for job in planned(tmp_path, "seed-*").jobs}
+    assert jobs == {"000": ("seed-0", "seed-1", "seed-3"), "001": ("seed-2",)}
 
 
 def test_a_member_that_is_gone_or_has_changed_is_told_of(tmp_path):
@@ -360,7 +368,12 @@ def test_a_cost_is_what_a_run_takes(tmp_path, monkeypatch):
     count = 8 * 8 + 4 * 8 + 2 * 4 * 64 + 6 * 8 + 8 * 4 + 4
     assert one.member_bytes > 2 * 3 * 4 * count
     assert four.member_bytes < 2 * one.member_bytes
-    assert seconds(four, 4, 8, found["seed-0"]) > seconds(four, 4, 4, found["seed-0"])
+    training = found["seed-0"].training
+    longer = seconds(four, 4, 8, 1, training) - four.compile
+    assert longer == pytest.approx(
+        2 * (seconds(four, 4, 4, 1, training) - four.compile)
+    )
+    assert seconds(four, 4, 8, 8, training) == seconds(four, 4, 4, 8, training)
     before = time.perf_counter()
     assert measured(programs[:1], {}, 1) == [one]  # From the cache.
     assert time.perf_counter() - before < 0.5

@@ -28,7 +28,7 @@ class OmniglotOptions:
     """What a drawing becomes: its pixels (or, with --whiten, their components); the
     features of a small convolutional network, trained first, which takes a minute (the
     92 characters that train it are left out of the file); or those of a ResNet-18 that
-    was trained on photographs (needs torchvision: pip install icl-opto[resnet])."""
+    was trained on photographs (needs torchvision: make EXTRA=resnet)."""
     weights: Path | None = None
     """With --encoder resnet18, the file of its weights: a state_dict of torchvision's,
     .pth or .safetensors. If left out, torchvision downloads those of ImageNet."""

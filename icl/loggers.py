@@ -78,7 +78,7 @@ def check_logger(text: str) -> None:
     if spec is None or spec.origin is None:
         raise ValueError(
             f"the logger {name} needs {_PACKAGES[name]}, which is not installed: "
-            f"pip install 'icl-opto[{name}]'"
+            f"make EXTRA={name}, or pip install -e '.[{name}]'"
         )
 
 

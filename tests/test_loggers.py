@@ -143,7 +143,7 @@ def test_an_extra_that_is_not_there_is_named(name, tmp_path, monkeypatch):
     for module in [m for m in sys.modules if m.partition(".")[0] == name]:
         monkeypatch.delitem(sys.modules, module)
     assert importlib.util.find_spec(name) is not None
-    error = rf"needs {name}, which is not installed: pip install 'icl-opto\[{name}\]'$"
+    error = rf"needs {name}, which is not installed: make EXTRA={name}, or"
     with pytest.raises(ValueError, match=error):
         check_logger(name)
 

@@ -33,9 +33,9 @@ class NeighbourClusters:
     that are not of near neighbours. The fewer `classes`, the fewer of those.
 
     Both the order of the classes and that of the exemplars of each are drawn with the
-    seed, so that the first of either are no special ones. Needs faiss: `pip install
-    icl-opto[clusters]`. Memory is the matrix twice over and some 10 bytes for each pair
-    of a row and a class. The same settings and machine give the same classes.
+    seed, so that the first of either are no special ones. Needs faiss: `make
+    EXTRA=clusters`. Memory is the matrix twice over and some 10 bytes for each pair of
+    a row and a class. The same settings and machine give the same classes.
     """
 
     exemplars: int

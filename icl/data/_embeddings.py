@@ -28,7 +28,7 @@ def read_embeddings(
 
     `ValueError` if the file is not there, damaged or of another kind, has no such
     tensor, or the tensor is not a matrix; or if safetensors is needed and not installed
-    (`pip install icl-opto[clusters]`).
+    (`make EXTRA=clusters`).
     """
     path = Path(file)
     if not path.is_file():

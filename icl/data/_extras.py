@@ -9,7 +9,7 @@ def import_extra(module: str, extra: str, purpose: str) -> Any:
 
     **Arguments:**
 
-    - `extra`: The extra, as in `pip install icl-opto[resnet]`.
+    - `extra`: The extra, as in `make EXTRA=resnet`.
     - `purpose`: What needs the module; the error begins with it.
 
     **Raises:** `ValueError`, in one line, if the module is not there or is broken.
@@ -17,7 +17,7 @@ def import_extra(module: str, extra: str, purpose: str) -> Any:
     try:
         return importlib.import_module(module)
     except (ImportError, RuntimeError, OSError) as error:
-        how = f"pip install 'icl-opto[{extra}]' (or make EXTRA={extra})"
+        how = f"make EXTRA={extra}, or pip install -e '.[{extra}]'"
         if isinstance(error, ImportError) and error.name == module.partition(".")[0]:
             reason = f"{error.name}, which is not installed"
         else:

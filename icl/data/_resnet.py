@@ -38,7 +38,7 @@ class ResNetEncoder:
     ImageNet's mean and deviation of each colour removed. (They rounded the enlarged
     image to 8 bits; here it is not.)
 
-    Needs torchvision: `pip install icl-opto[resnet]`. It runs on the GPU if torch sees
+    Needs torchvision: `make EXTRA=resnet`. It runs on the GPU if torch sees
     one. The same weights and machine give the same bits.
     """
 

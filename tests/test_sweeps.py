@@ -17,7 +17,7 @@ import twelve
 from icl import Start, Training
 from icl.config import to_json
 from icl.schedules import Every
-from sweeps import Trial
+from sweeps import _launch, Trial
 from sweeps._cluster import read_cluster
 from sweeps._cost import Cost, measured, Program, seconds
 from sweeps._estimate import most_members
@@ -138,6 +138,17 @@ def test_only_brings_what_is_needed(tmp_path):
 def test_the_last_checkpoint_is_the_planned_one(tmp_path):
     start = experiments(tmp_path)["again-0"].start
     assert start == Start(str(tmp_path / "start-0"), 1280)
+
+
+def test_a_graft_of_a_checkpoint_file_has_no_number(tmp_path):
+    """One of icl-dynamics: the file is the checkpoint."""
+    file = tmp_path / "5.eqx"
+    file.touch()
+    base = experiments(tmp_path)["seed-0"]
+    grafted = dataclasses.replace(base, edits=(f"Graft({str(file)!r}, until=0)",))
+    found = pinned([Trial("a", grafted)], (), Folder(tmp_path / "out"))
+    assert found["a"].edits == (f"Graft(model={str(file)!r}, until=0)",)
+    assert needs(found, tmp_path / "out") == {"a": ()}
 
 
 # What is refused, before anything is written
@@ -340,6 +351,19 @@ def test_a_member_that_is_gone_or_has_changed_is_told_of(tmp_path):
     changed = dataclasses.replace(found["seed-1"], train_seed=9)
     with pytest.raises(ValueError, match="train_seed: 0 there, 9 here"):
         launch(without | {"seed-1": changed})
+
+
+def test_a_queued_run_of_another_config_is_told_of(tmp_path, monkeypatch):
+    """Its job has the config that it was submitted with, and no folder yet."""
+    found = experiments(tmp_path)
+    begun(tmp_path, found, {"wide": ()})
+    (tmp_path / "wide" / "config.json").unlink()
+    monkeypatch.setattr(_launch, "alive_jobs", lambda jobs: {"000": "PENDING"})
+    assert [job.name for job in planned(tmp_path, "wide").queued] == ["000"]
+    changed = found | {"wide": dataclasses.replace(found["wide"], train_seed=9)}
+    asked = wanted(Folder(tmp_path), changed, ("wide",))
+    with pytest.raises(ValueError, match="wide is queued with another config: train_s"):
+        plan(Folder(tmp_path), asked, Debug(), 8, measure=False)
 
 
 def test_a_moved_study_is_told_of(capsys, tmp_path):
@@ -567,7 +591,7 @@ import dataclasses
 import twelve
 from icl import Start
 from icl.optimizers import SGD, Constant
-from sweeps import Trial
+from sweeps import _launch, Trial
 
 def trials(scale, folder, data):
     base = next(iter(twelve.trials(scale, folder, data))).experiment
@@ -612,7 +636,7 @@ import dataclasses
 import twelve
 from icl import Training
 from icl.schedules import Every
-from sweeps import Trial
+from sweeps import _launch, Trial
 
 def trials(scale, folder, data):
     base = next(iter(twelve.trials(scale, folder, data))).experiment

@@ -2,8 +2,6 @@
 
 import contextlib
 import functools
-import signal
-import threading
 import time
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
@@ -16,6 +14,7 @@ from tqdm import tqdm
 
 from ._log import Log
 from ._members import check_alike, Members
+from ._signals import stop_signals, Stopped as Stopped
 from ._steps import BUFFER, evaluate, initial_state, State, stepper
 from ._training import (
     check_edits,
@@ -29,17 +28,6 @@ from ._training import (
 )
 from .loggers import Logger
 from .runs import RunWriter
-
-
-class Stopped(KeyboardInterrupt):
-    """Training stopped where it can resume, because a signal asked for it.
-
-    **Attributes:** `signal`, its number.
-    """
-
-    def __init__(self, signal: int, sequences: int):
-        super().__init__(f"stopped at {sequences} sequences")
-        self.signal = signal
 
 
 def fit(
@@ -183,7 +171,7 @@ class _Fit:
             unit="step",
             disable=None,  # Quiet when the output is no terminal.
         )
-        with bar, _closing(self.loggers), _stop_signals() as asked:
+        with bar, _closing(self.loggers), stop_signals() as asked:
             if self.step == 0:
                 self._save()
             for stop in stops:
@@ -323,37 +311,3 @@ def check_members(members: Sequence[Member]) -> None:
     """Raises `ValueError` for members that differ in more than numbers."""
     check_alike([with_arrays(member) for member in members])
     check_alike([eqx.filter(member.model, eqx.is_array) for member in members])
-
-
-@contextlib.contextmanager
-def _stop_signals() -> Iterator[list[int]]:
-    """Collects what asks to stop, so that the loop does so where it can save.
-
-    A second signal acts at once.
-    """
-    asked: list[int] = []
-    if threading.current_thread() is not threading.main_thread():
-        yield asked
-        return
-
-    def ask(number, frame):
-        asked.append(number)
-        restore()
-
-    heeded = [
-        number
-        # The latter two are what schedulers send before they kill.
-        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1, signal.SIGUSR2)
-        # Ignored under nohup, or in the background of a script: that is to stay so.
-        if signal.getsignal(number) is not signal.SIG_IGN
-    ]
-    before = {number: signal.signal(number, ask) for number in heeded}
-
-    def restore():
-        for number, handler in before.items():
-            signal.signal(number, handler)
-
-    try:
-        yield asked
-    finally:
-        restore()

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable
 
-from . import _local, _slurm
+from . import _process, _slurm
 from ._folder import Job
 
 
@@ -22,6 +22,6 @@ def alive_jobs(jobs: Iterable[Job]) -> dict[str, str]:
             state, reason = queued[job.job_id]
             if reason != "DependencyNeverSatisfied":
                 found[job.name] = state
-        elif job.cluster in ("local", "debug") and _local.is_alive(job):
+        elif job.cluster in ("local", "debug") and _process.is_alive(job):
             found[job.name] = "RUNNING"
     return found

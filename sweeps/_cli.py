@@ -189,7 +189,7 @@ class CancelOptions:
 
 def _cancel(arguments: list[str]) -> int:
     from ._alive import alive_jobs
-    from ._local import stop
+    from ._process import stop
 
     options = parse(CancelOptions, arguments, "cancel", program="python -m sweeps")
     folder = Folder(options.folder)

@@ -5,11 +5,10 @@ import contextlib
 import dataclasses
 import os
 import pickle
-import platform
 import signal
 import sys
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +20,7 @@ from icl.config import from_json
 
 from ._folder import Folder, Job
 from ._job import Work
+from ._process import process
 
 
 _POLL_SECONDS = 0.2
@@ -288,51 +288,3 @@ def _stop_signals() -> Iterator[list[int]]:
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
-
-
-def stop(folder: Folder, alive: Iterable[Job]) -> None:
-    """Has the launch that is at work in a folder, or its jobs, save and end."""
-    launch = folder.launcher
-    if launch is not None and is_process(launch):
-        # It stops its jobs, and starts no more.
-        processes = {launch}
-    else:
-        processes = {int(job.job_id) for job in alive}
-    for process in processes:
-        with contextlib.suppress(ProcessLookupError):
-            os.kill(process, signal.SIGTERM)
-
-
-def is_alive(job: Job) -> bool:
-    """Whether the process of a job on this machine is there, and is that job's."""
-    return bool(job.process) and job.process == process(int(job.job_id))
-
-
-def is_process(number: int) -> bool:
-    """Whether there is a process of that number that is a launch, and not this one."""
-    if number == os.getpid() or not process(number):
-        return False
-    try:
-        return b"sweeps" in Path(f"/proc/{number}/cmdline").read_bytes()
-    except OSError:  # Not Linux, or it has just ended.
-        return bool(process(number))
-
-
-def process(number: int) -> str:
-    """The host, and when the process of that number began; empty if there is none.
-
-    Where the system does not tell when, only the host is known.
-    """
-    try:
-        os.kill(number, 0)
-    except ProcessLookupError:
-        return ""
-    except PermissionError:
-        pass
-    host = platform.node()
-    try:
-        text = Path(f"/proc/{number}/stat").read_text()
-    except OSError:
-        return "" if Path("/proc/self/stat").exists() else host
-    state, *fields = text[text.rindex(")") + 2 :].split()
-    return "" if state == "Z" else f"{host} {fields[18]}"

@@ -13,7 +13,7 @@ from typing import Any, Literal
 from icl import Training
 from icl.config import from_json
 
-from . import _local, _slurm
+from . import _process, _slurm
 from ._folder import Folder, Job, Report
 
 
@@ -109,7 +109,7 @@ def _places(folder: Folder, jobs: Sequence[Job]) -> tuple[dict[str, _Place], str
             return _of_slurm(*queued[job.job_id])
         if job.cluster == "slurm" and note:
             return "unknown"
-        if job.cluster in ("local", "debug") and _local.is_alive(job):
+        if job.cluster in ("local", "debug") and _process.is_alive(job):
             return "running"
         return "coming" if launching and not _started(folder, job) else "gone"
 
@@ -128,7 +128,7 @@ def _launching(folder: Folder) -> bool:
     """Whether a launch is at work in the folder, in a process of this machine."""
     # Told by what its holder writes: to try the lock might get a launch refused.
     launcher = folder.launcher
-    return launcher is not None and _local.is_process(launcher)
+    return launcher is not None and _process.is_process(launcher)
 
 
 def _started(folder: Folder, job: Job) -> bool:

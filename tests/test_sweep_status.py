@@ -19,8 +19,8 @@ from sweeps import _status
 from sweeps._estimate import Estimate
 from sweeps._folder import Folder, Job, Report
 from sweeps._launch import Launch
-from sweeps._local import process
 from sweeps._look import KILLED, last_lines, look
+from sweeps._process import process
 from sweeps._status import status
 from sweeps._table import duration, memory, plan_table, table
 

@@ -45,14 +45,7 @@ class Run:
     @property
     def config(self) -> dict[str, Any]:
         """The run's config as JSON data."""
-        file = self.path / "config.json"
-        try:
-            config = json.loads(file.read_text())
-        except (OSError, ValueError) as error:
-            raise ValueError(f"{file} is not readable JSON: {error}") from None
-        if not isinstance(config, dict):
-            raise ValueError(f"{file} must hold an object, got {config!r}")
-        return config
+        return read_object(self.path / "config.json")
 
     @property
     def log(self) -> Log:
@@ -298,6 +291,20 @@ def disk(folder: Path) -> Iterator[None]:
         raise ValueError(
             f"cannot write to {folder}: {reason}{hint if began else ''}"
         ) from error
+
+
+def read_object(file: Path) -> dict[str, Any]:
+    """The object in a JSON file.
+
+    **Raises:** `ValueError` if it cannot be read, or holds something else.
+    """
+    try:
+        found = json.loads(file.read_text())
+    except (OSError, ValueError) as error:
+        raise ValueError(f"{file} is not readable JSON: {error}") from None
+    if not isinstance(found, dict):
+        raise ValueError(f"{file} must hold an object, got {found!r}")
+    return found
 
 
 def _numbered(folder: Path) -> list[int]:

@@ -19,7 +19,7 @@ from typing import Any, Literal
 from icl import Experiment, Run
 from icl._atomic import write_bytes
 from icl.config import from_json, to_json
-from icl.runs import disk, lock
+from icl.runs import disk, lock, read_object
 
 
 @dataclasses.dataclass(frozen=True)
@@ -84,7 +84,7 @@ class Folder:
         file = self.sweep / "study.json"
         if not file.is_file():
             raise ValueError(f"{self.path} is not the folder of a study")
-        found = _read_json(file)
+        found = read_object(file)
         if not _STUDY_FIELDS <= found.keys() or not isinstance(found["runs"], dict):
             raise ValueError(f"{file} is damaged: it does not say what the study is")
         return found
@@ -188,7 +188,7 @@ class Folder:
         found = {}
         for file in sorted((self.sweep / "jobs").glob("*.json")):
             try:
-                found[file.stem] = from_json(Job, _read_json(file))
+                found[file.stem] = from_json(Job, read_object(file))
             except ValueError as error:
                 raise ValueError(f"{file} is damaged: {error}") from None
         return found
@@ -201,7 +201,7 @@ class Folder:
         """What a run's process last said; `None` if it never did."""
         file = self.sweep / "runs" / f"{run}.json"
         try:
-            return from_json(Report, _read_json(file))
+            return from_json(Report, read_object(file))
         except ValueError:
             return None
 
@@ -245,13 +245,3 @@ class Folder:
 
 
 _STUDY_FIELDS = {"study", "scale", "folder", "runs"}
-
-
-def _read_json(file: Path) -> dict[str, Any]:
-    try:
-        found = json.loads(file.read_text())
-    except (OSError, ValueError) as error:
-        raise ValueError(f"{file} is not readable JSON: {error}") from None
-    if not isinstance(found, dict):
-        raise ValueError(f"{file} must hold an object, got {found!r}")
-    return found

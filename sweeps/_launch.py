@@ -143,7 +143,7 @@ def plan(
         for group in todo
     }
     kept = [*done, *queued, *begun]
-    new = pack(todo, lambda g: limit[g.runs], executor.cpu_devices, needed, kept)
+    new = pack(todo, lambda g: limit[g.runs], executor.cpu_devices, kept)
     owner = {run: job.name for job in (*kept, *new) for run in job.runs}
     jobs = [
         dataclasses.replace(job, needs=_before(job, needed, owner, set(finished)))

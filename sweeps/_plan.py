@@ -9,7 +9,7 @@ from pathlib import Path
 from icl import Experiment
 
 from ._folder import Job
-from ._needs import levels, needs as all_needs
+from ._needs import levels, needs
 from ._program import program
 
 
@@ -29,7 +29,7 @@ def groups(experiments: Mapping[str, Experiment], folder: Path) -> list[Group]:
 
     **Raises:** `ValueError` as `needs`.
     """
-    level = levels(all_needs(experiments, folder))
+    level = levels(needs(experiments, folder))
     others = by_path(experiments, folder)
     together: dict[Hashable, list[str]] = defaultdict(list)
     for name, experiment in experiments.items():
@@ -56,29 +56,22 @@ def pack(
     groups: Sequence[Group],
     most: Callable[[Group], int],
     devices: int,
-    needed: Mapping[str, tuple[str, ...]],
-    kept: Sequence[Job] = (),
+    kept: Sequence[Job],
 ) -> list[Job]:
-    """Divides groups into jobs, as even as can be.
+    """Divides groups into jobs, as even as can be; what each needs is said later.
 
     **Arguments:**
 
     - `most`: How many members of a group a job may have.
     - `devices`: Of a CPU's cores, how many a job may use.
-    - `needed`: The runs that each run needs.
-    - `kept`: Jobs that were made before; their names are taken, and runs may need them.
+    - `kept`: Jobs that were made before; their names are taken.
     """
-    job_of = {run: job.name for job in kept for run in job.runs}
     jobs: list[Job] = []
     first = 1 + max((int(job.name) for job in kept), default=-1)
     for group in groups:
         for runs in _chunks(group.runs, most(group)):
             name = f"{first + len(jobs):03d}"
-            needs = {need for run in runs for need in needed[run]}
-            before = {job_of[need] for need in needs if need in job_of}
-            cores = min(devices, len(runs))
-            jobs.append(Job(name, runs, tuple(sorted(before)), cores))
-            job_of |= dict.fromkeys(runs, name)
+            jobs.append(Job(name, runs, (), min(devices, len(runs))))
     return jobs
 
 

@@ -72,10 +72,19 @@ class Training:
         """The number of steps."""
         return math.ceil(self.num_sequences / self.batch_size)
 
+    @property
+    def seen_sequences(self) -> int:
+        """The sequences that have been seen at the end: `num_steps` whole batches."""
+        return self.num_steps * self.batch_size
+
     def steps_of(self, schedule: Schedule) -> set[int]:
         """The steps after which a schedule has a point; 0 is before the first."""
         points = schedule.points(self.num_sequences)
         return {math.ceil(point / self.batch_size) for point in points}
+
+    def sequences_of(self, schedule: Schedule) -> list[int]:
+        """The sequences that have been seen after these steps, in order."""
+        return sorted(step * self.batch_size for step in self.steps_of(schedule))
 
 
 class Member(eqx.Module):

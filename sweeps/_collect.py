@@ -2,13 +2,11 @@
 
 import csv
 import dataclasses
-import difflib
-import fnmatch
 import io
 import os
 import sys
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +20,7 @@ from icl._options import parse
 
 from ._folder import Folder
 from ._look import total_sequences
+from ._only import matching
 from ._swept import column, swept, text
 from ._table import counted
 
@@ -59,7 +58,7 @@ def collect(arguments: list[str]) -> int:
     study, configs = folder.read(), folder.configs
     out = options.out or folder.path / "collected.h5"
     write = _writer(out)
-    runs = _chosen(options.only, configs)
+    runs = matching(options.only, configs)
     gathered = _gather(folder, configs, runs)
     for name in gathered.empty:
         print(f"{name} has logged nothing yet", file=sys.stderr)
@@ -97,17 +96,6 @@ def collected(folder: str | os.PathLike) -> dict[str, np.ndarray]:
     for problem in gathered.problems:
         warnings.warn(problem, stacklevel=2)
     return gathered.columns
-
-
-def _chosen(only: Sequence[str], runs: Mapping[str, Any]) -> list[str]:
-    for pattern in only:
-        if not fnmatch.filter(runs, pattern):
-            close = difflib.get_close_matches(pattern, runs, n=1, cutoff=0.3)
-            hint = (
-                f"did you mean {close[0]!r}?" if close else f"runs: {', '.join(runs)}"
-            )
-            raise ValueError(f"--only: no run matches {pattern!r}; {hint}")
-    return [r for r in runs if not only or any(fnmatch.fnmatch(r, p) for p in only)]
 
 
 def _unfinished(folder: Folder, configs: Mapping, runs: Iterable[str]) -> list[str]:

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import equinox as eqx
 import jax
@@ -21,7 +21,7 @@ import opto
 from icl import Experiment, Member, Training
 from icl._atomic import write_bytes
 from icl._cost import Cost, cost
-from icl._grafts import parse_edit, read_edits, with_models
+from icl._grafts import loaded, parse_edit, with_models
 from icl.config import from_json, to_json
 from icl.runs import code_version
 
@@ -65,10 +65,11 @@ def measured(
         _cache() / f"{_digest(program, others, device, cpu_devices)}.json"
         for program in wanted
     ]
+    known = {file: cost for file in files if (cost := _read(file)) is not None}
     new = {
         file: program
         for file, program in zip(files, wanted, strict=True)
-        if _read(file) is None
+        if file not in known
     }
     # A process of its own: devices are divided once, before JAX uses them, and what
     # it takes of a GPU's memory it gives back.
@@ -86,7 +87,8 @@ def measured(
         with contextlib.suppress(OSError):  # It is measured again next time.
             file.parent.mkdir(parents=True, exist_ok=True)
             write_bytes(file, json.dumps(to_json(new_cost)).encode())
-    return [fresh.get(file) or _known(file) for file in files]
+    known |= fresh
+    return [known[file] for file in files]
 
 
 @contextlib.contextmanager
@@ -115,10 +117,6 @@ def _read(file: Path) -> Cost | None:
         return from_json(Cost, json.loads(file.read_text()))
     except (OSError, ValueError):
         return None
-
-
-def _known(file: Path) -> Cost:
-    return from_json(Cost, json.loads(file.read_text()))
 
 
 def seconds(
@@ -151,9 +149,8 @@ def _fresh(text: str, others: Mapping[str, Experiment]) -> opto.AbstractEdit:
         other = others.get(str(graft.source))
         if other is not None:
             return _untrained(other, others).model
-        (loaded,) = read_edits([repr(graft)])
-        assert isinstance(loaded, opto.Graft)
-        return loaded.model
+        (whole,) = loaded([graft])
+        return cast(opto.Graft, whole).model
 
     (edit,) = with_models((parse_edit(text),), model)
     return edit

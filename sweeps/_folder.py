@@ -217,8 +217,7 @@ class Folder:
 
     def finished(self, name: str, experiment: Experiment) -> bool:
         """Whether the run has been trained to its end."""
-        training = experiment.training
-        return self.sequences(name) >= training.num_steps * training.batch_size
+        return self.sequences(name) >= experiment.training.seen_sequences
 
     def sequences(self, name: str) -> int:
         """How far the run is that a later process resumes."""

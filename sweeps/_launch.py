@@ -1,8 +1,8 @@
 """A launch: what is still to do of a study, packed into jobs, and sent off."""
 
 import dataclasses
-import fnmatch
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
+from typing import Any
 
 from icl import Experiment
 from icl._grafts import last_checkpoint
@@ -14,6 +14,7 @@ from ._estimate import Estimate, estimates, Executor, measured_groups, most_memb
 from ._folder import Folder, Job
 from ._job import Work
 from ._needs import needs, with_needed
+from ._only import matching
 from ._plan import by_path, Group, groups, pack
 from ._study import Trial
 
@@ -55,8 +56,7 @@ def pinned(
         if path not in paths:
             return last_checkpoint(path)
         training = paths[path].training
-        steps = training.steps_of(training.checkpoint_at)
-        return max((step * training.batch_size for step in steps), default=-1)
+        return max(training.sequences_of(training.checkpoint_at), default=-1)
 
     found = {}
     for name, experiment in plain.items():
@@ -93,7 +93,7 @@ def wanted(
     checkpoint is missing, runs need each other, or no run is chosen.
     """
     needed = needs(experiments, folder.path)
-    chosen = with_needed(_chosen(only, experiments), needed)
+    chosen = with_needed({*matching(only, experiments)}, needed)
     for name in chosen:
         _check_same(folder, name, experiments[name])
     return Wanted(experiments, needed, frozenset(chosen))
@@ -116,24 +116,13 @@ def plan(
     **Raises:** `ValueError` if a program does not fit the device, or Slurm does not
     answer.
     """
-    experiments, needed, chosen = asked.experiments, asked.needed, asked.chosen
-    wanted = {name: e for name, e in experiments.items() if name in chosen}
-    finished = [n for n, e in wanted.items() if folder.finished(n, e)]
-    made = list(folder.jobs.values()) if folder.sweep.is_dir() else []
-    alive = alive_jobs(made)
-    queued = [job for job in made if job.name in alive]
-    rest = wanted.keys() - set(finished) - {run for job in queued for run in job.runs}
-    for run in (run for job in queued for run in job.runs if run in chosen):
-        _check_planned(folder, run, experiments[run])
-    cut = [job for job in made if job.name not in alive and rest & set(job.runs)]
-    begun = [again for job in cut if (again := _again(folder, job, rest, experiments))]
-    rest -= {run for job in begun for run in job.runs}
-    done = [job for job in made if not set(job.runs) & (chosen - set(finished))]
-    todo = _only(groups(wanted, folder.path), rest)
-    # Those that have begun resume from different points: each alone.
+    experiments, needed = asked.experiments, asked.needed
+    there = _standing(folder, asked)
+    wanted = {n: e for n, e in experiments.items() if n in asked.chosen}
     todo = [
+        # Those that have begun resume from different points: each alone.
         dataclasses.replace(group, runs=runs)
-        for group in todo
+        for group in _only(groups(wanted, needed, folder.path), there.rest)
         for runs in _apart(folder, group.runs)
     ]
     others = by_path(experiments, folder.path)
@@ -142,24 +131,64 @@ def plan(
         group.runs: most_members(costs.get(group.runs), group, members, executor)
         for group in todo
     }
-    kept = [*done, *queued, *begun]
-    new = pack(todo, lambda g: limit[g.runs], executor.cpu_devices, kept)
-    owner = {run: job.name for job in (*kept, *new) for run in job.runs}
+    new = pack(todo, lambda g: limit[g.runs], executor.cpu_devices, there.kept)
+    owner = {run: job.name for job in (*there.kept, *new) for run in job.runs}
     jobs = [
-        dataclasses.replace(job, needs=_before(job, needed, owner, set(finished)))
-        for job in _sorted([*begun, *new], needed)
+        dataclasses.replace(job, needs=_before(job, needed, owner, {*there.finished}))
+        for job in _sorted([*there.begun, *new], needed)
     ]
-    found = estimates(jobs, todo, costs, experiments, executor)
     return Launch(
         folder,
         experiments,
         needed,
         tuple(wanted),
+        there.finished,
+        there.queued,
+        tuple(jobs),
+        there.dropped,
+        estimates(jobs, todo, costs, experiments, executor),
+    )
+
+
+@dataclasses.dataclass(frozen=True)
+class _Standing:
+    """What a launch finds: runs and jobs by how far they are."""
+
+    finished: tuple[str, ...]
+    """The wanted runs that are."""
+    queued: tuple[Job, ...]
+    """The jobs that are queued or running, all of them."""
+    begun: tuple[Job, ...]
+    """Those that were cut off, and go on with the members that had begun."""
+    kept: tuple[Job, ...]
+    """All whose names stay: these, and those with which a launch has nothing to do."""
+    dropped: tuple[str, ...]
+    """The names of the others."""
+    rest: frozenset[str]
+    """The wanted runs that are in no job yet."""
+
+
+def _standing(folder: Folder, asked: Wanted) -> _Standing:
+    experiments, chosen = asked.experiments, asked.chosen
+    wanted = {n: e for n, e in experiments.items() if n in chosen}
+    finished = [n for n, e in wanted.items() if folder.finished(n, e)]
+    made = list(folder.jobs.values()) if folder.sweep.is_dir() else []
+    alive = alive_jobs(made)
+    queued = [job for job in made if job.name in alive]
+    held = {run for job in queued for run in job.runs}
+    _check_planned(folder, {n: e for n, e in wanted.items() if n in held})
+    rest = chosen - {*finished} - held
+    cut = [job for job in made if job.name not in alive and rest & {*job.runs}]
+    begun = [again for job in cut if (again := _again(folder, job, rest, experiments))]
+    done = [job for job in made if not {*job.runs} & (chosen - {*finished})]
+    kept = [*done, *queued, *begun]
+    return _Standing(
         tuple(finished),
         tuple(queued),
-        tuple(jobs),
+        tuple(begun),
+        tuple(kept),
         tuple({job.name for job in made} - {job.name for job in kept}),
-        found,
+        rest - {run for job in begun for run in job.runs},
     )
 
 
@@ -176,29 +205,25 @@ def works(launch: Launch, logger: str) -> list[Work]:
     ]
 
 
-def _chosen(only: Sequence[str], experiments: Mapping[str, Experiment]) -> set[str]:
-    if not only:
-        return set(experiments)
-    found: set[str] = set()
-    for pattern in only:
-        some = set(fnmatch.filter(experiments, pattern))
-        if not some:
-            known = ", ".join(list(experiments)[:8])
-            more = ", …" if len(experiments) > 8 else ""
-            raise ValueError(f"--only: no run matches {pattern!r}; runs: {known}{more}")
-        found |= some
-    return found
-
-
 def _check_same(folder: Folder, name: str, experiment: Experiment) -> None:
     there = folder.config(name)
-    if there is None:
-        return
-    lines = list(differences(there, to_json(experiment)))
-    if lines:
-        raise ValueError(
-            f"{folder.run(name)} holds a run of another config: {'; '.join(lines)}"
-        )
+    if there is not None and (found := _differences(there, experiment)):
+        raise ValueError(f"{folder.run(name)} holds a run of another config: {found}")
+
+
+def _check_planned(folder: Folder, queued: Mapping[str, Experiment]) -> None:
+    """The same of runs that are queued, and may not have folders yet."""
+    planned = folder.read()["runs"] if queued else {}
+    for name, experiment in queued.items():
+        if found := _differences(planned.get(name, {}), experiment):
+            raise ValueError(
+                f"{name} is queued with another config: {found}; "
+                f"python -m sweeps cancel {folder.path} takes it back"
+            )
+
+
+def _differences(there: Mapping[str, Any], experiment: Experiment) -> str:
+    return "; ".join(differences(there, to_json(experiment)))
 
 
 def _apart(folder: Folder, runs: tuple[str, ...]) -> list[tuple[str, ...]]:
@@ -209,7 +234,10 @@ def _apart(folder: Folder, runs: tuple[str, ...]) -> list[tuple[str, ...]]:
 
 
 def _again(
-    folder: Folder, job: Job, rest: set[str], experiments: Mapping[str, Experiment]
+    folder: Folder,
+    job: Job,
+    rest: Set[str],
+    experiments: Mapping[str, Experiment],
 ) -> Job | None:
     """A job that was cut off, to go on with the members that had begun.
 
@@ -231,17 +259,6 @@ def _again(
     return dataclasses.replace(job, runs=tuple(points))
 
 
-def _check_planned(folder: Folder, name: str, experiment: Experiment) -> None:
-    """The same of a run that is queued, and may not have a folder yet."""
-    planned = folder.read()["runs"].get(name, {})
-    lines = list(differences(planned, to_json(experiment)))
-    if lines:
-        raise ValueError(
-            f"{name} is queued with another config: {'; '.join(lines)}; "
-            f"python -m sweeps cancel {folder.path} takes it back"
-        )
-
-
 def _with(trial: Trial, sets: Sequence[str]) -> Experiment:
     try:
         return with_fields(trial.experiment, sets)
@@ -249,7 +266,7 @@ def _with(trial: Trial, sets: Sequence[str]) -> Experiment:
         raise ValueError(f"{trial.name}: {error}") from None
 
 
-def _only(groups: Sequence[Group], rest: set[str]) -> list[Group]:
+def _only(groups: Sequence[Group], rest: Set[str]) -> list[Group]:
     """The groups without the runs that are not in `rest`."""
     cut = (
         dataclasses.replace(group, runs=tuple(r for r in group.runs if r in rest))

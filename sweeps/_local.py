@@ -15,11 +15,9 @@ from typing import Any
 import jax
 from tqdm import tqdm
 
-from icl import Experiment
-from icl.config import from_json
-
 from ._folder import Folder, Job
 from ._job import Work
+from ._look import total_sequences
 from ._process import process
 
 
@@ -241,8 +239,7 @@ class _Progress:
     def __init__(self, folder: Folder, study: str, works: Sequence[Work], runs):
         self._folder, self._runs = folder, runs
         configs = {name: c for work in works for name, c in work.configs.items()}
-        experiments = (from_json(Experiment, c) for c in configs.values())
-        total = sum(e.training.num_sequences for e in experiments)
+        total = sum(map(total_sequences, configs.values()))
         self._bar = tqdm(
             total=total, desc=study, unit="seq", unit_scale=True, disable=None
         )

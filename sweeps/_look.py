@@ -71,8 +71,7 @@ def look(folder: Folder) -> tuple[dict[str, Seen], str]:
 
 def total_sequences(config: Mapping[str, Any]) -> int:
     """How many a run of this config sees, in whole batches."""
-    training = from_json(Training, config["training"])
-    return training.num_steps * training.batch_size
+    return from_json(Training, config["training"]).seen_sequences
 
 
 def log_file(folder: Folder, job: Job, kind: str) -> Path:

@@ -87,8 +87,7 @@ def _check_there(name: str, path: str, checkpoint: int) -> None:
 
 
 def _check_kept(name: str, need: str, training: Training, checkpoint: int) -> None:
-    steps = training.steps_of(training.checkpoint_at)
-    kept = sorted(step * training.batch_size for step in steps)
+    kept = training.sequences_of(training.checkpoint_at)
     if not kept:
         raise ValueError(f"{name} needs a checkpoint of {need}, which keeps none")
     if checkpoint not in (-1, *kept):

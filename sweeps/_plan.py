@@ -9,7 +9,7 @@ from pathlib import Path
 from icl import Experiment
 
 from ._folder import Job
-from ._needs import levels, needs
+from ._needs import levels
 from ._program import program
 
 
@@ -24,12 +24,18 @@ class Group:
     """Whether they have different data of one shape, rather than the same."""
 
 
-def groups(experiments: Mapping[str, Experiment], folder: Path) -> list[Group]:
+def groups(
+    experiments: Mapping[str, Experiment],
+    needed: Mapping[str, tuple[str, ...]],
+    folder: Path,
+) -> list[Group]:
     """The runs by program, those before others first.
 
-    **Raises:** `ValueError` as `needs`.
+    **Arguments:**
+
+    - `needed`: The runs that each of them needs, which are among them.
     """
-    level = levels(needs(experiments, folder))
+    level = levels({name: needed[name] for name in experiments})
     others = by_path(experiments, folder)
     together: dict[Hashable, list[str]] = defaultdict(list)
     for name, experiment in experiments.items():

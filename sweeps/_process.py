@@ -47,7 +47,7 @@ def process(number: int) -> str:
         os.kill(number, 0)
     except ProcessLookupError:
         return ""
-    except PermissionError:
+    except PermissionError:  # Another user's, and there.
         pass
     host = platform.node()
     try:

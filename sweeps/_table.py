@@ -106,8 +106,7 @@ def _state(launch: Launch, run: str) -> str:
 
 def _sequences(launch: Launch, run: str) -> int:
     """Of the whole run, in whole batches."""
-    training = launch.experiments[run].training
-    return training.num_steps * training.batch_size
+    return launch.experiments[run].training.seen_sequences
 
 
 def _totals(launch: Launch, count: int) -> str:

@@ -22,6 +22,7 @@ from icl.experiment import example_inputs
 from icl.models import TransformerConfig
 from icl.schedules import At, Every
 from sweeps import coopetition, induction, transience
+from sweeps._needs import needs
 from sweeps._plan import groups
 from sweeps._study import list_trials
 
@@ -90,7 +91,8 @@ def test_what_a_run_needs_is_kept(study, scale):
 
 @every_study
 def test_smoke_is_few_programs(study):
-    found = groups(experiments(study, "smoke"), FOLDER)
+    runs = experiments(study, "smoke")
+    found = groups(runs, needs(runs, FOLDER), FOLDER)
     assert len(found) <= 7
     steps = [group.experiment.training.num_steps for group in found]
     assert max(steps) <= 100

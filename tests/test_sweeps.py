@@ -76,7 +76,9 @@ def test_needs_are_read_off_the_experiments(tmp_path):
 
 
 def test_runs_of_one_program_and_level_are_one_group(tmp_path):
-    found = [group.runs for group in groups(experiments(tmp_path), tmp_path)]
+    runs = experiments(tmp_path)
+    needed = needs(runs, tmp_path)
+    found = [group.runs for group in groups(runs, needed, tmp_path)]
     assert found == [
         ("seed-0", "seed-1", "seed-2", "seed-3"),
         ("wide",),

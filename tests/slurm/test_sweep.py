@@ -138,10 +138,21 @@ class Caught:
         os.kill(self.pid, signal.SIGSTOP)
         assert self.study.folder.sequences(self.run) < TOTAL
 
-    def go_on(self) -> None:
-        """Undoes `stop`."""
+    def go_on(self, told: signal.Signals | None = None) -> None:
+        """Undoes `stop`; with `told`, once this signal waits for the process."""
+        if told is not None:
+            # A signal takes its time from the controller to the node.
+            self.study.cluster.wait(lambda: told in _pending(self.pid))
         self._since = time.time()
         os.kill(self.pid, signal.SIGCONT)
+
+
+def _pending(pid: int) -> set[int]:
+    """The signals that a process has been sent and has not taken."""
+    lines = Path(f"/proc/{pid}/status").read_text().splitlines()
+    fields = dict(line.split(":\t", 1) for line in lines)
+    mask = int(fields["SigPnd"], 16) | int(fields["ShdPnd"], 16)
+    return {number for number in range(1, 65) if mask >> (number - 1) & 1}
 
 
 def catch(study: Study, *runs: str) -> list[Caught]:
@@ -262,7 +273,7 @@ def test_disturbed_in_every_way_it_ends_with_the_same_bits(
     cluster.drain()
     cluster.run("scontrol", "requeue", start)
     cluster.run("scancel", "--signal=TERM", graft)
-    second[1].go_on()
+    second[1].go_on(told=signal.SIGTERM)
     cluster.hasten(start)
     cluster.hasten(graft)
     # Meanwhile somebody starts the study again, impatient.
@@ -282,7 +293,7 @@ def test_disturbed_in_every_way_it_ends_with_the_same_bits(
     (third,) = catch(study, "again-1")
     (script,) = cluster.pids(again, "bash")
     os.kill(script, signal.SIGKILL)
-    third.go_on()
+    # Slurm lets the job go on as it tells it to end: sooner, it could be through.
     cluster.hasten(again)
 
     study.wait()
@@ -315,7 +326,7 @@ def _preempt_while_away(study: Study, caught: Caught) -> None:
     cluster, job = study.cluster, study.id(caught.run)
     cluster.run("scancel", "--signal=USR2", job)
     with cluster.without_controller():
-        caught.go_on()
+        caught.go_on(told=signal.SIGUSR2)
         # It first asks whether it is still wanted, which takes as long to fail.
         time.sleep(12)
     cluster.wait(lambda: cluster.jobs()[job] == "PENDING", LONG)

@@ -1,0 +1,245 @@
+"""What heads attend to: measures of attention patterns.
+
+They know the tokens by the sites `tokens.role`, `tokens.pair` and `tokens.label`, so
+that any number of pairs and any order will do; see `opto.heads`.
+"""
+
+import functools
+import re
+from collections.abc import Callable
+from typing import Any, get_args, Literal
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Bool, Float, PyTree
+
+import opto
+
+from ._measure import Mean, Measure, Reduction
+from ._text import named
+
+
+_ROLE, _PAIR, _LABEL = "tokens.role", "tokens.pair", "tokens.label"
+_PATTERN = re.compile(r"blocks\.(\d+)\.attn\.pattern")
+
+Attended = Literal[
+    "correct label",
+    "incorrect label",
+    "label",
+    "correct exemplar",
+    "incorrect exemplar",
+    "exemplar",
+    "query",
+]
+Attending = Literal["label", "exemplar", "query", "all"]
+
+_ROLES = {"label": opto.LABEL, "exemplar": opto.EXEMPLAR, "query": opto.QUERY}
+_MEAN = Mean()
+
+# Of one layer: its pattern, and a record of what the tokens are.
+_Score = Callable[[Float[Array, "head seq kv_seq"], opto.Record], Array]
+
+
+@named
+def query_attention(
+    to: Attended = "correct label",
+    layer: int | None = None,
+    *,
+    over: Reduction = _MEAN,
+) -> Measure:
+    """The query's attention to all tokens of a kind together, in [0, 1].
+
+    **Arguments:**
+
+    - `to`: `"label"` or `"exemplar"`, all in context; `"correct …"`, those of the pairs
+        whose label is the query's, or `"incorrect …"`, of the others; or `"query"`,
+        itself.
+    - `layer`: One layer: `[head]`. `None` is every one: `[layer, head]`, NaN where a
+        layer has fewer heads than another.
+    - `over`: How the sequences are put together.
+    """
+    _check_choice("to", to, Attended)
+    score = functools.partial(_attention_to, to=to)
+    return _measure(score, layer, over, f"the query's attention to {_PLURAL[to]}")
+
+
+@named
+def induction_strength(layer: int | None = None, *, over: Reduction = _MEAN) -> Measure:
+    """How much more the query attends to the correct label than to the others.
+
+    In [-1, 1]: the query's attention to the labels in context that equal its own, minus
+    that to the labels that differ (Singh et al. 2024, section 3.1).
+
+    **Arguments:** `layer`, `over`: As for `query_attention`.
+    """
+    return _measure(_induction, layer, over, "induction strength")
+
+
+@named
+def previous_token_strength(
+    layer: int | None = None,
+    *,
+    queries: Attending = "label",
+    over: Reduction = _MEAN,
+) -> Measure:
+    """How much each label attends to its exemplar, the token before it.
+
+    In [0, 1], the mean over the labels; the first half of an induction circuit.
+
+    **Arguments:**
+
+    - `layer`, `over`: As for `query_attention`.
+    - `queries`: Whose attention: that of the tokens with the role `"label"`,
+        `"exemplar"` (in context) or `"query"`, or of `"all"`; never of the first token.
+    """
+    _check_choice("queries", queries, Attending)
+    score = functools.partial(_previous, queries=queries, of=opto.heads.previous_token)
+    return _measure(score, layer, over, "previous-token attention")
+
+
+@named
+def previous_token_excess(
+    layer: int | None = None,
+    *,
+    queries: Attending = "label",
+    over: Reduction = _MEAN,
+) -> Measure:
+    """`previous_token_strength`, less that of a head which attends to all alike.
+
+    **Arguments:** As for `previous_token_strength`.
+    """
+    _check_choice("queries", queries, Attending)
+    detector = opto.heads.previous_token_excess
+    score = functools.partial(_previous, queries=queries, of=detector)
+    return _measure(score, layer, over, "previous-token attention above uniform")
+
+
+@named
+def query_entropy(layer: int | None = None, *, over: Reduction = _MEAN) -> Measure:
+    """The entropy of the query's attention, in nats: 0 for attention to one token.
+
+    **Arguments:** `layer`, `over`: As for `query_attention`.
+    """
+    return _measure(_entropy, layer, over, "entropy of the query's attention (nats)")
+
+
+@named
+def attention_patterns(layer: int | None = None, *, over: Reduction = _MEAN) -> Measure:
+    """The attention of each token to each: `[layer, head, query, key]`.
+
+    **Arguments:** `layer`, `over`: As for `query_attention`.
+    """
+    return _measure(_as_it_is, layer, over, "attention", axes="head query key")
+
+
+def _measure(
+    score: _Score,
+    layer: int | None,
+    over: Reduction,
+    label: str,
+    *,
+    axes: str = "head",
+) -> Measure:
+    """A score of a pattern as a measure, of one layer or of every layer."""
+    whole = isinstance(layer, int) and not isinstance(layer, bool)
+    if layer is not None and not (whole and layer >= 0):
+        raise ValueError(f"layer is 0 or more, or None for every one, got {layer!r}")
+    at = "*" if layer is None else layer
+    sites = (f"blocks.{at}.attn.pattern", _ROLE, _PAIR, _LABEL)
+    axes = f"layer {axes}" if layer is None else axes
+    return Measure(_Read(score, layer), sites, over, axes, label)
+
+
+class _Read:
+    """Reads a score of attention off a record."""
+
+    def __init__(self, score: _Score, layer: int | None):
+        self.score, self.layer = score, layer
+
+    def __call__(self, record: opto.Record, outputs: PyTree, example: Any) -> Array:
+        if self.layer is not None:
+            return self.score(record[f"blocks.{self.layer}.attn.pattern"], record)
+        found = [match for name in record if (match := _PATTERN.fullmatch(name))]
+        found.sort(key=lambda match: int(match[1]))
+        return _stacked([self.score(record[match[0]], record) for match in found])
+
+
+def _stacked(layers: list[Float[Array, "_ ..."]]) -> Float[Array, "layer head ..."]:
+    """The heads of all layers; NaN where a layer has fewer than the most."""
+    most = max(len(heads) for heads in layers)
+
+    def padded(heads: Array) -> Array:
+        missing = [(0, most - len(heads)), *[(0, 0)] * (heads.ndim - 1)]
+        return jnp.pad(heads, missing, constant_values=jnp.nan)
+
+    return jnp.stack([padded(heads) for heads in layers])
+
+
+def _attention_to(
+    pattern: Float[Array, "head seq kv_seq"], record: opto.Record, *, to: str
+) -> Float[Array, " head"]:
+    attended = jnp.sum(jnp.where(_is(to, record), pattern, 0), -1)
+    return _of_query(attended, record)
+
+
+def _is(to: str, record: opto.Record) -> Bool[Array, "#seq kv_seq"]:
+    """Which tokens are of a kind, as each token sees it."""
+    *pairs, role = to.split()
+    there = (record[_ROLE] == _ROLES[role])[None]
+    if not pairs:
+        return there
+    own = record[_LABEL][record[_PAIR]]
+    same = own[:, None] == own
+    return there & (same if pairs == ["correct"] else ~same)
+
+
+def _induction(
+    pattern: Float[Array, "head seq kv_seq"], record: opto.Record
+) -> Float[Array, " head"]:
+    tokens = (record[site] for site in (_ROLE, _PAIR, _LABEL))
+    return opto.heads.induction_strength(pattern, *tokens)
+
+
+def _previous(
+    pattern: Float[Array, "head seq kv_seq"],
+    record: opto.Record,
+    *,
+    queries: str,
+    of: Callable[..., Float[Array, " head"]],
+) -> Float[Array, " head"]:
+    return of(pattern, None if queries == "all" else record[_ROLE] == _ROLES[queries])
+
+
+def _entropy(
+    pattern: Float[Array, "head seq kv_seq"], record: opto.Record
+) -> Float[Array, " head"]:
+    return _of_query(jnp.sum(jax.scipy.special.entr(pattern), -1), record)
+
+
+def _as_it_is(
+    pattern: Float[Array, "head seq kv_seq"], record: opto.Record
+) -> Float[Array, "head seq kv_seq"]:
+    return pattern
+
+
+def _of_query(
+    values: Float[Array, "head seq"], record: opto.Record
+) -> Float[Array, " head"]:
+    return jnp.mean(values, -1, where=record[_ROLE] == opto.QUERY)
+
+
+def _check_choice(argument: str, got: str, choices: Any) -> None:
+    if got not in get_args(choices):
+        known = ", ".join(map(repr, get_args(choices)))
+        raise ValueError(f"{argument} is one of {known}, got {got!r}")
+
+
+_PLURAL = {
+    "correct label": "the correct label",
+    "incorrect label": "incorrect labels",
+    "label": "labels",
+    "correct exemplar": "exemplars of the correct label",
+    "incorrect exemplar": "exemplars of incorrect labels",
+    "exemplar": "exemplars",
+    "query": "itself",
+}

@@ -1,0 +1,134 @@
+"""What a measure is: a function of one example's forward, and how examples add up."""
+
+import dataclasses
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+import numpy as np
+from jaxtyping import Array, ArrayLike, Int, PyTree
+
+import opto
+
+
+@dataclasses.dataclass(frozen=True)
+class Mean:
+    """The mean over the sequences: `[*axes]`."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Each:
+    """Every sequence by itself: `[sequence, *axes]`."""
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Groups:
+    """The mean over the sequences of each group: `[group, *axes]`.
+
+    A group without sequences is NaN. Two are equal if their arrays are.
+    """
+
+    index: Int[np.ndarray, " sequence"]
+    """The group of each sequence, from 0; -1 for those that are in none."""
+    count: int
+    """How many groups there are."""
+
+    def __init__(self, index: ArrayLike | Iterable[int], count: int | None = None):
+        """**Arguments:**
+
+        - `index`: The group of each sequence, from 0; -1 for those that are in none.
+        - `count`: How many groups there are; by default one more than the largest.
+
+        **Raises:** `ValueError` for an index that is none of that many.
+        """
+        found = np.asarray(index if np.ndim(index) else [*index])  # pyright: ignore
+        if found.ndim != 1 or not found.size or not _whole(found):
+            got = f"{found.dtype}{list(found.shape)}"
+            raise ValueError(f"index has a whole number for each sequence, got {got}")
+        largest = int(found.max())
+        count = largest + 1 if count is None else count
+        if found.min() < -1 or largest >= count:
+            got = f"{found.min()}…{largest}"
+            raise ValueError(f"index must be in [-1, {count}), got {got}")
+        kept = found.astype(np.int32)
+        kept.setflags(write=False)
+        object.__setattr__(self, "index", kept)
+        object.__setattr__(self, "count", count)
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Groups):
+            return NotImplemented
+        return self.count == other.count and np.array_equal(self.index, other.index)
+
+    def __hash__(self) -> int:
+        return hash((self.count, self.index.tobytes()))
+
+
+Reduction = Mean | Each | Groups
+
+
+@dataclasses.dataclass(frozen=True)
+class Measure:
+    """A number, or several, read off the forward of one example.
+
+    **Fields:**
+
+    - `fn`: `fn(record, outputs, example)` to an array of any shape, where `outputs` is
+        what `task.forward` gives. It runs compiled and is mapped over the examples.
+    - `record`: The sites it reads, names or globs. The record that it gets may hold
+        others too, which other measures read.
+    - `over`: How the sequences are put together.
+    - `axes`: Names of the axes of what `fn` gives, `"layer head"`.
+    - `label`: What it is, for the axis of a figure.
+    - `text`: What `parse` makes it from, but for `over`; nothing if that cannot.
+    """
+
+    fn: Callable[[opto.Record, PyTree, Any], Array]
+    record: tuple[str, ...] = ()
+    over: Reduction = Mean()
+    axes: str = ""
+    label: str = ""
+    text: str = ""
+
+
+@dataclasses.dataclass(frozen=True)
+class Under:
+    """A measure in a forward with further edits, after those of the replay.
+
+    **Fields:**
+
+    - `edits`: In force besides.
+    - `measure`: What is measured then.
+    """
+
+    edits: tuple[opto.AbstractEdit, ...]
+    measure: Measure
+
+
+@dataclasses.dataclass(frozen=True)
+class OfModel:
+    """Something of a model as a whole: of its weights, or of its loss over a batch.
+
+    **Fields:**
+
+    - `fn`: `fn(model, task, batch, edits)` to an array of any shape; it runs compiled.
+        The batch has its sequences in front.
+    - `axes`, `label`, `text`: As for `Measure`.
+    """
+
+    fn: Callable[[Any, Any, PyTree, tuple[opto.AbstractEdit, ...]], Array]
+    axes: str = ""
+    label: str = ""
+    text: str = ""
+
+
+AnyMeasure = Measure | Under | OfModel
+
+
+def sites_of(measures: Mapping[str, Measure] | Iterable[Measure]) -> list[str]:
+    """The sites that some measures read, each once."""
+    found = measures.values() if isinstance(measures, Mapping) else measures
+    return list(dict.fromkeys(site for measure in found for site in measure.record))
+
+
+def _whole(index: np.ndarray) -> bool:
+    return np.issubdtype(index.dtype, np.integer)

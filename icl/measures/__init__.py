@@ -8,6 +8,13 @@ from ._heads import (
     query_attention as query_attention,
     query_entropy as query_entropy,
 )
+from ._hessian import (
+    dimension as dimension,
+    effective_dimension as effective_dimension,
+    hessian_eigenvalues as hessian_eigenvalues,
+    largest_eigenvalues as largest_eigenvalues,
+)
+from ._layers import strongest as strongest
 from ._measure import (
     AnyMeasure as AnyMeasure,
     Each as Each,
@@ -20,3 +27,16 @@ from ._measure import (
     Under as Under,
 )
 from ._metrics import metric_names as metric_names, task_metric as task_metric
+from ._progress import (
+    match_clamped as match_clamped,
+    previous_token_clamped as previous_token_clamped,
+)
+from ._text import names as names, parse as parse
+from ._weights import (
+    composition as composition,
+    constant_logits as constant_logits,
+    induction_matching as induction_matching,
+    ov_copying as ov_copying,
+    qk_matching as qk_matching,
+    unembedding_biases as unembedding_biases,
+)

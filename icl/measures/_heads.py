@@ -4,6 +4,7 @@ They know the tokens by the sites `tokens.role`, `tokens.pair` and `tokens.label
 that any number of pairs and any order will do; see `opto.heads`.
 """
 
+import dataclasses
 import functools
 import re
 from collections.abc import Callable
@@ -15,6 +16,7 @@ from jaxtyping import Array, Bool, Float, PyTree
 
 import opto
 
+from ._layers import check_layer, stacked
 from ._measure import Mean, Measure, Reduction
 from ._text import named
 
@@ -141,38 +143,27 @@ def _measure(
     axes: str = "head",
 ) -> Measure:
     """A score of a pattern as a measure, of one layer or of every layer."""
-    whole = isinstance(layer, int) and not isinstance(layer, bool)
-    if layer is not None and not (whole and layer >= 0):
-        raise ValueError(f"layer is 0 or more, or None for every one, got {layer!r}")
+    if layer is not None:
+        check_layer("layer", layer)
     at = "*" if layer is None else layer
     sites = (f"blocks.{at}.attn.pattern", _ROLE, _PAIR, _LABEL)
     axes = f"layer {axes}" if layer is None else axes
     return Measure(_Read(score, layer), sites, over, axes, label)
 
 
+@dataclasses.dataclass(frozen=True)
 class _Read:
-    """Reads a score of attention off a record."""
+    """Reads a score of attention off a record; of every layer if `layer` is `None`."""
 
-    def __init__(self, score: _Score, layer: int | None):
-        self.score, self.layer = score, layer
+    score: _Score
+    layer: int | None
 
     def __call__(self, record: opto.Record, outputs: PyTree, example: Any) -> Array:
         if self.layer is not None:
             return self.score(record[f"blocks.{self.layer}.attn.pattern"], record)
         found = [match for name in record if (match := _PATTERN.fullmatch(name))]
         found.sort(key=lambda match: int(match[1]))
-        return _stacked([self.score(record[match[0]], record) for match in found])
-
-
-def _stacked(layers: list[Float[Array, "_ ..."]]) -> Float[Array, "layer head ..."]:
-    """The heads of all layers; NaN where a layer has fewer than the most."""
-    most = max(len(heads) for heads in layers)
-
-    def padded(heads: Array) -> Array:
-        missing = [(0, most - len(heads)), *[(0, 0)] * (heads.ndim - 1)]
-        return jnp.pad(heads, missing, constant_values=jnp.nan)
-
-    return jnp.stack([padded(heads) for heads in layers])
+        return stacked([self.score(record[match[0]], record) for match in found])
 
 
 def _attention_to(

@@ -103,6 +103,11 @@ class Under:
     edits: tuple[opto.AbstractEdit, ...]
     measure: Measure
 
+    def __post_init__(self):
+        if not isinstance(self.measure, Measure):
+            kind = type(self.measure).__name__
+            raise ValueError(f"measure is one of forwards, a Measure, got {kind}")
+
 
 @dataclasses.dataclass(frozen=True)
 class OfModel:

@@ -1,5 +1,6 @@
 """The task's own metrics, `loss`, `accuracy` and so on, as measures."""
 
+import dataclasses
 import difflib
 from typing import Any
 
@@ -48,9 +49,10 @@ def metric_names(task: Any) -> tuple[str, ...]:
     return tuple(eqx.filter_eval_shape(task.metrics, logits, example))
 
 
+@dataclasses.dataclass(frozen=True, eq=False)
 class _Metric:
-    def __init__(self, task: Any, name: str):
-        self.task, self.name = task, name
+    task: Any
+    name: str
 
     def __call__(self, record: opto.Record, outputs: PyTree, example: Any) -> Array:
         metrics = self.task.metrics(outputs, example)

@@ -1,0 +1,204 @@
+"""Curvature of the loss: the Hessian's largest eigenvalues, by Lanczos' method.
+
+The Hessian is never formed: only its products with vectors are, at the cost of two
+gradients each (Pearlmutter 1994).
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jax.flatten_util import ravel_pytree
+from jaxtyping import Array, ArrayLike, Float, PRNGKeyArray, PyTree
+
+import opto
+
+from ..schedules import positive
+from ._measure import OfModel
+from ._text import named
+
+
+# Sequences whose Hessian is taken at once.
+_PIECE = 1024
+
+
+@named
+def hessian_eigenvalues(count: int = 10, iterations: int | None = None) -> OfModel:
+    """The largest eigenvalues of the loss's Hessian in the weights: `[eigenvalue]`.
+
+    Of the mean loss over the batch under the edits, largest first; NaN beyond the
+    number of weights. Negative ones count as small.
+
+    **Arguments:**
+
+    - `count`: How many.
+    - `iterations`: Products with the Hessian; more make the last ones more exact. By
+        default `4 * count + 20`.
+    """
+    iterations = _checked(count, iterations)
+
+    def fn(model: Any, task: Any, batch: PyTree, edits: tuple) -> Array:
+        product, size = _hessian(model, task, batch, edits)
+        return largest_eigenvalues(
+            product, size, count, iterations, key=jax.random.key(0)
+        )
+
+    return OfModel(fn, "eigenvalue", "eigenvalue of the Hessian")
+
+
+@named
+def effective_dimension(
+    z: float = 1.0, count: int = 100, iterations: int | None = None
+) -> OfModel:
+    r"""How many directions in weight space the loss determines, by its curvature.
+
+    $\sum_i \lambda_i / (\lambda_i + z)$ over the `count` largest eigenvalues of the
+    Hessian of the mean loss; see `dimension`.
+
+    **Arguments:** `z` as for `dimension`; `count`, `iterations` as for
+    `hessian_eigenvalues`.
+    """
+    _check_scale(z)
+    eigenvalues = hessian_eigenvalues(count, iterations).fn
+
+    def fn(model: Any, task: Any, batch: PyTree, edits: tuple) -> Array:
+        return dimension(eigenvalues(model, task, batch, edits), z)
+
+    return OfModel(fn, "", "effective dimension")
+
+
+def dimension(
+    eigenvalues: Float[ArrayLike, "*batch eigenvalue"], z: float = 1.0
+) -> Float[Array, "*batch"]:
+    r"""The effective dimension $\sum_i \lambda_i / (\lambda_i + z)$ of a curvature.
+
+    MacKay (1992), "Bayesian interpolation", whose $z$ is the prior's precision; Maddox
+    et al. (2020), "Rethinking parameter counting in deep models". Of the largest
+    eigenvalues alone it is a lower bound. Negative ones count as zero, and so does NaN.
+
+    **Arguments:**
+
+    - `eigenvalues`: From `hessian_eigenvalues`.
+    - `z`: Positive: directions of more curvature count, of less do not.
+    """
+    _check_scale(z)
+    positive = jnp.maximum(jnp.nan_to_num(jnp.asarray(eigenvalues), nan=0.0), 0)
+    return jnp.sum(positive / (positive + z), -1)
+
+
+def largest_eigenvalues(
+    product: Callable[[Float[Array, " n"]], Float[Array, " n"]],
+    size: int,
+    count: int,
+    iterations: int,
+    *,
+    key: PRNGKeyArray,
+) -> Float[Array, " count"]:
+    """The largest eigenvalues of a symmetric matrix, largest first, by Lanczos.
+
+    Each vector is made orthogonal to all those before it, twice. Where the space that
+    the start reaches is exhausted, it goes on from a random vector, so that an
+    eigenvalue that is there several times is found several times.
+
+    **Arguments:**
+
+    - `product`: The matrix times a vector.
+    - `size`: The number of rows.
+    - `count`: How many; NaN beyond `size`.
+    - `iterations`: Products, at least `count`; all `size` of them give all eigenvalues.
+    """
+    steps = min(iterations, size)
+
+    def step(i, carry):
+        basis, diagonal, beside = carry
+        image = product(basis[i])
+        diagonal = diagonal.at[i].set(basis[i] @ image)
+        rest = _orthogonal(image, basis)
+        length = jnp.linalg.norm(rest)
+        scale = jnp.max(jnp.abs(diagonal)) + jnp.max(beside)
+        stuck = length <= 1e-6 * scale
+        other = _unit(_orthogonal(_random(jax.random.fold_in(key, i + 1), size), basis))
+        after = jnp.where(stuck, other, rest / jnp.where(stuck, 1, length))
+        # The last one has no place: out of range, it is dropped.
+        basis = basis.at[i + 1].set(after, mode="drop")
+        return basis, diagonal, beside.at[i].set(jnp.where(stuck, 0, length))
+
+    basis = jnp.zeros((steps, size)).at[0].set(_unit(_random(key, size)))
+    zeros = jnp.zeros(steps)
+    _, diagonal, beside = jax.lax.fori_loop(0, steps, step, (basis, zeros, zeros))
+    small = jnp.diag(diagonal) + jnp.diag(beside[:-1], 1) + jnp.diag(beside[:-1], -1)
+    found = jnp.linalg.eigvalsh(small)[::-1][:count]
+    return jnp.pad(found, (0, count - len(found)), constant_values=jnp.nan)
+
+
+def _hessian(
+    model: Any, task: Any, batch: PyTree, edits: tuple[opto.AbstractEdit, ...]
+) -> tuple[Callable[[Float[Array, " n"]], Float[Array, " n"]], int]:
+    """The Hessian's product with a vector, and the number of weights."""
+    weights, rest = eqx.partition(model, eqx.is_inexact_array)
+    flat, unflatten = ravel_pytree(weights)
+    forward = opto.lift(task.forward)
+
+    def total(flat: Float[Array, " n"], examples: PyTree) -> Float[Array, ""]:
+        whole = eqx.combine(unflatten(flat), rest)
+
+        def one(example: PyTree) -> Float[Array, ""]:
+            outputs = forward(whole, example, edits=edits)
+            return task.metrics(outputs, example)["loss"]
+
+        return jnp.sum(jax.vmap(one)(examples))
+
+    def product(vector: Float[Array, " n"]) -> Float[Array, " n"]:
+        def of(examples: PyTree) -> Float[Array, " n"]:
+            gradient = jax.grad(lambda flat: total(flat, examples))
+            return jax.jvp(gradient, (flat,), (vector,))[1]
+
+        return _summed(of, batch) / len(jax.tree.leaves(batch)[0])
+
+    return product, flat.size
+
+
+def _summed(of: Callable[[PyTree], Array], batch: PyTree) -> Array:
+    """The sum over pieces of a batch, one after the other: bounds the memory."""
+    size = len(jax.tree.leaves(batch)[0])
+    whole = size // _PIECE
+    rest = jax.tree.map(lambda x: x[whole * _PIECE :], batch)
+    if not whole:
+        return of(rest)
+    pieces = jax.tree.map(
+        lambda x: x[: whole * _PIECE].reshape(whole, _PIECE, *x.shape[1:]), batch
+    )
+    total = jax.lax.map(of, pieces).sum(0)
+    return total + of(rest) if size % _PIECE else total
+
+
+def _orthogonal(
+    vector: Float[Array, " n"], basis: Float[Array, "step n"]
+) -> Float[Array, " n"]:
+    for _ in range(2):
+        vector = vector - (basis @ vector) @ basis
+    return vector
+
+
+def _random(key: PRNGKeyArray, size: int) -> Float[Array, " n"]:
+    return jax.random.normal(key, (size,))
+
+
+def _unit(vector: Float[Array, " n"]) -> Float[Array, " n"]:
+    return vector / jnp.linalg.norm(vector)
+
+
+def _checked(count: int, iterations: int | None) -> int:
+    positive("count", count)
+    iterations = 4 * count + 20 if iterations is None else iterations
+    positive("iterations", iterations)
+    if iterations < count:
+        raise ValueError(f"iterations must be at least count={count}, got {iterations}")
+    return iterations
+
+
+def _check_scale(z: float) -> None:
+    if not 0 < z < float("inf"):
+        raise ValueError(f"z must be positive and finite, got {z}")

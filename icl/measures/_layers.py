@@ -1,0 +1,62 @@
+"""Heads of layers that may have unequally many, in one array."""
+
+from collections.abc import Sequence
+
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float
+
+
+def stacked(layers: Sequence[Float[Array, "_ ..."]]) -> Float[Array, "layer head ..."]:
+    """The heads of all layers; NaN where a layer has fewer than the most."""
+    most = max(len(heads) for heads in layers)
+
+    def padded(heads: Array) -> Array:
+        missing = [(0, most - len(heads)), *[(0, 0)] * (heads.ndim - 1)]
+        return jnp.pad(heads, missing, constant_values=jnp.nan)
+
+    return jnp.stack([padded(heads) for heads in layers])
+
+
+def check_layer(argument: str, layer: object) -> None:
+    """Raises `ValueError` unless `layer` is a number of a layer."""
+    if isinstance(layer, bool) or not isinstance(layer, int) or layer < 0:
+        raise ValueError(f"{argument} is the number of a layer from 0, got {layer!r}")
+
+
+def strongest(
+    strengths: Float[np.ndarray, "layer head"],
+    count: int = 1,
+    *,
+    layer: int | None = None,
+) -> list[tuple[int, int]]:
+    """The heads with the largest values, the largest first: `[(1, 3), (1, 7)]`.
+
+    Edits take them as `heads=`.
+
+    ```python
+    strongest(replay["induction_strength"][-1], layer=1)  # at the last checkpoint
+    ```
+
+    **Arguments:**
+
+    - `strengths`: One for each head; NaN where there is none.
+    - `count`: How many heads.
+    - `layer`: Of one layer alone.
+
+    **Raises:** `ValueError` if there are not so many.
+    """
+    values = np.asarray(strengths, np.float64)
+    if values.ndim != 2:
+        raise ValueError(f"strengths are [layer, head], got shape {values.shape}")
+    if layer is not None:
+        check_layer("layer", layer)
+        if layer >= len(values):
+            raise ValueError(f"layer must be below {len(values)}, got {layer}")
+        values = np.where(np.arange(len(values))[:, None] == layer, values, np.nan)
+    there = int(np.sum(~np.isnan(values)))
+    if not 1 <= count <= there:
+        raise ValueError(f"count must be in [1, {there}], got {count}")
+    # Of equal ones the first; NaN comes last.
+    order = np.argsort(-values, axis=None, kind="stable")[:count]
+    return [divmod(int(place), values.shape[1]) for place in order]

@@ -1,5 +1,6 @@
 """In-context learning: tasks, models, training and runs, made to be looked into."""
 
+from ._ranked import RankedHeads as RankedHeads
 from ._replay import replay as replay
 from .experiment import (
     EvaluationSet as EvaluationSet,

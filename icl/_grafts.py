@@ -1,8 +1,9 @@
 """Edits from their texts, with the models that grafts name by a path."""
 
+import contextlib
 import contextvars
 import os
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ import numpy as np
 
 import opto
 
+from ._names import filled, names
 from .runs import Run
 
 
@@ -57,7 +59,8 @@ def pinned(
     """The texts, with absolute paths and numbers of checkpoints in their grafts.
 
     They mean the same then from another working directory, and when the run that is
-    grafted from has gone on. Texts without grafts stay as they are.
+    grafted from has gone on. Texts without grafts stay as they are, and so do the names
+    of heads in those that have some.
 
     **Arguments:**
 
@@ -82,7 +85,8 @@ def sources(texts: Iterable[str]) -> list[tuple[str, int]]:
                 found.append((leaf.source, leaf.checkpoint))
             jax.tree.map(note, leaf.edits, is_leaf=_is_graft)
 
-    jax.tree.map(note, tuple(map(parse_edit, texts)), is_leaf=_is_graft)
+    edits = tuple(parse_edit(filled(text, _stand_ins(text))) for text in texts)
+    jax.tree.map(note, edits, is_leaf=_is_graft)
     return found
 
 
@@ -103,7 +107,8 @@ def with_models(edits: Edits, model: Callable[[opto.Graft], Any]) -> Edits:
 
 
 def _pinned_text(text: str, last: Callable[[str], int]) -> str:
-    edit = parse_edit(text)
+    stand_ins = _stand_ins(text)
+    edit = parse_edit(filled(text, stand_ins))
     if not any(map(_is_graft, jax.tree.leaves(edit, is_leaf=_is_graft))):
         return text
 
@@ -116,7 +121,16 @@ def _pinned_text(text: str, last: Callable[[str], int]) -> str:
         edits = jax.tree.map(one, leaf.edits, is_leaf=_is_graft)
         return _remade(leaf, path, checkpoint, edits)
 
-    return repr(jax.tree.map(one, edit, is_leaf=_is_graft))
+    whole = repr(jax.tree.map(one, edit, is_leaf=_is_graft))
+    for name, number in stand_ins.items():
+        whole = whole.replace(str(number), f"{{{name}}}")
+    return whole
+
+
+def _stand_ins(text: str) -> dict[str, int]:
+    """A number for each name in a text, which is nowhere else in it."""
+    free = (n for n in range(2_000_000_000, 2**31) if str(n) not in text)
+    return dict(zip(names(text), free, strict=False))
 
 
 def parse_edit(text: str) -> opto.AbstractEdit:
@@ -166,16 +180,31 @@ _READING: contextvars.ContextVar[tuple[str, ...]] = contextvars.ContextVar(
 
 def _read(source: str, checkpoint: int) -> tuple[Any, Edits]:
     """The model that a path stands for, and the edits that are the run's own."""
-    path, reading = Path(source).resolve(), _READING.get()
-    if str(path) in reading:
-        raise ValueError("a run cannot graft from itself, nor from one that does")
-    if not path.exists():
-        raise ValueError("there is no such run folder or checkpoint file")
-    token = _READING.set((*reading, str(path)))
-    try:
+    path = Path(source).resolve()
+    with reading(path, "graft from"):
+        if not path.exists():
+            raise ValueError("there is no such run folder or checkpoint file")
         if path.is_file():
             return _read_file(path, checkpoint), ()
         return _read_folder(path, checkpoint)
+
+
+@contextlib.contextmanager
+def reading(path: str | os.PathLike, what: str) -> Iterator[None]:
+    """While a run is read for another one.
+
+    **Arguments:**
+
+    - `what`: What that one does with it, for the message.
+
+    **Raises:** `ValueError` if it is being read already: its own edits need it.
+    """
+    resolved, above = str(Path(path).resolve()), _READING.get()
+    if resolved in above:
+        raise ValueError(f"a run cannot {what} itself, nor {what} one that does")
+    token = _READING.set((*above, resolved))
+    try:
+        yield
     finally:
         _READING.reset(token)
 

@@ -15,6 +15,7 @@ from jaxtyping import Array, PRNGKeyArray
 import opto
 
 from ._grafts import last_checkpoint, pinned, read_edits, sources, with_models
+from ._ranked import find_heads, FoundHeads, kept_heads, RankedHeads, with_heads
 from ._start import Start as Start
 from .config import from_json
 from .data import absolute, digest, LowRankClasses, Source
@@ -99,6 +100,8 @@ class Experiment:
     """The sets it is evaluated on, by name."""
     edits: tuple[str, ...] = ()
     """Edits in force throughout, as text: `Zero('blocks.1.attn.z', head=3)`."""
+    heads: dict[str, RankedHeads] = dataclasses.field(default_factory=dict)
+    """Heads that the edits name, `head={induction}`: measured on another run."""
     start: Start | None = None
     """The weights to begin from; `None` draws them from `init_seed`."""
     init_seed: int = 5
@@ -130,12 +133,13 @@ class Experiment:
         - `last`: The last checkpoint of the run at an absolute path; as it is now if
             this is not given.
 
-        **Raises:** `ValueError` if a run that is grafted or started from is not there.
+        **Raises:** `ValueError` if a run that it reads is not there.
         """
         return dataclasses.replace(
             self,
             data=absolute(self.data),
             edits=pinned(self.edits, last),
+            heads={name: ranked.pinned(last) for name, ranked in self.heads.items()},
             start=self.start and self.start.pinned(last),
         )
 
@@ -145,12 +149,42 @@ class Experiment:
         A checkpoint is the sequences seen there, -1 the last.
         """
         start = [] if self.start is None else [(self.start.run, self.start.checkpoint)]
-        return start + sources(self.edits)
+        heads = [(ranked.run, ranked.checkpoint) for ranked in self.heads.values()]
+        return list(dict.fromkeys([*start, *sources(self.edits), *heads]))
 
-    def member(self, data: Array) -> Member:
-        """As `build`, on data that were loaded before."""
+    def with_heads(self, heads: Mapping[str, tuple[int, ...]]) -> "Experiment":
+        """The same with these heads in the place of their names; `heads` is empty then.
+
+        **Raises:** `ValueError` for edits that name others.
+        """
+        edits = with_heads(self.edits, heads)
+        return dataclasses.replace(self, edits=edits, heads={})
+
+    def with_any_heads(self) -> "Experiment":
+        """The same with some heads, as many as are named: of the same shape.
+
+        For those who need that before the runs are there on which they are measured.
+        """
+        each = self.model.num_heads
+        count = each if isinstance(each, int) else min(each)
+        return self.with_heads(
+            {
+                name: tuple(rank % count for rank in ranked.ranks)
+                for name, ranked in self.heads.items()
+            }
+        )
+
+    def member(
+        self, data: Array, heads: Mapping[str, FoundHeads] | None = None
+    ) -> Member:
+        """As `build`, on data that were loaded before.
+
+        **Arguments:**
+
+        - `heads`: Those that were found before; measured now if this is not given.
+        """
         task = self.task.build(data)
-        model, edits = self._model(task), self._edits()
+        model, edits = self._model(task), self._edits(heads)
         if self.start is not None:
             model = self.start.into(model)
         # A misspelt site is an error now, not after the compilation.
@@ -171,8 +205,13 @@ class Experiment:
         build = _builder(self.model, task.num_labels, dim, count)
         return build(_stream(self.init_seed, "initialisation"))
 
-    def _edits(self) -> tuple[opto.AbstractEdit, ...]:
-        return read_edits(self.edits)
+    def _edits(
+        self, heads: Mapping[str, FoundHeads] | None
+    ) -> tuple[opto.AbstractEdit, ...]:
+        self.with_any_heads()  # A misspelt name is said before others' runs are read.
+        heads = find_heads(self.heads) if heads is None else heads
+        chosen = {name: found.heads for name, found in heads.items()}
+        return read_edits(self.with_heads(chosen).edits)
 
     def _draw(self, samplers: Mapping[str, ExemplarLabelTask]) -> dict[str, Sequence]:
         draw = eqx.filter_jit(batch)
@@ -231,7 +270,8 @@ def example_inputs(task: ExemplarLabelTask) -> tuple[jax.ShapeDtypeStruct, ...]:
 class Trained:
     """A run that was read back, ready to be probed.
 
-    `task.inputs(batch)` are a model's inputs, `evaluations[name]` a batch.
+    `task.inputs(batch)` are a model's inputs, `evaluations[name]` a batch. `heads` are
+    those that its edits name, as they were found.
     """
 
     run: Run
@@ -240,6 +280,7 @@ class Trained:
     task: ExemplarLabelTask
     edits: tuple[opto.AbstractEdit, ...]
     evaluations: Mapping[str, Sequence]
+    heads: Mapping[str, FoundHeads] = dataclasses.field(default_factory=dict)
 
 
 def load(path: str | os.PathLike, checkpoint: int = -1) -> Trained:
@@ -255,4 +296,6 @@ def load(path: str | os.PathLike, checkpoint: int = -1) -> Trained:
     saved = run.path / "eval_data.h5"
     sets = load_sequences(saved) if saved.exists() else {}
     model = run.load(experiment._model(task), checkpoint)
-    return Trained(run, experiment, model, task, experiment._edits(), sets)
+    heads = kept_heads(run.path, experiment.heads)
+    heads = find_heads(experiment.heads) if heads is None else heads
+    return Trained(run, experiment, model, task, experiment._edits(heads), sets, heads)

@@ -10,6 +10,7 @@ from typing import TypeVar
 
 import jax.numpy as jnp
 
+from ._ranked import find_heads, FoundHeads, keep_heads, kept_heads
 from .config import to_json
 from .data import digest
 from .experiment import Experiment
@@ -73,7 +74,9 @@ def run_experiments(
     experiments, outs, loggers = list(experiments), list(outs), list(loggers)
     _check_together(experiments, outs)
     attempt = functools.partial(_attempt, on_failure)
-    members = attempt(_builder(), experiments)
+    heads = attempt(_heads_of, list(zip(experiments, outs, strict=True)))
+    built = {index: (experiments[index], found) for index, found in heads.items()}
+    members = attempt(_builder(), built)
     if not members:
         return []
     check_members(list(members.values()))  # Before there are folders.
@@ -83,7 +86,9 @@ def run_experiments(
         def enter(index: int) -> RunWriter:
             experiment = experiments[index].pinned()
             opened = open_run(outs[index], to_json(experiment), resume=resume)
-            return _entered(stack, opened, hashed(experiment.data))
+            run = _entered(stack, opened, hashed(experiment.data))
+            keep_heads(run.path, heads[index])
+            return run
 
         runs = attempt(enter, {index: index for index in members})
         if not runs:
@@ -129,13 +134,22 @@ def _attempt(
     return made
 
 
-def _builder() -> Callable[[Experiment], Member]:
+def _heads_of(item: tuple[Experiment, str | os.PathLike]) -> dict[str, FoundHeads]:
+    """The heads that a run began with, or is to begin with."""
+    experiment, out = item
+    experiment = experiment.pinned()
+    kept = kept_heads(out, experiment.heads)
+    return find_heads(experiment.heads) if kept is None else kept
+
+
+def _builder() -> Callable[[tuple[Experiment, dict[str, FoundHeads]]], Member]:
     """Builds members; the same data is the same array, which they share."""
     load = functools.cache(lambda source: jnp.asarray(source.load()))
 
-    def build(experiment: Experiment) -> Member:
+    def build(item: tuple[Experiment, dict[str, FoundHeads]]) -> Member:
+        experiment, heads = item
         experiment = experiment.pinned()
-        return experiment.member(load(experiment.data))
+        return experiment.member(load(experiment.data), heads)
 
     return build
 

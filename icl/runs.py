@@ -252,8 +252,9 @@ def differences(found: Any, wanted: Any, path: str = "") -> Iterator[str]:
     if isinstance(found, dict) and isinstance(wanted, dict):
         for key in [*found, *(key for key in wanted if key not in found)]:
             where = f"{path}.{key}" if path else key
-            # A field that came later is `None` in what was written before.
-            absent = "absent" if found.get(key, wanted.get(key)) is not None else None
+            # A field that came later is empty in what was written before.
+            value = found.get(key, wanted.get(key))
+            absent = value if value in (None, {}) else "absent"
             yield from differences(
                 found.get(key, absent), wanted.get(key, absent), where
             )

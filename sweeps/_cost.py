@@ -50,8 +50,9 @@ def measured(
 ) -> list[Cost]:
     """What each program takes.
 
-    Needs no other run: grafted models are of the right shape, and not trained. What was
-    measured is kept in `$XDG_CACHE_HOME/icl-opto`.
+    Needs no other run: grafted models are of the right shape, and not trained; heads
+    are as many as will be found. What was measured is kept in
+    `$XDG_CACHE_HOME/icl-opto`.
 
     **Arguments:**
 
@@ -138,6 +139,7 @@ def bytes_of(cost: Cost, members: int, devices: int, gpu: bool) -> int:
 
 
 def _untrained(experiment: Experiment, others: Mapping[str, Experiment]) -> Member:
+    experiment = experiment.with_any_heads()
     bare = dataclasses.replace(experiment, edits=(), start=None)
     member = bare.build()
     edits = tuple(_fresh(text, others) for text in experiment.edits)
@@ -179,7 +181,7 @@ def _cache() -> Path:
 def _digest(
     program: Program, others: Mapping[str, Experiment], device: str, cpu_devices: int
 ) -> str:
-    experiment = program.experiment
+    experiment = program.experiment.with_any_heads()
     grafted = [
         to_json(others[path]) for path, _ in experiment.sources() if path in others
     ]

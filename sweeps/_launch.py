@@ -47,7 +47,8 @@ def pinned(
 ) -> dict[str, Experiment]:
     """The trials' experiments with fields replaced, absolute paths and checkpoints.
 
-    **Raises:** `ValueError` for a field that is not there, and for a run that is not.
+    **Raises:** `ValueError` for a field or heads that are not there, and for a run that
+    is not.
     """
     plain = {trial.name: _with(trial, sets) for trial in trials}
     paths = by_path(plain, folder.path)
@@ -261,7 +262,9 @@ def _again(
 
 def _with(trial: Trial, sets: Sequence[str]) -> Experiment:
     try:
-        return with_fields(trial.experiment, sets)
+        experiment = with_fields(trial.experiment, sets)
+        experiment.with_any_heads()  # Raises for names of heads that are not there.
+        return experiment
     except ValueError as error:
         raise ValueError(f"{trial.name}: {error}") from None
 

@@ -1,4 +1,4 @@
-"""Which run needs which: read off the folders that experiments start or graft from."""
+"""Which run needs which: read off the folders that experiments name."""
 
 import os
 from collections.abc import Mapping

@@ -15,15 +15,15 @@ from icl.config import to_json
 def program(experiment: Experiment, others: Mapping[str, Experiment]) -> Hashable:
     """What is the same for two experiments exactly if they can train together.
 
-    That is all but seeds, the numbers of the optimizer, the arrays of edits, and which
-    run's weights it starts or grafts from.
+    That is all but seeds, the numbers of the optimizer, the arrays of edits, which
+    run's weights it starts or grafts from, and on which its heads are measured.
 
     **Arguments:**
 
     - `others`: Experiments by the absolute path of their run folders, to know the
         models that are grafted before there are any.
     """
-    config = to_json(experiment)
+    config = to_json(experiment.with_any_heads())
     for field in ("init_seed", "train_seed", "eval_seed", "start"):
         del config[field]
     config["data"].pop("seed", None)
@@ -71,7 +71,7 @@ def _repeated(graft: opto.Graft, other: Experiment) -> bool:
 
     Then they are not put before them once more when the graft is loaded.
     """
-    own = [repr(parse_edit(text)) for text in other.edits]
+    own = [repr(parse_edit(text)) for text in other.with_any_heads().edits]
     return [repr(edit) for edit in graft.edits[: len(own)]] == own
 
 

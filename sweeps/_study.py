@@ -23,8 +23,8 @@ SCALES: tuple[Scale, ...] = get_args(Scale)
 class Trial:
     """One run of a study.
 
-    It needs the checkpoint of another if its experiment starts from that one's folder
-    or grafts from it; nothing else has to say so.
+    It needs the checkpoint of another if its experiment starts from that one's folder,
+    grafts from it or names heads that are measured there; nothing else has to say so.
     """
 
     name: str
@@ -51,7 +51,7 @@ class Study(Protocol):
         - `scale`: `smoke` is two minutes on two cores, `small` an hour on a laptop and
             `paper` what was published.
         - `folder`: Absolute; the trial `main` trains into `folder / "main"`, from where
-            others may start or graft.
+            others may start or graft, and where their heads may be measured.
         - `data`: The classes that the user gives; `None` is the study's own choice.
         """
         ...

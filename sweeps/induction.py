@@ -8,11 +8,12 @@ measured on checkpoints of these; 5a and A9 are a toy model without a transforme
 
 `small` is all runs at their published lengths, looked at less often: 1.6 million steps,
 which two cores make at 900 (one run) to 2100 (several together) a second. `smoke` is
-some of each kind. The study's classes are synthetic: 300, with 5 exemplars each.
+some of each kind. The study's classes are synthetic: 300, with 5 exemplars each. Heads
+are measured on the main run, which most runs wait for.
 """
 
 import dataclasses
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from icl import Experiment
@@ -23,36 +24,11 @@ from icl.studies._data import check_data
 from icl.tasks import Relabel, Split
 from icl.train import Training
 
+from ._clamps import ALONE, but, CLAMPS, heads_of, match, NUM_HEADS, previous, zero
 from ._study import Scale, Trial
 
 
-@dataclasses.dataclass(frozen=True)
-class Heads:
-    """Which heads the edits are of.
-
-    The numbers belong to an initialisation: with another seed or another program's
-    generator other heads form, and with other classes they may. Those below were read
-    off the end of a run of ours with the study's seed and synthetic classes. In the
-    paper's, of the same seed, the heads were 3; 2; 6; and 1, 2, 5.
-    """
-
-    induction: int
-    """In layer 1, the one that clamped runs keep: the strongest, though any would do
-    (the paper found little change with another)."""
-    previous: int
-    """In layer 0, a head of the unclamped run that attends to the previous token."""
-    other: int
-    """In layer 0, a head that does not."""
-    several: tuple[int, ...]
-    """In layer 0, the heads that attend to the previous token most."""
-
-
 SEED = 5
-# Induction strengths of 4: 0.85, and of the others up to 0.78. Attention of labels to
-# the exemplar before them: heads 7, 6 and 4 have 0.93, 0.85 and 0.72, head 5 has 0.04.
-HEADS = Heads(induction=4, previous=7, other=5, several=(4, 6, 7))
-
-NUM_HEADS = 8
 # Pairs of labels for training and held out, by the number of labels.
 LABEL_PAIRS = {5: (8, 2), 10: (36, 9), 15: (84, 21)}
 STRENGTHS = (*(s / 100 for s in range(100, 45, -5)), 0.4, 0.3, 0.2, 0.1, 0.0)
@@ -64,6 +40,9 @@ class Run:
 
     name: str
     edits: tuple[str, ...] = ()
+    """The heads that they name are those of another run, at its end."""
+    heads_of: str = "main"
+    """That run."""
     sequences: int = 1_000_000
     evaluate_every: int = 5000
     checkpoint_every: int | None = None
@@ -76,58 +55,27 @@ class Run:
     they are not trained."""
 
 
-def zero(heads: tuple[int, ...]) -> str:
-    """Ablates heads of layer 1."""
-    return f"Zero('blocks.1.attn.z', head={list(heads)})"
-
-
-def but(*kept: int) -> tuple[int, ...]:
-    """The heads of a layer without these."""
-    return tuple(head for head in range(NUM_HEADS) if head not in kept)
-
-
-def previous(*heads: int) -> str:
-    """Clamps heads of layer 0 to the previous token: step 1 of the paper's five."""
-    return f"Pattern(PreviousToken(), site='blocks.0.attn.pattern', head={list(heads)})"
-
-
-def match(strength: float = 1.0) -> str:
-    """Clamps the induction head to the right label: steps 1 to 4."""
-    kind = f"Induction({strength})"
-    return f"Pattern({kind}, site='blocks.1.attn.pattern', head={HEADS.induction})"
-
-
-ALONE = zero(but(HEADS.induction))
-LAYER_0 = "PerfectPreviousToken()"
-COPY = f"CopyFromPattern(site='blocks.1.attn.scores', head={HEADS.induction})"
-
-# Figure 5b: what is clamped, and which heads of layer 1 are left. Copying reads the
-# one head's scores, whatever the others do. The paper calls our layer 0 its layer 1.
-CLAMPS = {
-    "none": (ALONE,),
-    "previous-token": (ALONE, previous(HEADS.previous)),
-    "layer-0": (LAYER_0, ALONE),
-    "match": (ALONE, match()),
-    "copy": (COPY,),
-    "layer-0-copy": (LAYER_0, COPY),
-}
-
-
 def figures() -> Iterator[Run]:
     """The runs of the main text, 32."""
     # 3a, and from its checkpoints 3b and 4a.
     yield Run("main", checkpoint_every=1000)
     # 4b: one head of layer 1 throughout training.
     for head in range(NUM_HEADS):
-        yield Run(f"only-head-{head}", (zero(but(head)),))
+        yield Run(f"only-head-{head}", (zero(f"{[*but(head)]}"),))
     # 5b; the checkpoints of the first are for A10.
     for name, edits in CLAMPS.items():
         every = 1000 if name == "none" else None
-        yield Run(f"clamp-{name}", edits, 600_000, 1000, every)
+        yield Run(
+            f"clamp-{name}",
+            edits,
+            sequences=600_000,
+            evaluate_every=1000,
+            checkpoint_every=every,
+        )
     # 6: more classes or labels, and which part of the circuit they slow down. What is
     # left to learn under the clamps of layer 0 and of copying is the paper's part B,
     # under that of match C, and under that of layer 0 alone both.
-    yield Run("long", (ALONE,), 2_000_000)
+    yield Run("long", (ALONE,), sequences=2_000_000)
     for scaled in (
         Run("classes-100", classes=100),
         Run("classes-200", classes=200),
@@ -154,23 +102,21 @@ def appendix() -> Iterator[Run]:
     for seed in (6, 7):
         yield Run(f"seed-{seed}", init_seed=seed)
     for donor in ("main", "seed-6", "seed-7"):
-        yield Run(f"graft-{donor}", (), 800_000, 1000, graft=donor)
+        yield Run(f"graft-{donor}", sequences=800_000, evaluate_every=1000, graft=donor)
     # A8: other heads clamped to the previous token.
     for name, heads in {
-        "other": (HEADS.other,),
-        "several": HEADS.several,
-        "all": tuple(range(NUM_HEADS)),
+        "other": "{other}",
+        "several": "{several}",
+        "all": f"{[*range(NUM_HEADS)]}",
     }.items():
-        edits = (ALONE, previous(*heads))
-        yield Run(f"clamp-previous-token-{name}", edits, 800_000)
+        edits = (ALONE, previous(heads))
+        yield Run(f"clamp-previous-token-{name}", edits, sequences=800_000)
     # A15: between the right label and the wrong one, with all heads of layer 1 there.
     for strength in STRENGTHS:
-        yield Run(f"match-{strength:.2f}", (match(strength),), 600_000)
-    # A17: the induction head and one more.
-    for head in but(HEADS.induction):
-        yield Run(
-            f"heads-{HEADS.induction}-{head}", (zero(but(HEADS.induction, head)),)
-        )
+        yield Run(f"match-{strength:.2f}", (match(strength),), sequences=600_000)
+    # A17: the induction head and one more, by their ranks.
+    for rank in but(0):
+        yield Run(f"heads-0-{rank}", (zero(f"{{all_but_0_{rank}}}"),))
     # A18, beside seeds 5 to 7; not in the scripts.
     for seed in (8, 9):
         yield Run(f"seed-{seed}", init_seed=seed)
@@ -178,19 +124,25 @@ def appendix() -> Iterator[Run]:
 
 def trials(scale: Scale, folder: Path, data: Source | None) -> list[Trial]:
     """The runs of the study; see `sweeps._study.Study`."""
-    dim = 32 if scale == "smoke" else 512
-    data = data or LowRankClasses(num_classes=300, num_exemplars=5, dim=dim)
-    base = _base(scale, data)
     runs = [*figures(), *appendix()]
     if scale == "smoke":
         runs = [run for run in runs if run.name in SMOKE]
+    return trials_of(runs, scale, folder, data)
+
+
+def trials_of(
+    runs: Sequence[Run], scale: Scale, folder: Path, data: Source | None
+) -> list[Trial]:
+    """Runs that differ from the main one as they say, and name no others."""
+    dim = 32 if scale == "smoke" else 512
+    base = _base(scale, data or LowRankClasses(300, num_exemplars=5, dim=dim))
     by_name = {run.name: run for run in runs}
     return [
         Trial(run.name, _experiment(base, run, scale, folder, by_name)) for run in runs
     ]
 
 
-# Seven programs: what compiles takes longest.
+# Eight programs: what compiles takes longest.
 SMOKE = {
     *("main", "seed-6", "seed-7", "clamp-none"),
     *(f"only-head-{head}" for head in range(NUM_HEADS)),
@@ -240,6 +192,7 @@ def _experiment(
         base,
         task=task,
         edits=edits,
+        heads=heads_of(folder / run.heads_of, edits),
         training=_training(run, scale),
         init_seed=run.init_seed,
     )
@@ -251,7 +204,7 @@ def _training(run: Run, scale: Scale) -> Training:
         return Training(3200, evaluate_at=Every(1600), checkpoint_at=At((3200,)))
     look, keep = run.evaluate_every, run.checkpoint_every
     if scale == "small":
-        look, keep = max(2000, look), keep and 10_000
+        look, keep = max(2000, look), keep and max(10_000, keep)
     return Training(
         run.sequences,
         evaluate_at=Every(look),

@@ -1,0 +1,32 @@
+"""Toy models of phase changes: gradient descent on products of vectors.
+
+A `Toy` has true vectors, the vectors descent starts from and a loss of both; `descend`
+follows the gradient, with any entries clamped and any measures read off on the way.
+`induction` and `coopetition` are the toys of two papers.
+"""
+
+from ._clamp import Clamp as Clamp
+from ._descent import descend as descend, GradientDescent as GradientDescent
+from ._events import half_time as half_time, plateau as plateau, rise as rise
+from ._form import (
+    AbstractForm as AbstractForm,
+    InnerProducts as InnerProducts,
+    Tensor as Tensor,
+)
+from ._loss import (
+    AbstractLoss as AbstractLoss,
+    Coopetition as Coopetition,
+    RankOne as RankOne,
+    Size as Size,
+)
+from ._measures import (
+    Distance as Distance,
+    GradientNorm as GradientNorm,
+    LossAtTruth as LossAtTruth,
+    Misalignment as Misalignment,
+    Norm as Norm,
+)
+from ._presets import coopetition as coopetition, induction as induction
+from ._study import run as run, ToyStudy as ToyStudy
+from ._toy import Toy as Toy, Trace as Trace
+from ._vectors import Measure as Measure, Vectors as Vectors

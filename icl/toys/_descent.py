@@ -1,0 +1,112 @@
+"""Gradient descent on a toy, scanned."""
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Bool, Float
+
+from ._clamp import Clamp
+from ._toy import Toy, Trace
+from ._vectors import Measure, Vectors
+
+
+@dataclasses.dataclass(frozen=True)
+class GradientDescent:
+    """Plain full-batch descent, until the loss is below a tolerance."""
+
+    steps: int = 1000
+    """The most steps."""
+    learning_rate: float = 1.0
+    """What gradients are multiplied by."""
+    tolerance: float = 0.0
+    """The loss below which to stop; 0 is never."""
+
+    def __post_init__(self):
+        if self.steps < 1:
+            raise ValueError(f"steps must be at least 1, got {self.steps}")
+        if not self.learning_rate > 0:
+            raise ValueError(
+                f"learning_rate must be positive, got {self.learning_rate}"
+            )
+        if not self.tolerance >= 0:
+            raise ValueError(f"tolerance must be at least 0, got {self.tolerance}")
+
+
+@eqx.filter_jit
+def descend(
+    toy: Toy,
+    how: GradientDescent = GradientDescent(),  # noqa: B008
+    *,
+    clamps: Sequence[Clamp] = (),
+    measures: Mapping[str, Measure] | None = None,
+) -> Trace:
+    r"""Descends the loss of a toy: $p \leftarrow p - \eta\,\nabla_p L(p, t)$.
+
+    Written for one toy; `eqx.filter_vmap` goes over toys of many seeds. One toy stops
+    computing at the tolerance, several together at that of the last. What is measured
+    does not change the descent, not even its rounding.
+
+    **Arguments:**
+
+    - `toy`: The loss, where to start, what is true.
+    - `how`: The steps, the learning rate and when to stop.
+    - `clamps`: What is not learned. Of those of the same entry the last one counts.
+    - `measures`: Functions of the learned and the true vectors that return a float or
+        an array of floats, by name.
+
+    **Returns:**
+
+    The loss and the measures at each step, and the last vectors.
+
+    **Raises:** `ValueError` if a clamp is of entries that the toy has not.
+    """
+    for clamp in clamps:
+        clamp.check(toy)
+    measures = measures or {}
+
+    def watch(vectors: Vectors) -> dict[str, Array]:
+        # Behind a barrier, or the compiler would merge them with the loss, which
+        # rounds otherwise.
+        vectors = jax.lax.optimization_barrier(vectors)
+        return {name: fn(vectors, toy.true) for name, fn in measures.items()}
+
+    def move(vectors: Vectors):
+        loss, gradient = jax.value_and_grad(toy.loss)(vectors, toy.true)
+        below = _below(loss, how)
+        moved = jax.tree.map(lambda p, g: p - how.learning_rate * g, vectors, gradient)
+        moved = _clamped(moved, toy.true, clamps)
+        kept = jax.tree.map(lambda p, new: jnp.where(below, p, new), vectors, moved)
+        return (kept, below), (loss, watch(vectors))
+
+    def stay(vectors: Vectors):
+        _, seen = jax.eval_shape(move, vectors)
+        nothing = jax.tree.map(lambda x: jnp.full(x.shape, jnp.nan, x.dtype), seen)
+        return (vectors, jnp.asarray(True)), nothing
+
+    def step(carry: tuple[Vectors, Bool[Array, ""]], _):
+        vectors, stopped = carry
+        return jax.lax.cond(stopped, stay, move, vectors)
+
+    first = _clamped(toy.start, toy.true, clamps), jnp.asarray(False)
+    (last, _), (losses, seen) = jax.lax.scan(step, first, None, length=how.steps)
+    return Trace(losses, seen, last, _first_below(losses, how))
+
+
+def _clamped(learned: Vectors, true: Vectors, clamps: Sequence[Clamp]) -> Vectors:
+    for clamp in clamps:
+        learned = clamp(learned, true)
+    return learned
+
+
+def _below(losses: Float[Array, "*step"], how: GradientDescent) -> Array:
+    # Rounding can make a loss of inner products negative, which is no reason to stop
+    # if there is no tolerance.
+    return losses < (how.tolerance or -jnp.inf)
+
+
+def _first_below(losses: Float[Array, " step"], how: GradientDescent) -> Array:
+    below = _below(losses, how)
+    return jnp.where(jnp.any(below), jnp.argmax(below), how.steps)

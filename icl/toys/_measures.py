@@ -1,0 +1,83 @@
+"""What to read off the vectors while they are learned.
+
+A measure is any function of the learned and the true vectors; these are those of the
+papers, as values.
+"""
+
+import itertools
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float
+
+from ._loss import AbstractLoss
+from ._vectors import Vectors
+
+
+class Misalignment(eqx.Module):
+    r"""How far a vector's direction is from the true one or its opposite.
+
+    $1 - \cos^2(p, t)$, which is 0 once the direction is learned (the first progress
+    measure of figure A9 of arXiv 2404.07129).
+    """
+
+    name: str = eqx.field(static=True)
+    """The vector."""
+
+    def __call__(self, learned: Vectors, true: Vectors) -> Float[Array, ""]:
+        p, t = learned[self.name], true[self.name]
+        cosine = jnp.dot(t, p) / (jnp.linalg.norm(t) * jnp.linalg.norm(p))
+        return 1.0 - cosine**2
+
+
+class LossAtTruth(eqx.Module):
+    r"""The loss if some vectors were learned, up to their signs.
+
+    $\min_{s \in \{-1, 1\}^k} L(p \text{ with } p_i = s_i t_i)$ over the $k$ vectors
+    named (the second progress measure of figure A9 of arXiv 2404.07129). Two wrong
+    signs make a right product, so that which signs are learned is chance.
+    """
+
+    loss: AbstractLoss
+    names: tuple[str, ...] = eqx.field(static=True, converter=tuple)
+    """The vectors set to the true ones."""
+
+    def __call__(self, learned: Vectors, true: Vectors) -> Float[Array, ""]:
+        losses = []
+        for signs in itertools.product((1.0, -1.0), repeat=len(self.names)):
+            pairs = zip(self.names, signs, strict=True)
+            known = {name: sign * true[name] for name, sign in pairs}
+            losses.append(self.loss({**learned, **known}, true))
+        return jnp.min(jnp.stack(losses))
+
+
+class Norm(eqx.Module):
+    """The length of a learned vector."""
+
+    name: str = eqx.field(static=True)
+    """The vector."""
+
+    def __call__(self, learned: Vectors, true: Vectors) -> Float[Array, ""]:
+        return jnp.linalg.norm(learned[self.name])
+
+
+class Distance(eqx.Module):
+    """The distance of a learned vector from the true one."""
+
+    name: str = eqx.field(static=True)
+    """The vector."""
+
+    def __call__(self, learned: Vectors, true: Vectors) -> Float[Array, ""]:
+        return jnp.linalg.norm(learned[self.name] - true[self.name])
+
+
+class GradientNorm(eqx.Module):
+    """The length of a loss's gradient in one vector."""
+
+    loss: AbstractLoss
+    name: str = eqx.field(static=True)
+    """The vector."""
+
+    def __call__(self, learned: Vectors, true: Vectors) -> Float[Array, ""]:
+        return jnp.linalg.norm(jax.grad(self.loss)(learned, true)[self.name])

@@ -1,0 +1,100 @@
+"""The toys of two papers, drawn as their public code draws them."""
+
+from collections.abc import Sequence
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float, Integer, UInt32
+
+from ._clamp import Clamp
+from ._descent import GradientDescent
+from ._form import AbstractForm, Tensor
+from ._loss import Coopetition, RankOne, Size
+from ._measures import LossAtTruth, Misalignment
+from ._study import ToyStudy
+from ._toy import Toy
+
+
+def induction(dim: int = 20, form: AbstractForm = Tensor()) -> ToyStudy:  # noqa: B008
+    r"""Three vectors, of which none, one or two are clamped to the true ones.
+
+    $L = \frac{1}{2}\langle(t_a \otimes t_b \otimes t_c - p_a \otimes p_b \otimes
+    p_c)^2\rangle$, descended for 1000 steps at learning rate 1: figures 5a and A9 of
+    Singh et al. 2024 (arXiv 2404.07129), which are of seed 1. All vectors are standard
+    normal.
+
+    **Arguments:**
+
+    - `dim`: The size of each vector.
+    - `form`: How the loss is computed.
+    """
+    loss = RankOne("abc", form)
+
+    def draw(seed: Integer[Array, ""]) -> Toy:
+        # JAX's generator of the papers' time; the context holds when traced, too.
+        with jax.threefry_partitionable(False):
+            keys = jax.random.split(jax.random.PRNGKey(seed), 6)
+            drawn = [_normal(key, dim) for key in keys]
+        true = dict(zip("abc", drawn[:3], strict=True))
+        start = dict(zip("abc", drawn[3:], strict=True))
+        return Toy(loss, start, true)
+
+    return ToyStudy(
+        draw,
+        GradientDescent(steps=1000),
+        clamps={"none": (), "c": (Clamp("c"),), "b, c": (Clamp("b"), Clamp("c"))},
+        measures={
+            "misalignment of a": Misalignment("a"),
+            "misalignment of b": Misalignment("b"),
+            "misalignment of c": Misalignment("c"),
+            "loss with b, c true": LossAtTruth(loss, "bc"),
+        },
+    )
+
+
+def coopetition(
+    offset: float = 0.1,
+    dims: Sequence[int] = (20, 20, 20, 160),
+    form: AbstractForm = Tensor(),  # noqa: B008
+) -> ToyStudy:
+    r"""Two mechanisms that share two vectors, one of them fast and never perfect.
+
+    $L = (L_1 + \mu_1)\,L_2 + 0.1 \cdot \frac{1}{2}\langle(p_a \otimes p_d)^2\rangle$,
+    where $L_1$ is the `RankOne` loss of a, b, c and $L_2$ that of d, b, c: figure 5 of
+    Singh et al. 2025 (arXiv 2503.05631), which is of seed 7. The first mechanism, of
+    the smaller tensor, stands for in-context learning; the second for
+    context-constrained in-weights learning. Descended at learning rate 1 to a loss of
+    $10^{-6}$, at most 16,000 steps. All vectors are standard normal.
+
+    **Arguments:**
+
+    - `offset`: What the first mechanism's loss lacks, $\mu_1$. At 0 the first one
+        learned stays.
+    - `dims`: The sizes of a, b, c and d.
+    - `form`: How the losses are computed.
+    """
+    first, second = RankOne("abc", form), RankOne("dbc", form)
+    cost = Size("ad", form)
+    loss = Coopetition((first, second), (offset, 0.0), cost, 0.1)
+
+    def draw(seed: Integer[Array, ""]) -> Toy:
+        true, start = {}, {}
+        with jax.threefry_partitionable(False):
+            key = jax.random.PRNGKey(seed)
+            for name, dim in zip("abcd", dims, strict=True):
+                key, this = jax.random.split(key)
+                for_true, for_start = jax.random.split(this)
+                true[name] = _normal(for_true, dim)
+                start[name] = _normal(for_start, dim)
+        return Toy(loss, start, true)
+
+    return ToyStudy(
+        draw,
+        GradientDescent(steps=16_000, tolerance=1e-6),
+        clamps={"none": ()},
+        measures={"mechanism 1": first, "mechanism 2": second, "cost": cost},
+    )
+
+
+def _normal(key: UInt32[Array, "2"], dim: int) -> Float[Array, " dim"]:
+    return jax.random.normal(key, (dim,), jnp.float32)  # also if JAX has 64 bits

@@ -1,7 +1,34 @@
-"""Figures: functions of results that return a matplotlib `Figure`."""
+"""Figures: functions of results that return a matplotlib `Figure`.
+
+Each keeps what it shows in `figure.drawn`, and `save` writes that beside the picture.
+Curves are all made by `traces`; the others give it the panels and words of one kind.
+"""
 
 from ._ablation import ablation as ablation
 from ._curves import learning_curves as learning_curves
-from ._heads import head_strengths as head_strengths
-from ._patterns import attention_patterns as attention_patterns
-from ._style import save as save
+from ._drawn import (
+    DrawnFigure as DrawnFigure,
+    Quantity as Quantity,
+    read_drawn as read_drawn,
+)
+from ._heads import (
+    attention_over_time as attention_over_time,
+    average_strength as average_strength,
+    head_strengths as head_strengths,
+    heads_over_time as heads_over_time,
+    previous_token_scores as previous_token_scores,
+)
+from ._interval import (
+    Confidence as Confidence,
+    Interval as Interval,
+    Quantiles as Quantiles,
+)
+from ._patterns import (
+    attention_patterns as attention_patterns,
+    token_maps as token_maps,
+)
+from ._save import save as save
+from ._similarity import integral_by_similarity as integral_by_similarity
+from ._style import style as style
+from ._tokens import token_pairs as token_pairs
+from ._traces import output_biases as output_biases, traces as traces

@@ -1,12 +1,12 @@
 """What ablating each head does."""
 
 import numpy as np
-from matplotlib.figure import Figure
 
+from ._drawn import DrawnFigure, Quantity
 from ._style import figure, style
 
 
-def ablation(change: np.ndarray, *, label: str = "change in accuracy") -> Figure:
+def ablation(change: np.ndarray, *, label: str = "change in accuracy") -> DrawnFigure:
     """The change of a metric when each head is ablated, a map of layers by heads.
 
     **Arguments:**
@@ -15,9 +15,11 @@ def ablation(change: np.ndarray, *, label: str = "change in accuracy") -> Figure
     - `label`: Of the colour bar.
     """
     layers, heads = change.shape
+    axes = {"layer": np.arange(layers), "head": np.arange(heads)}
+    drawn = {"change": Quantity(change, axes, label)}
     bound = max(float(np.nanmax(np.abs(change))), 1e-6)
     with style():
-        fig = figure(1.6 + 0.62 * heads, 1.1 + 0.55 * layers)
+        fig = figure(1.6 + 0.62 * heads, 1.1 + 0.55 * layers, drawn)
         ax = fig.subplots()
         image = ax.imshow(change, cmap="RdBu", vmin=-bound, vmax=bound, aspect="auto")
         for (layer, head), value in np.ndenumerate(change):

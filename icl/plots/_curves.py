@@ -3,9 +3,10 @@
 from collections.abc import Mapping
 
 import numpy as np
-from matplotlib.figure import Figure
 
-from ._style import figure, sequences_axis, style
+from ._drawn import DrawnFigure
+from ._interval import Interval
+from ._panels import draw, Limits, Look, Panel
 
 
 def learning_curves(
@@ -13,38 +14,48 @@ def learning_curves(
     losses: Mapping[str, np.ndarray],
     accuracies: Mapping[str, np.ndarray],
     *,
+    trace: str = "seed",
+    band: Interval | None = None,
     phase_change: float | None = None,
     threshold: float | None = None,
-) -> Figure:
+) -> DrawnFigure:
     """Loss and in-context accuracy over training, one line for each evaluation set.
 
     **Arguments:**
 
     - `sequences`: Sequences seen, `[event]`.
-    - `losses`, `accuracies`: Means over each set, `[event]`; nats, and in [0, 1].
+    - `losses`, `accuracies`: Of each set, `[event]`, or `[event, trace]` for several
+        seeds, whose mean is drawn over them; nats, and in [0, 1].
+    - `trace`: What one trace is, in the singular.
+    - `band`: Around each mean, such as `Confidence(0.95)` over seeds.
     - `phase_change`: Where to draw a vertical line, in sequences seen.
     - `threshold`: Where to draw a horizontal line on the loss, in nats.
     """
-    with style():
-        fig = figure(8.6, 3.0)
-        left, right = fig.subplots(1, 2, sharex=True)
-        for name, values in losses.items():
-            left.plot(sequences / 1e3, values, label=name.replace("_", " "))
-        for values in accuracies.values():
-            right.plot(sequences / 1e3, values)
-        if threshold is not None:
-            left.axhline(
-                threshold, color="0.6", lw=0.8, ls=":", label=f"{threshold:.3f} nats"
-            )
-        if phase_change is not None:
-            for ax in (left, right):
-                ax.axvline(phase_change / 1e3, color="0.6", lw=0.8, ls="--")
-            left.plot([], [], color="0.6", lw=0.8, ls="--", label="phase change")
-        left.set_ylabel("loss (nats)")
-        left.set_ylim(bottom=0)
-        right.set_ylabel("accuracy among labels in context")
-        right.set_ylim(0, 1.02)
-        for ax in (left, right):
-            sequences_axis(ax)
-        fig.legend(loc="outside right center")
-    return fig
+    level = None if threshold is None else (threshold, f"{threshold:.3f} nats")
+    label = "accuracy among labels in context"
+    panels = [
+        _panel(losses, "loss", "loss (nats)", (0, None), level),
+        _panel(accuracies, "accuracy", label, (0, 1.02), None),
+    ]
+    look = Look(by="evaluation set", trace=trace, band=band, phase_change=phase_change)
+    return draw(sequences, panels, look)
+
+
+def _panel(
+    by_set: Mapping[str, np.ndarray],
+    name: str,
+    label: str,
+    limits: Limits,
+    threshold: tuple[float, str] | None,
+) -> Panel:
+    arrays = {key: np.asarray(values) for key, values in by_set.items()}
+    columns = [x[:, None] if x.ndim == 1 else x for x in arrays.values()]
+    groups = [
+        key.replace("_", " ")
+        for key, values in zip(arrays, columns, strict=True)
+        for _ in range(values.shape[1])
+    ]
+    values = np.concatenate(columns, 1)
+    return Panel(
+        values, np.array(groups), name, label=label, limits=limits, threshold=threshold
+    )

@@ -1,37 +1,218 @@
-"""A number for each head over training."""
+"""Numbers for each head over training."""
 
 from collections.abc import Mapping
 
 import numpy as np
-from matplotlib.figure import Figure
+from numpy.typing import ArrayLike
 
-from ._style import figure, sequences_axis, style
+from ._drawn import DrawnFigure
+from ._interval import Interval
+from ._panels import as_panels, draw, Limits, Look, Panel
 
 
 def head_strengths(
     sequences: np.ndarray,
     strengths: Mapping[str, np.ndarray],
     *,
+    trace: str = "seed",
+    band: Interval | None = None,
     phase_change: float | None = None,
-) -> Figure:
+) -> DrawnFigure:
     """The strength of each head at each checkpoint, one panel for each layer's heads.
 
     **Arguments:**
 
     - `sequences`: Sequences seen, `[checkpoint]`.
-    - `strengths`: `[checkpoint, head]` by the label of the panel's vertical axis.
+    - `strengths`: `[checkpoint, head]`, or `[checkpoint, head, trace]`, by the label of
+        the panel's vertical axis.
+    - `trace`, `band`: As for `traces`.
     - `phase_change`: Where to draw a vertical line, in sequences seen.
     """
-    with style():
-        fig = figure(4.3 * len(strengths), 3.0)
-        axes = np.atleast_1d(fig.subplots(1, len(strengths)))
-        for ax, (label, values) in zip(axes, strengths.items(), strict=True):
-            for head, trace in enumerate(values.T):
-                ax.plot(sequences / 1e3, trace, label=f"head {head}")
-            if phase_change is not None:
-                ax.axvline(phase_change / 1e3, color="0.6", lw=0.8, ls="--")
-            ax.set_ylabel(label)
-            sequences_axis(ax)
-        handles, labels = axes[0].get_legend_handles_labels()
-        fig.legend(handles, labels, loc="outside right center")
-    return fig
+    panels = [
+        Panel(*_by_head(np.asarray(values)), label, label=label)
+        for label, values in strengths.items()
+    ]
+    look = Look(by="head", trace=trace, band=band, phase_change=phase_change)
+    return draw(sequences, panels, look)
+
+
+def average_strength(
+    sequences: np.ndarray,
+    strengths: np.ndarray,
+    *,
+    label: str = "induction strength",
+    by: str = "layer",
+    band: Interval | None = None,
+    phase_change: float | None = None,
+) -> DrawnFigure:
+    """The mean strength of the heads of each layer, over the single heads.
+
+    **Arguments:**
+
+    - `sequences`: Sequences seen, `[checkpoint]`.
+    - `strengths`: `[checkpoint, layer, head]`; NaN where a layer has fewer heads.
+    - `label`, `band`, `phase_change`: As for `traces`.
+    - `by`: What the second axis is, if it is not layers.
+    """
+    strengths = np.asarray(strengths)
+    _check_rank("strengths", strengths, "[checkpoint, layer, head]", (3,))
+    there = ~np.isnan(strengths).all(0)
+    groups = np.nonzero(there)[0]
+    panel = Panel(strengths[:, there], groups, label=label)
+    look = Look(by=by, trace="head", band=band, phase_change=phase_change)
+    return draw(sequences, [panel], look)
+
+
+def heads_over_time(
+    sequences: np.ndarray,
+    values: np.ndarray | Mapping[str, np.ndarray],
+    *,
+    groups: ArrayLike | None = None,
+    label: str = "attention",
+    by: str = "",
+    trace: str = "sequence",
+    band: Interval | None = None,
+    limits: Limits | None = None,
+    phase_change: float | None = None,
+) -> DrawnFigure:
+    """A number for each head over training, a row of panels for each layer.
+
+    Without groups each head has a colour. With groups each head has its own panel, in
+    which traces are coloured by their group.
+
+    **Arguments:**
+
+    - `sequences`: Sequences seen, `[checkpoint]`.
+    - `values`: `[checkpoint, layer, head]`, or `[checkpoint, layer, head, trace]` for
+        traces under the means; or several such arrays by name, a column of panels each.
+        NaN where a layer has fewer heads.
+    - `groups`: `[trace]`, as for `traces`; then `values` is one array, with traces.
+    - `label`, `by`, `trace`, `band`, `limits`, `phase_change`: As for `traces`.
+
+    **Raises:** `ValueError` for arrays that do not fit together.
+    """
+    given = as_panels(values)
+    for name, array in given.items():
+        wanted = "[checkpoint, layer, head] or [checkpoint, layer, head, trace]"
+        _check_rank(f"values {name}".strip(), array, wanted, (3, 4))
+    if groups is None:
+        panels = _panels_of_layers(given, label, limits)
+        look = Look(len(given), "head", trace, band, phase_change)
+        return draw(sequences, panels, look)
+    array = next(iter(given.values()))
+    if len(given) != 1 or array.ndim != 4:
+        wanted = "one array [checkpoint, layer, head, trace] of values"
+        got = ", ".join(str(list(a.shape)) for a in given.values())
+        raise ValueError(f"groups: want {wanted}, got {got}")
+    panels = _panels_of_heads(array, np.asarray(groups), label, limits)
+    look = Look(4, by, trace, band, phase_change)
+    return draw(sequences, panels, look)
+
+
+def attention_over_time(
+    sequences: np.ndarray,
+    attention: np.ndarray | Mapping[str, np.ndarray],
+    *,
+    groups: ArrayLike | None = None,
+    by: str = "",
+    trace: str = "sequence",
+    band: Interval | None = None,
+    phase_change: float | None = None,
+) -> DrawnFigure:
+    """What each head attends to over training.
+
+    **Arguments:**
+
+    - `attention`: As `values` of `heads_over_time`, in [0, 1]; by what is attended to:
+        `{"correct label": …, "incorrect label": …, "any label": …}`.
+    - The others: As for `heads_over_time`.
+    """
+    return heads_over_time(
+        sequences,
+        attention,
+        groups=groups,
+        label="attention",
+        by=by,
+        trace=trace,
+        band=band,
+        limits=(0, 1.02),
+        phase_change=phase_change,
+    )
+
+
+def previous_token_scores(
+    sequences: np.ndarray,
+    scores: np.ndarray,
+    above_baseline: np.ndarray | None = None,
+    *,
+    band: Interval | None = None,
+    phase_change: float | None = None,
+) -> DrawnFigure:
+    """How much each head attends to the previous token, over training.
+
+    **Arguments:**
+
+    - `sequences`: Sequences seen, `[checkpoint]`.
+    - `scores`: `[checkpoint, layer, head]`, or with traces.
+    - `above_baseline`: Likewise, less what a head has that attends to all alike.
+    - `band`, `phase_change`: As for `traces`.
+    """
+    given = {"as it is": np.asarray(scores)}
+    if above_baseline is not None:
+        given["above uniform attention"] = np.asarray(above_baseline)
+    return heads_over_time(
+        sequences,
+        given,
+        label="previous-token\nattention",
+        band=band,
+        phase_change=phase_change,
+    )
+
+
+def _by_head(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """`[checkpoint, head(, trace)]` as traces, and their heads as labels."""
+    values = values[..., None] if values.ndim == 2 else values
+    _check_rank("strengths", values, "[checkpoint, head] or with traces", (3,))
+    there = ~np.isnan(values).all((0, 2))
+    heads = np.arange(values.shape[1])[there]
+    flat = values[:, there].reshape(len(values), -1)
+    return flat, np.repeat(heads, values.shape[2])
+
+
+def _panels_of_layers(
+    given: Mapping[str, np.ndarray],
+    label: str,
+    limits: Limits | None,
+) -> list[Panel]:
+    layers = {array.shape[1] for array in given.values()}
+    if len(layers) != 1:
+        raise ValueError(f"values: the arrays have {sorted(layers)} layers, want equal")
+    panels = []
+    for layer in range(*layers):
+        for column, (name, array) in enumerate(given.items()):
+            flat, heads = _by_head(array[:, layer])
+            title = name if layer == 0 else ""
+            row = f"layer {layer}" if column == 0 else ""
+            where = f"{name}/layer {layer}".strip("/")
+            panels.append(Panel(flat, heads, where, title, label, limits, row=row))
+    return panels
+
+
+def _panels_of_heads(
+    array: np.ndarray,
+    groups: np.ndarray,
+    label: str,
+    limits: Limits | None,
+) -> list[Panel]:
+    panels = []
+    for layer, head in np.ndindex(array.shape[1:3]):
+        values = array[:, layer, head]
+        if not np.isnan(values).all():
+            name = f"layer {layer}, head {head}"
+            panels.append(Panel(values, groups, name, name, label, limits))
+    return panels
+
+
+def _check_rank(what: str, array: np.ndarray, wanted: str, ranks: tuple) -> None:
+    if array.ndim not in ranks:
+        raise ValueError(f"{what}: wanted {wanted}, got {list(array.shape)}")

@@ -1,21 +1,24 @@
-"""Attention patterns of single heads on single sequences."""
+"""Attention patterns: of single heads on single sequences, and of all heads."""
 
 from collections.abc import Sequence
+from typing import cast
 
 import numpy as np
+from matplotlib.axes import Axes
 from matplotlib.cm import ScalarMappable
 from matplotlib.colors import Normalize
-from matplotlib.figure import Figure
 
+from ._drawn import DrawnFigure, Quantity
 from ._style import figure, style
 
 
 _SCALE = Normalize(0, 1)
+_COLOURS = "Blues"
 
 
 def attention_patterns(
     patterns: np.ndarray, tokens: Sequence[Sequence[str]], heads: Sequence[str]
-) -> Figure:
+) -> DrawnFigure:
     """Heat maps, a row for each head and a column for each sequence.
 
     **Arguments:**
@@ -24,22 +27,89 @@ def attention_patterns(
     - `tokens`: The name of each token of each sequence.
     - `heads`: The name of each head.
     """
-    rows, columns = patterns.shape[:2]
+    rows, columns, queries, keys = patterns.shape
+    names = np.array([name.replace("\n", " ") for name in heads])
+    axes = {
+        "head": names,
+        "sequence": np.arange(columns),
+        "from": np.arange(queries),
+        "to": np.arange(keys),
+    }
+    told = {"sequence": axes["sequence"], "from": axes["from"]}
+    drawn = {
+        "attention": Quantity(patterns, axes, "attention"),
+        "tokens": Quantity(np.array(tokens), told, "name of each token"),
+    }
     with style():
-        fig = figure(0.9 + 1.9 * columns, 0.4 + 1.9 * rows)
-        axes = fig.subplots(rows, columns, squeeze=False)
+        fig = figure(0.9 + 1.9 * columns, 0.4 + 1.9 * rows, drawn)
+        grid = fig.subplots(rows, columns, squeeze=False)
         for row, name in enumerate(heads):
             for column, names in enumerate(tokens):
-                ax = axes[row, column]
-                ax.imshow(patterns[row, column], norm=_SCALE, cmap="Blues")
-                ax.set_xticks(range(len(names)), names, rotation=90)
-                ax.set_yticks(range(len(names)), names)
+                ax = grid[row, column]
+                _map(ax, patterns[row, column], names)
                 if column == 0:
                     ax.set_ylabel(f"{name}\nfrom token")
                 if row == rows - 1:
                     ax.set_xlabel("to token")
                 else:
                     ax.set_xticklabels([])
-        scale = ScalarMappable(_SCALE, "Blues")
-        fig.colorbar(scale, ax=axes, label="attention", shrink=0.6)
+        _bar(fig, grid)
     return fig
+
+
+def token_maps(attention: np.ndarray, tokens: Sequence[str]) -> DrawnFigure:
+    """The attention of every layer and head from each token to each, as heat maps.
+
+    **Arguments:**
+
+    - `attention`: At a checkpoint, the mean over sequences, `[layer, head, query,
+        key]`; NaN where a layer has fewer heads.
+    - `tokens`: What stands at each position, `"label 0"`.
+    """
+    layers, heads, queries, keys = attention.shape
+    axes = {
+        "layer": np.arange(layers),
+        "head": np.arange(heads),
+        "from": np.array([f"{i} {name}" for i, name in enumerate(tokens)]),
+        "to": np.array([f"{i} {name}" for i, name in enumerate(tokens)]),
+    }
+    drawn = {"attention": Quantity(attention, axes, "mean attention")}
+    columns = min(heads, 8)
+    rows = -(-heads // columns)
+    side = 1.05 if keys <= 20 else 1.5
+    with style():
+        fig = figure(1.9 + side * columns, 0.6 + (side + 0.25) * rows * layers, drawn)
+        grid = fig.subplots(rows * layers, columns, squeeze=False)
+        for ax in grid.flat:
+            ax.set_visible(False)
+        for layer, head in np.ndindex(layers, heads):
+            if np.isnan(attention[layer, head]).all():
+                continue
+            row, column = layer * rows + head // columns, head % columns
+            ax = cast(Axes, grid[row, column])
+            ax.set_visible(True)
+            _map(ax, attention[layer, head], tokens)
+            ax.set_title(f"head {layer}:{head}")
+            if column:
+                ax.set_yticklabels([])
+            else:
+                ax.set_ylabel("from token")
+            if row == len(grid) - 1:
+                ax.set_xlabel("to token")
+            else:
+                ax.set_xticklabels([])
+        _bar(fig, grid)
+    return fig
+
+
+def _map(ax: Axes, pattern: np.ndarray, names: Sequence[str]) -> None:
+    ax.imshow(pattern, norm=_SCALE, cmap=_COLOURS)
+    every = -(-len(names) // 20)
+    places = range(0, len(names), every)
+    ax.set_xticks(places, [names[i] for i in places], rotation=90)
+    ax.set_yticks(places, [names[i] for i in places])
+
+
+def _bar(fig: DrawnFigure, grid: np.ndarray) -> None:
+    scale = ScalarMappable(_SCALE, _COLOURS)
+    fig.colorbar(scale, ax=grid, label="attention", shrink=0.6, aspect=30)

@@ -1,64 +1,65 @@
-"""The one style of all figures: colour-blind safe, readable in print."""
+"""The one style of all figures, and empty figures in it."""
 
 import contextlib
-import io
+import functools
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import matplotlib as mpl
-from cycler import cycler
 from matplotlib.axes import Axes
-from matplotlib.figure import Figure
 
-from .._atomic import write_bytes
-
-
-# Okabe & Ito 2008, distinguishable under all common colour blindness; black first.
-COLOURS = (
-    "#000000",
-    "#0072B2",
-    "#D55E00",
-    "#009E73",
-    "#CC79A7",
-    "#E69F00",
-    "#56B4E9",
-    "#8C8C00",
-)
-
-_STYLE: dict[Any, Any] = {
-    "font.size": 9,
-    "axes.spines.top": False,
-    "axes.spines.right": False,
-    "axes.prop_cycle": cycler(color=COLOURS),
-    "lines.linewidth": 1.4,
-    "legend.frameon": False,
-    "savefig.dpi": 200,
-}
+from ._drawn import Drawn, DrawnFigure
 
 
 @contextlib.contextmanager
 def style() -> Iterator[None]:
-    """The style sheet, for the time of drawing one figure."""
-    with mpl.rc_context(_STYLE):
+    """The style sheet `paper.mplstyle`, for the time of a `with` block."""
+    with mpl.rc_context(_sheet()):
         yield
 
 
-def figure(width: float, height: float) -> Figure:
-    """An empty figure, in inches, that belongs to no window."""
-    return Figure(figsize=(width, height), layout="constrained")
+def colours() -> list[str]:
+    """The colours of the style sheet, in order."""
+    return _sheet()["axes.prop_cycle"].by_key()["color"]
 
 
-def sequences_axis(ax: Axes) -> None:
-    """Labels the horizontal axis as sequences seen, in thousands."""
-    ax.set_xlabel("sequences seen (thousands)")
+# After the colours, which are eight, the next eight lines are dashed, and so on.
+LINES = ("-", (0, (4, 1.5)), (0, (1, 1.2)), (0, (5, 1.2, 1, 1.2)))
+
+
+def line_style(index: int) -> dict:
+    """Colour and dashes of the line of that number; the first 32 differ."""
+    every = colours()
+    return {
+        "color": every[index % len(every)],
+        "ls": LINES[index // len(every) % len(LINES)],
+    }
+
+
+def figure(width: float, height: float, drawn: Drawn | None = None) -> DrawnFigure:
+    """An empty figure, in inches, that belongs to no window.
+
+    **Arguments:**
+
+    - `drawn`: What it is going to show.
+    """
+    return DrawnFigure(drawn, figsize=(width, height), layout="constrained")
+
+
+def unit_of(largest: float) -> tuple[float, str]:
+    """What sequences seen are counted in on an axis that goes so far, and its label."""
+    if largest >= 2e6:
+        return 1e6, "sequences seen (millions)"
+    return 1e3, "sequences seen (thousands)"
+
+
+def sequences_axis(ax: Axes, label: str, *, small: bool = False) -> None:
+    """Labels the horizontal axis as sequences seen."""
+    ax.set_xlabel(label, fontsize=7.5 if small else None)
     ax.set_xlim(left=0)
 
 
-def save(figure: Figure, path: Path) -> Path:
-    """Writes a figure in the format of its suffix (png, pdf, svg), whole or not."""
-    buffer = io.BytesIO()
-    with style():
-        figure.savefig(buffer, format=path.suffix.lstrip("."))
-    write_bytes(path, buffer.getbuffer())
-    return path
+@functools.cache
+def _sheet() -> mpl.RcParams:
+    path = Path(__file__).with_name("paper.mplstyle")
+    return mpl.rc_params_from_file(path, use_default_template=False)

@@ -1,0 +1,92 @@
+"""What colours traces have: a colour for each group, or a colour map for numbers."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from matplotlib.cm import ScalarMappable
+from matplotlib.colors import Normalize
+
+from ._style import line_style, LINES
+
+
+# Groups that colour and dashes still tell apart.
+MOST_GROUPS = 8 * len(LINES)
+
+
+@dataclass(frozen=True)
+class Labelled:
+    """A colour, and after eight of them other dashes, for each label."""
+
+    names: tuple[str, ...]
+
+    def style(self, group: int) -> dict:
+        """Of the line of a group."""
+        return line_style(group)
+
+    def traces(self, groups: np.ndarray | None, count: int) -> list[np.ndarray]:
+        """Which traces are in each group."""
+        if groups is None:
+            return [np.arange(count)]
+        return [np.flatnonzero(groups.astype(str) == name) for name in self.names]
+
+    def colours(self, groups: np.ndarray | None, count: int) -> list[str]:
+        """Of each trace."""
+        chosen = np.full(count, line_style(0)["color"], object)
+        for k, members in enumerate(self.traces(groups, count)):
+            chosen[members] = self.style(k)["color"]
+        return chosen.tolist()
+
+
+@dataclass(frozen=True)
+class Numbered:
+    """A colour map for numbers; their traces have one mean."""
+
+    scale: ScalarMappable
+
+    def style(self, group: int) -> dict:
+        """Of the line of the mean."""
+        return line_style(0)
+
+    def traces(self, groups: np.ndarray | None, count: int) -> list[np.ndarray]:
+        """All traces, as one group."""
+        return [np.arange(count)]
+
+    def colours(self, groups: np.ndarray | None, count: int) -> list:
+        """Of each trace."""
+        return list(self.scale.to_rgba(np.asarray(groups, float)))
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The one group's."""
+        return ("mean",)
+
+
+Key = Labelled | Numbered
+
+
+def key_of(panels: Sequence[np.ndarray | None]) -> Key:
+    """One key for the groups of all panels, `[trace]` each.
+
+    Floats are numbers, and so are integers of which there are too many to tell apart.
+    Other values are labels, in the order in which they come; integers ascend.
+
+    **Raises:** `ValueError` for more labels than lines that differ.
+    """
+    given = [groups for groups in panels if groups is not None]
+    if not given:
+        return Labelled(("",))
+    every = np.concatenate([np.asarray(groups) for groups in given])
+    distinct, first = np.unique(every, return_index=True)
+    whole = every.dtype.kind in "iu"
+    if every.dtype.kind == "f" or (whole and len(distinct) > MOST_GROUPS):
+        known = every[np.isfinite(every.astype(float))]
+        low, high = (known.min(), known.max()) if known.size else (0, 1)
+        return Numbered(ScalarMappable(Normalize(low, high), "viridis"))
+    if len(distinct) > MOST_GROUPS:
+        raise ValueError(
+            f"groups: at most {MOST_GROUPS} labels can be told apart, got "
+            f"{len(distinct)}; give a number for each trace, for a colour map"
+        )
+    ordered = distinct if whole else distinct[np.argsort(first)]
+    return Labelled(tuple(str(name) for name in ordered))

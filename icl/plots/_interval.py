@@ -1,0 +1,80 @@
+"""Intervals around the mean of several traces: what a band shows."""
+
+import abc
+import dataclasses
+
+import numpy as np
+from jaxtyping import Float
+from scipy import special
+
+
+class Interval(abc.ABC):
+    """What is drawn as a band around the mean of a group of traces."""
+
+    @abc.abstractmethod
+    def bounds(
+        self, values: Float[np.ndarray, "checkpoint trace"]
+    ) -> tuple[Float[np.ndarray, " checkpoint"], Float[np.ndarray, " checkpoint"]]:
+        """The lower and the upper edge; NaN where there are too few traces."""
+
+    @abc.abstractmethod
+    def text(self, trace: str) -> str:
+        """What it is, for a legend; `trace` is what one trace is, such as `seed`."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Confidence(Interval):
+    r"""Where the mean of the population is: $\bar x \pm t\,s/\sqrt n$, Student's t.
+
+    For traces that are independent draws, as seeds are.
+    """
+
+    level: float = 0.95
+    """How often such intervals hold the mean, in (0, 1)."""
+
+    def __post_init__(self):
+        if not 0 < self.level < 1:
+            raise ValueError(f"level must be in (0, 1), got {self.level}")
+
+    def bounds(self, values):
+        there = np.isfinite(values)
+        count = there.sum(1)
+        known = np.where(there, values, 0.0)
+        enough = count > 1
+        mean = known.sum(1) / np.maximum(count, 1)
+        squares = (np.where(there, values - mean[:, None], 0.0) ** 2).sum(1)
+        freedom = np.maximum(count - 1, 1)
+        t = special.stdtrit(freedom, 0.5 + self.level / 2)
+        half = t * np.sqrt(squares / freedom / np.maximum(count, 1))
+        half = np.where(enough, half, np.nan)
+        return mean - half, mean + half
+
+    def text(self, trace):
+        return f"{100 * self.level:g}% confidence\nof the mean over\n{trace}s"
+
+
+@dataclasses.dataclass(frozen=True)
+class Quantiles(Interval):
+    """Where the middle of the traces is: between two quantiles of them."""
+
+    low: float = 0.25
+    high: float = 0.75
+
+    def __post_init__(self):
+        if not 0 <= self.low < self.high <= 1:
+            got = f"{self.low} and {self.high}"
+            raise ValueError(f"low and high must ascend in [0, 1], got {got}")
+
+    def bounds(self, values):
+        found = np.full((2, len(values)), np.nan)
+        values = np.where(np.isfinite(values), values, np.nan)
+        some = ~np.isnan(values).all(1)
+        if some.any():
+            at = [self.low, self.high]
+            found[:, some] = np.nanquantile(values[some].astype(float), at, axis=1)
+        return found[0], found[1]
+
+    def text(self, trace):
+        if (self.low, self.high) == (0, 1):
+            return f"least to largest\nof the {trace}s"
+        return f"{100 * self.low:g}–{100 * self.high:g}%\nof the {trace}s"

@@ -1,0 +1,283 @@
+"""Curves over training: panels of traces, and the means of their groups.
+
+Every figure of curves is made of these; what differs is what the panels are.
+"""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from jaxtyping import Float
+from matplotlib import patheffects
+from matplotlib.axes import Axes
+from matplotlib.collections import LineCollection
+
+from ._drawn import Drawn, DrawnFigure, Quantity
+from ._groups import Key, key_of, Numbered
+from ._interval import Interval
+from ._legend import add_legend, handles_of, legend_width, MARK
+from ._style import figure, sequences_axis, style, unit_of
+
+
+# More cannot be seen in one panel. Means and bands are of all.
+MOST_TRACES = 2000
+_HALO = (patheffects.withStroke(linewidth=2.2, foreground="white"),)
+
+
+Limits = tuple[float | int | None, float | int | None]
+"""The ends of an axis; `None` is what the data need."""
+
+
+@dataclass(frozen=True)
+class Panel:
+    """Traces over training in one pair of axes.
+
+    **Fields:**
+
+    - `values`: `[checkpoint, trace]`.
+    - `groups`: The label or number of each trace; `None` if they are one group.
+    - `name`: What the data are filed under; unique in a figure.
+    - `title`, `label`: Above it, and along the vertical axis.
+    - `row`: What the panels beside it have in common, ahead of the label.
+    - `limits`: Of the vertical axis; `None` is what the data need.
+    - `threshold`: Where to draw a horizontal line, and what it says.
+    """
+
+    values: np.ndarray
+    groups: np.ndarray | None = None
+    name: str = ""
+    title: str = ""
+    label: str = ""
+    limits: Limits | None = None
+    threshold: tuple[float, str] | None = None
+    row: str = ""
+
+
+@dataclass(frozen=True)
+class Look:
+    """What the panels of a figure have in common.
+
+    **Fields:**
+
+    - `columns`: How many panels beside each other.
+    - `by`: What the groups are, over the legend or along the colour bar.
+    - `trace`: What one trace is.
+    - `band`: Drawn around each mean.
+    - `phase_change`: Where to draw a vertical line, in sequences seen.
+    """
+
+    columns: int = 4
+    by: str = ""
+    trace: str = "trace"
+    band: Interval | None = None
+    phase_change: float | None = None
+
+
+def draw(sequences: np.ndarray, panels: Sequence[Panel], look: Look) -> DrawnFigure:
+    """The figure of some panels.
+
+    **Raises:** `ValueError` for arrays that do not fit together.
+    """
+    sequences = np.asarray(sequences, float)
+    _check(sequences, panels)
+    key = key_of([panel.groups for panel in panels])
+    columns = min(look.columns, len(panels))
+    rows = math.ceil(len(panels) / columns)
+    alike = len({(panel.label, panel.limits) for panel in panels}) == 1
+    count = max(panel.values.shape[1] for panel in panels)
+    unit, text = unit_of(float(sequences.max(initial=0)))
+    thin = _any_thin(panels, key)
+    title = f"mean by {look.by}" if thin and look.by else look.by
+    with style():
+        handles = handles_of(
+            key,
+            trace=_trace_text(look.trace, count) if thin else "",
+            band=look.band and look.band.text(look.trace),
+            thresholds=[panel.threshold[1] for panel in panels if panel.threshold],
+            phase_change=look.phase_change is not None,
+        )
+        width, height = _inches(columns, rows, alike)
+        fig = figure(width + legend_width(handles, title, key, height), height)
+        grid = fig.subplots(rows, columns, squeeze=False, sharex=True, sharey=alike)
+        drawn: dict[str, Quantity] = {}
+        for ax, panel in zip(grid.flat, panels, strict=False):
+            found = _draw_panel(ax, sequences, unit, panel, key, look)
+            prefix = f"{panel.name}/" if panel.name else ""
+            drawn |= {f"{prefix}{name}": found[name] for name in found}
+            sequences_axis(ax, text, small=columns > 2)
+        _trim(grid, len(panels), alike)
+        if isinstance(key, Numbered):
+            fig.colorbar(key.scale, ax=grid, label=look.by, fraction=0.05, aspect=30)
+        add_legend(fig, handles, title, key)
+    if look.phase_change is not None:
+        mark = np.asarray(float(look.phase_change))
+        drawn["phase change"] = Quantity(mark, label="sequences seen")
+    fig.drawn = drawn
+    return fig
+
+
+def as_panels(
+    values: np.ndarray | Mapping[str, np.ndarray],
+) -> dict[str, np.ndarray]:
+    """Arrays by the name of their panel; that of a single one is empty."""
+    given = values if isinstance(values, Mapping) else {"": values}
+    return {name: np.asarray(array) for name, array in given.items()}
+
+
+def _draw_panel(
+    ax: Axes, sequences: np.ndarray, unit: float, panel: Panel, key: Key, look: Look
+) -> Drawn:
+    """Draws one panel, and gives what is drawn."""
+    values = np.asarray(panel.values, float)
+    values = np.where(np.isfinite(values), values, np.nan)
+    members = key.traces(panel.groups, values.shape[1])
+    groups = [k for k, rows in enumerate(members) if rows.size]
+    x = sequences / unit
+    drawn = {}
+    thin = _several(members)
+    if thin:
+        shown = _chosen(members)
+        colours = key.colours(panel.groups, values.shape[1])
+        _thin_lines(ax, x, values, shown, colours, isinstance(key, Numbered))
+        drawn |= _thin_drawn(sequences, panel, shown, look)
+    means = np.stack([_mean(values[:, members[k]]) for k in groups], 1)
+    for k, mean in zip(groups, means.T, strict=True):
+        halo = _HALO if thin else None
+        look_of = {**key.style(k), "path_effects": halo, "zorder": 3}
+        ax.plot(x, mean, label=key.names[k] or None, **look_of)
+    names = np.array([key.names[k] for k in groups])
+    axes = {"sequences seen": sequences, look.by or "group": names}
+    drawn["mean"] = Quantity(means, axes, panel.label)
+    if look.band is not None:
+        edges = [look.band.bounds(values[:, members[k]]) for k in groups]
+        for k, (low, high) in zip(groups, edges, strict=True):
+            colour = key.style(k)["color"]
+            ax.fill_between(x, low, high, fc=colour, ec="none", alpha=0.25, zorder=2)
+            ax.plot(x, np.stack([low, high], 1), color=colour, lw=0.4, zorder=2)
+        for name, edge in zip(("low", "high"), zip(*edges, strict=True), strict=True):
+            drawn[name] = Quantity(np.stack(edge, 1), axes, panel.label)
+    _furnish(ax, panel, unit, look)
+    return drawn
+
+
+def _furnish(ax: Axes, panel: Panel, unit: float, look: Look) -> None:
+    """Marks, title and vertical axis of a panel."""
+    if look.phase_change is not None:
+        ax.axvline(look.phase_change / unit, ls="--", **MARK)
+    if panel.threshold is not None:
+        ax.axhline(panel.threshold[0], ls=":", **MARK)
+    ax.set_title(panel.title)
+    ax.set_ylabel(f"{panel.row}\n{panel.label}".strip())
+    if panel.limits is not None:
+        ax.set_ylim(*panel.limits)
+
+
+def _thin_lines(
+    ax: Axes,
+    x: np.ndarray,
+    values: np.ndarray,
+    shown: np.ndarray,
+    colours: list,
+    strong: bool,
+) -> None:
+    """All traces as one collection, in an order in which no group lies over others."""
+    order = np.random.default_rng(0).permutation(shown)
+    points = np.empty((len(order), len(x), 2))
+    points[..., 0], points[..., 1] = x, values[:, order].T
+    lines = LineCollection(
+        list(points),
+        colors=[colours[k] for k in order],
+        linewidths=0.5,
+        alpha=float(np.clip(30 / len(order), 0.25 if strong else 0.1, 0.45)),
+        # A picture within a vector figure, or its file would be too large to print.
+        rasterized=points.size > 20_000,
+        zorder=1,
+    )
+    ax.add_collection(lines, autolim=False)
+    if np.isfinite(points).any():
+        heights = points[..., 1]
+        ends = (x.min(), np.nanmin(heights)), (x.max(), np.nanmax(heights))
+        ax.update_datalim(ends)
+        ax.autoscale_view()
+
+
+def _thin_drawn(
+    sequences: np.ndarray, panel: Panel, shown: np.ndarray, look: Look
+) -> dict[str, Quantity]:
+    """The single traces, of those that are drawn, and the group of each."""
+    axes = {"sequences seen": sequences, look.trace: shown}
+    drawn = {"traces": Quantity(panel.values[:, shown], axes, panel.label)}
+    if panel.groups is not None:
+        axes = {look.trace: shown}
+        drawn["group"] = Quantity(panel.groups[shown], axes, look.by)
+    return drawn
+
+
+def _chosen(members: Sequence[np.ndarray]) -> np.ndarray:
+    """The traces that are drawn: all, or evenly of each group as many as can be."""
+    ordered = np.concatenate(members)
+    if len(ordered) > MOST_TRACES:
+        places = np.linspace(0, len(ordered) - 1, MOST_TRACES).round().astype(int)
+        ordered = ordered[places]
+    return np.sort(ordered)
+
+
+def _several(members: Sequence[np.ndarray]) -> bool:
+    """Whether there are traces to draw besides the means."""
+    return any(len(rows) > 1 for rows in members)
+
+
+def _any_thin(panels: Sequence[Panel], key: Key) -> bool:
+    return any(_several(key.traces(p.groups, p.values.shape[1])) for p in panels)
+
+
+def _trace_text(trace: str, count: int) -> str:
+    """What the thin lines are, for the legend."""
+    part = f"{MOST_TRACES:,} of {count:,}\n" if count > MOST_TRACES else "single "
+    return f"{part}{trace}s"
+
+
+def _mean(values: Float[np.ndarray, "checkpoint trace"]) -> np.ndarray:
+    """Over what is there; NaN where nothing is."""
+    there = ~np.isnan(values)
+    total = np.where(there, values, 0.0).sum(1)
+    count = there.sum(1)
+    return np.where(count > 0, total / np.maximum(count, 1), np.nan)
+
+
+def _inches(columns: int, rows: int, alike: bool) -> tuple[float, float]:
+    """Of the panels: as wide as a page for three of them."""
+    wide = {1: 3.4, 2: 2.6}.get(columns, 2.0)
+    tall = {1: 2.5}.get(rows, 1.75)
+    return 0.3 + columns * (wide + 0.4 * (not alike)), 0.3 + rows * tall
+
+
+def _trim(grid: np.ndarray, count: int, alike: bool) -> None:
+    """Leaves out what another panel says."""
+    rows, columns = grid.shape
+    for index, ax in enumerate(grid.flat):
+        row, column = divmod(index, columns)
+        if index >= count:
+            ax.set_visible(False)
+        if index + columns < count:
+            ax.set_xlabel("")
+        elif row < rows - 1:
+            ax.tick_params(labelbottom=True)
+        if column and alike:
+            ax.set_ylabel("")
+
+
+def _check(sequences: np.ndarray, panels: Sequence[Panel]) -> None:
+    if sequences.ndim != 1 or not len(sequences) or not panels:
+        got = f"sequences of shape {list(sequences.shape)} and {len(panels)} panels"
+        raise ValueError(f"wanted sequences [checkpoint] and some values, got {got}")
+    for panel in panels:
+        where = f"values of {panel.name!r}" if panel.name else "values"
+        shape = np.shape(panel.values)
+        if len(shape) != 2 or shape[0] != len(sequences) or not shape[1]:
+            wanted = f"[checkpoint={len(sequences)}, trace]"
+            raise ValueError(f"{where}: wanted {wanted}, got {list(shape)}")
+        if panel.groups is not None and np.shape(panel.groups) != shape[1:]:
+            got = list(np.shape(panel.groups))
+            raise ValueError(f"{where}: groups wants [trace={shape[1]}], got {got}")

@@ -1,0 +1,65 @@
+"""Figures as files, with what they show beside them."""
+
+import difflib
+import io
+import os
+from pathlib import Path
+from typing import Literal
+
+from matplotlib.figure import Figure
+
+from .._atomic import write_bytes
+from ._drawn import DrawnFigure, write_drawn
+from ._style import style
+
+
+# Without the time of day: equal figures are equal files.
+_FORMATS: dict[str, dict[str, None]] = {
+    ".png": {},
+    ".pdf": {"CreationDate": None},
+    ".svg": {"Date": None},
+}
+
+
+def save(
+    figure: Figure, path: str | os.PathLike, *, data: Literal["h5", "csv"] = "h5"
+) -> Path:
+    """Writes a figure, and what it shows beside it; each file whole or not at all.
+
+    `name.pdf` has its data in `name.h5`, which `read_drawn` reads, or in `name.csv`.
+    Figures that are not of `icl.plots` have none.
+
+    **Arguments:**
+
+    - `path`: In the format of its suffix: png, pdf or svg. Its folder must be there.
+    - `data`: HDF5, or a tidy table.
+
+    **Raises:** `ValueError` for another suffix, a folder that is not there, or a file
+    in the way that is no figure's data; `OSError` for what cannot be written.
+    """
+    path = Path(path)
+    check_path(path)
+    if data not in ("h5", "csv"):
+        raise ValueError(f"data is 'h5' or 'csv', got {data!r}")
+    buffer = io.BytesIO()
+    with style():
+        metadata = _FORMATS[path.suffix]
+        figure.savefig(buffer, format=path.suffix[1:], metadata=metadata)
+    # The data first: who finds the picture finds them too.
+    if isinstance(figure, DrawnFigure) and figure.drawn:
+        write_drawn(figure.drawn, path.with_suffix(f".{data}"))
+    write_bytes(path, buffer.getbuffer())
+    return path
+
+
+def check_path(path: Path) -> None:
+    """Raises `ValueError` for a picture that could not be written there."""
+    if path.suffix not in _FORMATS:
+        close = difflib.get_close_matches(path.suffix.lower(), _FORMATS, n=1)
+        hint = f"; did you mean {close[0]}?" if close else ""
+        wanted = ", ".join(_FORMATS)
+        raise ValueError(
+            f"path: a figure's file ends in {wanted}, got {path.name!r}{hint}"
+        )
+    if not path.parent.is_dir():
+        raise ValueError(f"path: there is no folder {path.parent} for {path.name}")

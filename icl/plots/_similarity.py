@@ -1,0 +1,117 @@
+"""The integral of a metric over training against the similarity of exemplars."""
+
+import numpy as np
+from jaxtyping import Float
+
+from ._drawn import DrawnFigure, Quantity
+from ._interval import Confidence, Interval
+from ._style import figure, line_style, style
+
+
+_CONFIDENCE = Confidence()
+
+
+def integral_by_similarity(
+    sequences: np.ndarray,
+    values: np.ndarray,
+    similarity: np.ndarray,
+    *,
+    label: str = "loss (nats)",
+    of: str = "cosine similarity of the exemplars",
+    trace: str = "sequence",
+    bins: int = 10,
+    interval: Interval = _CONFIDENCE,
+) -> DrawnFigure:
+    """A metric's average over training against how similar the exemplars are.
+
+    A dot for each trace, and the mean of bins that hold equally many, with an interval.
+    The integral over sequences seen is divided by their range, so that it has the unit
+    of the metric.
+
+    **Arguments:**
+
+    - `sequences`: Sequences seen, `[checkpoint]`, two or more.
+    - `values`: The metric, `[checkpoint, trace]`; what is not finite leaves its trace
+        out.
+    - `similarity`: Of each trace, `[trace]`.
+    - `label`: What the metric is, with its unit.
+    - `of`: What the similarity is.
+    - `trace`: What one trace is.
+    - `bins`: How many there are at most; equal similarities are in the same.
+    - `interval`: Around the mean of a bin.
+
+    **Raises:** `ValueError` for arrays that do not fit together.
+    """
+    sequences, values = np.asarray(sequences, float), np.asarray(values, float)
+    similarity = np.asarray(similarity, float)
+    _check(sequences, values, similarity, bins)
+    integral = np.trapezoid(values, sequences, axis=0) / np.ptp(sequences)
+    there = np.flatnonzero(np.isfinite(integral) & np.isfinite(similarity))
+    if not there.size:
+        raise ValueError(f"values: no {trace} has finite values at all checkpoints")
+    x, y = similarity[there], integral[there]
+    centres, means, low, high = _binned(x, y, bins, interval)
+    text = f"mean over training of\n{label}"
+    dots, at = {trace: there}, {"bin": np.arange(len(means))}
+    drawn = {
+        "similarity": Quantity(x, dots, of),
+        "integral": Quantity(y, dots, text),
+        "mean similarity": Quantity(centres, at, of),
+        "mean": Quantity(means, at, text),
+        "low": Quantity(low, at, text),
+        "high": Quantity(high, at, text),
+    }
+    with style():
+        fig = figure(5.4, 2.9, drawn)
+        ax = fig.subplots()
+        blue, black = line_style(1)["color"], line_style(0)["color"]
+        alpha = float(np.clip(300 / len(x), 0.05, 0.6))
+        dots = {"s": 6, "color": blue, "lw": 0}
+        ax.scatter(x, y, **dots, alpha=alpha, rasterized=len(x) > 5000)
+        ax.scatter([], [], **dots, label=f"single {trace}s")
+        half = np.nan_to_num(np.stack([means - low, high - means]))
+        ax.errorbar(
+            centres,
+            means,
+            half,
+            color=black,
+            marker="o",
+            ms=3.5,
+            lw=1,
+            capsize=2,
+            label=f"mean of a bin,\n{interval.text(trace)}",
+        )
+        ax.set_xlabel(of)
+        ax.set_ylabel(text)
+        fig.legend(loc="outside right center")
+    return fig
+
+
+def _binned(
+    x: np.ndarray, y: np.ndarray, bins: int, interval: Interval
+) -> tuple[Float[np.ndarray, " bin"], ...]:
+    """Of bins of equally many: mean of `x`, and mean, low and high of `y`."""
+    edges = np.unique(np.quantile(x, np.linspace(0, 1, bins + 1)))
+    index = np.searchsorted(edges[1:-1], x, side="right")
+    rows = []
+    for k in np.unique(index):
+        inside = y[index == k]
+        low, high = interval.bounds(inside[None])
+        rows.append((x[index == k].mean(), inside.mean(), low[0], high[0]))
+    return tuple(np.array(rows).T)
+
+
+def _check(
+    sequences: np.ndarray, values: np.ndarray, similarity: np.ndarray, bins: int
+) -> None:
+    if sequences.ndim != 1 or np.ptp(sequences) <= 0:
+        got = list(sequences.shape)
+        raise ValueError(f"sequences: wanted two checkpoints or more, got {got}")
+    if values.ndim != 2 or len(values) != len(sequences):
+        wanted = f"[checkpoint={len(sequences)}, trace]"
+        raise ValueError(f"values: wanted {wanted}, got {list(values.shape)}")
+    if similarity.shape != values.shape[1:]:
+        wanted, got = f"[trace={values.shape[1]}]", list(similarity.shape)
+        raise ValueError(f"similarity: wanted {wanted}, got {got}")
+    if bins < 1:
+        raise ValueError(f"bins must be positive, got {bins}")

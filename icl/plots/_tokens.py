@@ -1,0 +1,67 @@
+"""Attention from every token to every token, over training."""
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from ._drawn import DrawnFigure
+from ._panels import draw, Look, Panel
+
+
+def token_pairs(
+    sequences: np.ndarray,
+    attention: np.ndarray,
+    tokens: Sequence[str],
+    *,
+    queries: Sequence[int] | None = None,
+    phase_change: float | None = None,
+) -> DrawnFigure:
+    """The attention of each layer from each token to each over training.
+
+    A row of panels for each layer, a panel for each token that attends, a colour for
+    each that is attended to: single heads, and thick their mean.
+
+    **Arguments:**
+
+    - `sequences`: Sequences seen, `[checkpoint]`.
+    - `attention`: The mean over sequences, `[checkpoint, layer, head, query, key]`; NaN
+        where a layer has fewer heads.
+    - `tokens`: What stands at each position, `"label 0"`.
+    - `queries`: The positions that have a panel; `None` is all but the first, which
+        sees just itself.
+    - `phase_change`: Where to draw a vertical line, in sequences seen.
+
+    **Raises:** `ValueError` for arrays that do not fit together.
+    """
+    attention = np.asarray(attention)
+    if attention.ndim != 5 or attention.shape[-1] != len(tokens):
+        wanted = f"[checkpoint, layer, head, query, key={len(tokens)}]"
+        raise ValueError(f"attention: wanted {wanted}, got {list(attention.shape)}")
+    chosen = range(1, len(tokens)) if queries is None else queries
+    panels = []
+    for layer in range(attention.shape[1]):
+        for column, query in enumerate(chosen):
+            values, keys = _to_each(attention[:, layer, :, query])
+            names = np.array([f"{key} {tokens[key]}" for key in keys])
+            title = f"from {query} {tokens[query]}"
+            name = f"layer {layer}/{title}"
+            row = f"layer {layer}" if column == 0 else ""
+            title = title if layer == 0 else ""
+            panels.append(
+                Panel(values, names, name, title, "attention", (0, 1.02), row=row)
+            )
+    look = Look(len(chosen), "to", "head", phase_change=phase_change)
+    return draw(sequences, panels, look)
+
+
+def _to_each(attention: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """`[checkpoint, head, key]` as traces, and the key of each.
+
+    Without the heads that are not there, and the keys that nobody ever attends to,
+    which come later.
+    """
+    heads = ~np.isnan(attention).all((0, 2))
+    seen = (np.nan_to_num(attention) != 0).any((0, 1))
+    keys = np.flatnonzero(seen)
+    values = attention[:, heads][:, :, keys].transpose(0, 2, 1)
+    return values.reshape(len(values), -1), np.repeat(keys, heads.sum())

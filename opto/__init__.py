@@ -16,7 +16,12 @@ from ._record import Record as Record
 from ._reference import Mean as Mean, Patch as Patch, Resample as Resample
 from ._run import check as check, lift as lift, run as run, visit as visit
 from ._site import Site as Site, Sites as Sites, sites as sites
-from ._sweep import stack as stack, sweep as sweep
+from ._sweep import (
+    Combinations as Combinations,
+    combinations as combinations,
+    stack as stack,
+    sweep as sweep,
+)
 from ._tap import identity as identity, Tap as Tap
 from ._text import parse as parse, register as register
 from ._tokens import EXEMPLAR as EXEMPLAR, LABEL as LABEL, QUERY as QUERY

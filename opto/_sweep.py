@@ -9,7 +9,7 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array
+from jaxtyping import Array, Shaped
 
 from ._each import Each, Expanded
 from ._edit import AbstractEdit
@@ -105,15 +105,60 @@ def sweep(
     if chunk is not None and not (isinstance(chunk, int) and chunk > 0):
         raise ValueError(f"chunk is a positive number of edits or None, got {chunk}")
     model, inputs, edits = unswapped(model, inputs, edits)
+    found = combinations(model, inputs, edits)
+    if not found.axes:
+        raise ValueError("no edit is swept: make one with .each(...) or opto.stack")
+    return found.laid_out(_sweep(metric, model, inputs, found, chunk))
+
+
+class Combinations(eqx.Module):
+    """Every combination of swept edits, as one long axis; see `opto.combinations`.
+
+    **Attributes:**
+
+    - `moving`: What differs between the combinations, arrays with that axis in front;
+        `at` takes one combination's and gives its edits.
+    - `axes`, `shape`: The names and lengths of the sweep's axes, `("layer", "head")` of
+        `each` and `("edit",)` of `stack`; none if nothing is swept.
+    """
+
+    moving: list[Any]
+    axes: tuple[str, ...] = eqx.field(static=True)
+    shape: tuple[int, ...] = eqx.field(static=True)
+    _still: list[Any]
+    _rest: list[Any]
+    _structure: Any = eqx.field(static=True)
+    _exists: tuple[bool, ...] = eqx.field(static=True)
+
+    def at(self, moving: list[Any]) -> tuple[AbstractEdit, ...]:
+        """The edits of one combination, in their order."""
+        now = iter(eqx.combine(moving, self._still))
+        filled = [next(now) if leaf is None else leaf for leaf in self._rest]
+        return jax.tree.unflatten(self._structure, filled)
+
+    def laid_out(self, values: Shaped[Array, "combination *rest"]) -> Array:
+        """Values of the combinations on the sweep's axes, NaN where there is none."""
+        if not all(self._exists):
+            exists = np.reshape(self._exists, (-1, *[1] * (values.ndim - 1)))
+            values = jnp.where(exists, values, jnp.nan)
+        return values.reshape(*self.shape, *values.shape[1:])
+
+
+def combinations(
+    model: Callable[..., Any], inputs: tuple[Any, ...], edits: Sequence[Swept]
+) -> Combinations:
+    """The combinations of swept edits, for one's own `jax.vmap` or `jax.lax.map`.
+
+    **Arguments:** As for `opto.sweep`.
+
+    **Raises:** `ValueError` for edits that cannot apply.
+    """
     table = checked_table(model, inputs, edits)
     leaves, structure = flat(edits)
-    found = [leaf.expand(there) for leaf, there in moved(model, inputs, edits, table)]
-    if not found:
-        raise ValueError("no edit is swept: make one with .each(...) or opto.stack")
-    rest = [None if is_swept(leaf) else leaf for leaf in leaves]
-    # Every combination of the swept edits, as one long axis.
+    pairs = moved(model, inputs, edits, table)
+    found = [leaf.expand(there) for leaf, there in pairs]
     counts = [math.prod(part.shape) for part in found]
-    picks = np.indices(counts).reshape(len(counts), -1)
+    picks = np.indices(counts).reshape(len(counts), math.prod(counts))
     exists = np.ones(picks.shape[1], bool)
     moving, still = [], []
     for part, pick in zip(found, picks, strict=True):
@@ -121,12 +166,19 @@ def sweep(
         moving.append(jax.tree.map(lambda x, pick=pick: x[pick], arrays))
         still.append(fixed)
         exists &= part.exists[pick]
-    result = _sweep(metric, model, inputs, (rest, structure), moving, still, chunk)
-    if not exists.all():
-        shape = [-1, *[1] * (result.ndim - 1)]
-        result = jnp.where(exists.reshape(shape), result, jnp.nan)
-    axes = itertools.chain(*(part.shape for part in found))
-    return result.reshape(*axes, *result.shape[1:])
+    return Combinations(
+        moving,
+        tuple(name for leaf, _ in pairs for name in _axes_of(leaf)),
+        tuple(itertools.chain(*(part.shape for part in found))),
+        still,
+        [None if is_swept(leaf) else leaf for leaf in leaves],
+        structure,
+        tuple(exists.tolist()),
+    )
+
+
+def _axes_of(leaf: Each | Stacked) -> tuple[str, ...]:
+    return leaf.axes if isinstance(leaf, Each) else ("edit",)
 
 
 def unswapped(
@@ -212,19 +264,11 @@ def _sweep(
     metric: Callable[..., Array],
     model: Callable[..., Any],
     inputs: tuple[Any, ...],
-    edits: tuple[list[Any], Any],
-    moving: list[Any],
-    still: list[Any],
+    found: Combinations,
     chunk: int | None,
 ) -> Array:
-    """`edits` has `None` where, in order, what is swept comes in."""
-    leaves, structure = edits
-
     def one(moving: list[Any]) -> Array:
-        now = iter(eqx.combine(moving, still))
-        filled = [next(now) if leaf is None else leaf for leaf in leaves]
-        edits = jax.tree.unflatten(structure, filled)
-        out, _ = run(model, *inputs, edits=edits)
+        out, _ = run(model, *inputs, edits=found.at(moving))
         value = metric(out, *inputs)
         if not isinstance(value, jax.Array | np.ndarray | float | int):
             kind = type(value).__name__
@@ -232,5 +276,5 @@ def _sweep(
         return jnp.asarray(value)
 
     if chunk is None:
-        return jax.vmap(one)(moving)
-    return jax.lax.map(one, moving, batch_size=chunk)
+        return jax.vmap(one)(found.moving)
+    return jax.lax.map(one, found.moving, batch_size=chunk)

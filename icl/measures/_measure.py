@@ -2,7 +2,7 @@
 
 import dataclasses
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from jaxtyping import Array, ArrayLike, Int, PyTree
@@ -80,6 +80,8 @@ class Measure:
     - `axes`: Names of the axes of what `fn` gives, `"layer head"`.
     - `label`: What it is, for the axis of a figure.
     - `text`: What `parse` makes it from, but for `over`; nothing if that cannot.
+    - `rows`: Of which tokens it reads what the last block computes: with `"query"`, of
+        the query alone, it may get an array of that one row (the last, at any rate).
     """
 
     fn: Callable[[opto.Record, PyTree, Any], Array]
@@ -88,6 +90,7 @@ class Measure:
     axes: str = ""
     label: str = ""
     text: str = ""
+    rows: Literal["all", "query"] = "all"
 
 
 @dataclasses.dataclass(frozen=True)

@@ -4,9 +4,11 @@ from ._attention import Attention as Attention
 from ._embedding import ExemplarLabelEmbedding as ExemplarLabelEmbedding
 from ._exemplar_label import (
     ExemplarLabelModel as ExemplarLabelModel,
+    QueryRows as QueryRows,
     TransformerConfig as TransformerConfig,
 )
 from ._fold import fold_layer_norms as fold_layer_norms
+from ._known import with_known_exemplars as with_known_exemplars
 from ._mlp import MLP as MLP
 from ._positions import (
     Learned as Learned,

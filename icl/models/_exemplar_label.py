@@ -72,6 +72,26 @@ class ExemplarLabelModel(eqx.Module):
         return tap("logits", per_token(self.unembed, x), "seq label")
 
 
+class QueryRows(Tap):
+    """A tap under which `query_logits` computes no other row of the last block.
+
+    Whatever is asked for there is the query's row alone, `[head, 1, kv_seq]` of a
+    pattern.
+    """
+
+    def __init__(self, tap: Tap):
+        self._tap = tap
+
+    def __call__(self, name: str, value: Array, axes: str) -> Array:
+        return self._tap(name, value, axes)
+
+    def scope(self, name: str) -> Tap:
+        return self._tap.scope(name)
+
+    def wants(self, *names: str) -> bool:
+        return False
+
+
 @dataclasses.dataclass(frozen=True)
 class TransformerConfig:
     """The shape of a transformer; weights are LeCun normal, biases zero.

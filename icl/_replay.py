@@ -1,100 +1,254 @@
 """Measures over the checkpoints of a run."""
 
-from collections.abc import Mapping, Sequence
+import dataclasses
+import os
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
-import equinox as eqx
+import h5py
 import jax
 import numpy as np
 from jaxtyping import PyTree
-from tqdm import tqdm
 
 import opto
 
-from ._compile import jit
+from ._atomic import write_hdf5
+from ._replay_program import batch_of
+from ._replay_stacks import answer, Question
 from ._training import check_edits
-from .experiment import Trained
-from .measures import Measure, sites_of
+from .experiment import load, Trained
+from .measures import AnyMeasure, Each, Groups, Measure, OfModel, Under
+from .runs import Run
 
 
-# Checkpoints that are read and mapped over at once; bounds the memory.
-_STACK = 16
+# Swept ones too.
+Edits = Sequence[Any]
+
+
+@dataclasses.dataclass(frozen=True)
+class Replay:
+    """Measures at some checkpoints of a run; `replay["name"]` is an array.
+
+    **Attributes:**
+
+    - `sequences`: Sequences seen at each checkpoint, `[checkpoint]`.
+    - `values`: By the name of the measure, `[checkpoint, ...]`.
+    - `axes`: Of each measure the names of its axes, `"checkpoint layer head"`.
+    - `labels`: What each measure is, for the axis of a figure.
+    """
+
+    sequences: np.ndarray
+    values: Mapping[str, np.ndarray]
+    axes: Mapping[str, str]
+    labels: Mapping[str, str]
+
+    def __getitem__(self, name: str) -> np.ndarray:
+        return self.values[name]
+
+    def save(self, file: str | os.PathLike, **about: str) -> None:
+        """Writes `sequences` and each measure to an HDF5 file, whole or not at all.
+
+        **Arguments:** `about`: Attributes of the file.
+        """
+
+        def fill(opened: h5py.File) -> None:
+            opened.attrs.update(about)
+            opened["sequences"] = self.sequences
+            opened["sequences"].attrs["axes"] = "checkpoint"
+            for name, value in self.values.items():
+                opened[f"measures/{name}"] = value
+                attributes = opened[f"measures/{name}"].attrs
+                attributes["axes"] = self.axes[name]
+                attributes["label"] = self.labels[name]
+
+        write_hdf5(Path(file), fill)
+
+    @staticmethod
+    def read(file: str | os.PathLike) -> "Replay":
+        """What `save` wrote; raises `ValueError` for another file."""
+        try:
+            with h5py.File(file, "r") as opened:
+                found: Any = opened["measures"]
+                return Replay(
+                    np.asarray(opened["sequences"]),
+                    {name: np.asarray(found[name]) for name in found},
+                    {name: found[name].attrs["axes"] for name in found},
+                    {name: found[name].attrs["label"] for name in found},
+                )
+        except (OSError, KeyError) as error:
+            raise ValueError(f"{file} is not a replay: {error}") from None
 
 
 def replay(
-    trained: Trained,
-    measures: Mapping[str, Measure],
-    batch: PyTree,
+    run: str | os.PathLike | Run | Trained,
+    measures: Mapping[str, AnyMeasure],
     *,
-    edits: Sequence[opto.AbstractEdit] | None = None,
-    checkpoints: Sequence[int] | None = None,
-) -> dict[str, np.ndarray]:
+    data: str | PyTree = "train",
+    edits: Edits | None = None,
+    checkpoints: Iterable[int] | None = None,
+) -> Replay:
     """Takes measures of a batch at each checkpoint of a run, in one compiled program.
+
+    What was found is kept in the run's folder, in `replays/`, by what it depends on:
+    the checkpoint's content, the traced program of the measure, the edits and the
+    batch. A replay that was killed goes on from there, one that was done reads it.
+
+    Memory does not grow with the number of checkpoints, but for the results.
+
+    ```python
+    found = icl.replay(
+        "runs/demo",
+        {"strength": measures.induction_strength()},
+        edits=[opto.Zero("blocks.0.attn.z").each("head")],
+    )
+    found["strength"]  # [checkpoint, head, layer, head]
+    ```
 
     **Arguments:**
 
-    - `trained`: A run, from `icl.load`.
-    - `measures`: What to measure, by name.
-    - `batch`: Examples of the run's task, such as `trained.evaluations["train"]`.
-    - `edits`: In force; `None` is the edits that the run was trained under.
+    - `run`: A run's folder, or what `icl.load` gives.
+    - `measures`: What to measure, by name; see `icl.measures`.
+    - `data`: The name of one of the run's evaluation sets, or a batch of examples of
+        its task: from `icl.tasks.load_sequences`, `icl.tasks.batch`, `icl.dense_set`.
+    - `edits`: In force; `None` is the edits that the run was trained under. Those made
+        with `each` or `opto.stack` are swept: all combinations are measured.
     - `checkpoints`: Sequences seen, -1 for the last; `None` is all there are.
 
     **Returns:**
 
-    For each measure an array `[checkpoint, ...]`, and `"sequences"`, `[checkpoint]`.
+    A `Replay`, whose arrays have the axes checkpoint, those of the sweep, and the
+    measure's.
 
-    **Raises:** `ValueError` for a checkpoint, site or edit that does not exist.
+    **Raises:** `ValueError` for a set, checkpoint, site or edit that does not exist,
+    and for edits that cannot apply to these sequences.
     """
-    run = trained.run
+    _check(measures)
+    trained = run if isinstance(run, Trained) else load(_path(run))
+    chosen = _chosen(trained.run, checkpoints)
+    sequences = _sequences(trained, data)
+    found = _combinations(trained, edits, sequences)
+    _check_apply(trained, measures, found, sequences)
+    batch = batch_of(trained, sequences)
+    questions = {
+        name: Question.of(trained, name, measure, found, batch)
+        for name, measure in measures.items()
+    }
+    about = {"edits": repr(trained.edits if edits is None else tuple(edits))}
+    answer(trained, questions, chosen, found, batch, about)
+    values = {
+        name: np.stack([question.kept[checkpoint] for checkpoint in chosen])
+        for name, question in questions.items()
+    }
+    axes = {
+        name: " ".join(["checkpoint", *found.axes, *_axes(measure, value, found)])
+        for (name, measure), value in zip(
+            measures.items(), values.values(), strict=True
+        )
+    }
+    labels = {name: _plain(measure).label for name, measure in measures.items()}
+    return Replay(np.asarray(chosen, np.int64), values, axes, labels)
+
+
+def replays(
+    runs: Iterable[str | os.PathLike | Run | Trained],
+    measures: Mapping[str, AnyMeasure],
+    **arguments: Any,
+) -> list[Replay]:
+    """`replay` of several runs; those of one shape share the compiled programs.
+
+    **Arguments:** As for `replay`. A set's name is that of each run's own set.
+    """
+    return [replay(run, measures, **arguments) for run in runs]
+
+
+# What is asked
+
+
+def _check(measures: Mapping[str, AnyMeasure]) -> None:
+    if not isinstance(measures, Mapping) or not measures:
+        got = "none" if isinstance(measures, Mapping) else type(measures).__name__
+        raise ValueError(f"measures is a mapping of names to measures, got {got}")
+    for name, measure in measures.items():
+        if not isinstance(measure, Measure | Under | OfModel):
+            kind = type(measure).__name__
+            wanted = "an icl.measures.Measure, Under or OfModel"
+            raise ValueError(f"measure {name!r} must be {wanted}, got {kind}")
+
+
+def _path(run: str | os.PathLike | Run) -> str | os.PathLike:
+    return run.path if isinstance(run, Run) else run
+
+
+def _chosen(run: Run, checkpoints: Iterable[int] | None) -> list[int]:
     if checkpoints is None:
         chosen = run.checkpoints
     else:
-        chosen = [run.find(step) for step in checkpoints]
-    if "sequences" in measures:
-        raise ValueError("a measure cannot be named 'sequences', which are returned")
+        chosen = list(dict.fromkeys(run.find(at) for at in checkpoints))
     if not chosen:
         raise ValueError(f"{run.path} has no checkpoints to replay")
-    first = jax.tree.map(lambda x: x[0], batch)
-    edits = trained.edits if edits is None else edits
-    edits = check_edits(trained.model, trained.task, edits, first)
-    program = _program(trained, dict(measures), edits)
-    size = min(_STACK, len(chosen))
-    rows: list[dict[str, np.ndarray]] = []
-    with tqdm(total=len(chosen), desc="replay", unit="checkpoint", disable=None) as bar:
-        for start in range(0, len(chosen), size):
-            now = chosen[start : start + size]
-            models = [_arrays(run.load(trained.model, step)) for step in now]
-            # The last stack is filled up to full size: one shape, one compilation.
-            models += [models[-1]] * (size - len(now))
-            stack = jax.tree.map(lambda *xs: np.stack(xs), *models)
-            result = jax.device_get(program(stack, batch))
-            count = len(now)
-            rows.append({name: x[:count] for name, x in result.items()})
-            bar.update(len(now))
-    joined = {name: np.concatenate([row[name] for row in rows]) for name in measures}
-    return {"sequences": np.asarray(chosen), **joined}
+    return chosen
 
 
-def _program(trained: Trained, measures: dict[str, Measure], edits):
-    static = eqx.filter(trained.model, eqx.is_array, inverse=True)
-    record = sites_of(measures)
-
-    def at_checkpoint(arrays: PyTree, batch: PyTree) -> dict[str, Any]:
-        model = eqx.combine(arrays, static)
-
-        def one(example):
-            return opto.visit(
-                trained.task.forward, model, example, record=record, edits=edits
-            )
-
-        outputs, recorded = jax.vmap(one)(batch)
-        return {name: m.fn(recorded, outputs, batch) for name, m in measures.items()}
-
-    def program(stack: PyTree, batch: PyTree) -> dict[str, Any]:
-        return jax.lax.map(lambda arrays: at_checkpoint(arrays, batch), stack)
-
-    return jit(program)
+def _sequences(trained: Trained, data: str | PyTree) -> PyTree:
+    if not isinstance(data, str):
+        lengths = {len(x) for x in jax.tree.leaves(data)}
+        if len(lengths) != 1 or lengths == {0}:
+            kind = type(data).__name__
+            wanted = "the name of an evaluation set, or a batch of sequences"
+            raise ValueError(f"data is {wanted}, got {kind}")
+        return data
+    if data not in trained.evaluations:
+        known = ", ".join(map(repr, trained.evaluations)) or "none"
+        raise ValueError(f"no evaluation set {data!r} in {trained.run.path}: {known}")
+    return trained.evaluations[data]
 
 
-def _arrays(model: PyTree) -> PyTree:
-    return jax.tree.map(np.asarray, eqx.filter(model, eqx.is_array))
+def _combinations(
+    trained: Trained, edits: Edits | None, sequences: PyTree
+) -> opto.Combinations:
+    edits = trained.edits if edits is None else tuple(edits)
+    first = jax.tree.map(lambda x: x[0], sequences)
+    inputs = trained.task.inputs(first)
+    found = opto.combinations(trained.model, inputs, edits)
+    if not found.axes:
+        check_edits(trained.model, trained.task, edits, first)
+    return found
+
+
+def _check_apply(
+    trained: Trained,
+    measures: Mapping[str, AnyMeasure],
+    found: opto.Combinations,
+    sequences: PyTree,
+) -> None:
+    """Raises `ValueError` for sequences that an edit has no answer to.
+
+    Compiled, nobody could tell: the values would be NaN.
+    """
+    edits = [found.at([])] if not found.axes else []
+    extra = [m.edits for m in measures.values() if isinstance(m, Under)]
+    base = edits[0] if edits else ()
+    first = jax.tree.map(lambda x: x[0], sequences)
+    for further in extra:
+        check_edits(trained.model, trained.task, (*base, *further), first)
+    inputs = trained.task.inputs(sequences)
+    for every in [base, *((*base, *further) for further in extra)]:
+        if any(not isinstance(edit, opto.Edit) for edit in every):
+            opto.run(trained.model, *inputs, edits=every)
+
+
+def _plain(measure: AnyMeasure) -> Measure | OfModel:
+    return measure.measure if isinstance(measure, Under) else measure
+
+
+def _axes(
+    measure: AnyMeasure, value: np.ndarray, found: opto.Combinations
+) -> list[str]:
+    """The names of a measure's axes, counted through where it does not say them."""
+    plain = _plain(measure)
+    over = plain.over if isinstance(plain, Measure) else None
+    front = {Each: ["sequence"], Groups: ["group"]}.get(type(over), [])
+    rest = value.ndim - 1 - len(found.axes) - len(front)
+    named = plain.axes.split()
+    return [*front, *(named if len(named) == rest else map(str, range(rest)))]

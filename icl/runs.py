@@ -68,7 +68,7 @@ class Run:
 
         **Raises:** `ValueError` if there is no such checkpoint or it does not fit.
         """
-        return _read_tree(self._checkpoint_file(self.find(checkpoint)), template)
+        return _read_tree(self.checkpoint_file(self.find(checkpoint)), template)
 
     def find(self, checkpoint: int) -> int:
         """The checkpoint, -1 being the last; raises `ValueError` if it is not there."""
@@ -76,7 +76,7 @@ class Run:
             wanted = "checkpoint must be an integer, the sequences seen"
             raise ValueError(f"{wanted}, got {checkpoint!r}")
         # No listing of the folder where one file will do: replays ask for each.
-        if checkpoint >= 0 and self._checkpoint_file(checkpoint).is_file():
+        if checkpoint >= 0 and self.checkpoint_file(checkpoint).is_file():
             return int(checkpoint)
         known = self.checkpoints
         if not known:
@@ -106,7 +106,8 @@ class Run:
     def _digest_file(self) -> Path:
         return self.path / "data.sha256"
 
-    def _checkpoint_file(self, sequences: int) -> Path:
+    def checkpoint_file(self, sequences: int) -> Path:
+        """The file of a checkpoint, whether it is there or not."""
         return self.path / "checkpoints" / f"{sequences:012d}.eqx"
 
 
@@ -123,7 +124,7 @@ class RunWriter(Run):
     def save_checkpoint(self, sequences: int, model: PyTree) -> None:
         """Keeps the arrays of `model` as `checkpoints/<sequences>.eqx`."""
         with disk(self.path):
-            write_bytes(self._checkpoint_file(sequences), _tree_bytes(model))
+            write_bytes(self.checkpoint_file(sequences), _tree_bytes(model))
 
     @property
     def resume_points(self) -> list[int]:
@@ -153,7 +154,7 @@ class RunWriter(Run):
         with disk(self.path):
             for checkpoint in self.checkpoints:
                 if checkpoint > sequences:
-                    self._checkpoint_file(checkpoint).unlink()
+                    self.checkpoint_file(checkpoint).unlink()
             for point in self.resume_points:
                 if point > sequences:
                     self._resume_file(point).unlink()

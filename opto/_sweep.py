@@ -136,7 +136,7 @@ class Combinations(eqx.Module):
         filled = [next(now) if leaf is None else leaf for leaf in self._rest]
         return jax.tree.unflatten(self._structure, filled)
 
-    def laid_out(self, values: Shaped[Array, "combination *rest"]) -> Array:
+    def laid_out(self, values: Shaped[Array, "combination ..."]) -> Array:
         """Values of the combinations on the sweep's axes, NaN where there is none."""
         if not all(self._exists):
             exists = np.reshape(self._exists, (-1, *[1] * (values.ndim - 1)))

@@ -128,6 +128,7 @@ def test_the_sequences_of_the_paper():
     assert len(set(at)) > 200
     np.testing.assert_array_equal(dense.sequences.examples[at], drawn.examples)
     assert sum(x.nbytes for x in jax.tree.leaves(dense.places)) < 3e6
+    assert dense.table.shape == (50, 6)
 
 
 def test_parts_and_exemplars():

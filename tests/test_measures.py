@@ -230,6 +230,21 @@ def test_any_order_of_tokens(getkey):
     np.testing.assert_allclose(bits, -(row * np.log(row)).sum(-1), rtol=1e-5)
 
 
+def test_the_query_alone_is_enough():
+    """Of a measure that says so, the last row gives what all rows give."""
+    _, _, record, _, _ = forwards(6)
+    whole = jax.tree.map(lambda x: x[0], record)
+    row = {k: v[:, -1:] if k.endswith("pattern") else v for k, v in whole.items()}
+    alone = opto.Record(row)
+    for name, (make, _) in OF_HEADS.items():
+        measure = make(layer=1)
+        needs_all = name == "patterns" or name.startswith("previous")
+        assert measure.rows == ("all" if needs_all else "query")
+        if not needs_all:
+            every, one = (measure.fn(r, None, None) for r in (whole, alone))
+            np.testing.assert_allclose(one, every, rtol=1e-6)
+
+
 def test_layers_are_in_order_beyond_ten():
     patterns = {
         f"blocks.{i}.attn.pattern": jnp.full((1, 3, 3), float(i)) for i in range(12)

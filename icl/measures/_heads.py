@@ -39,7 +39,7 @@ _ROLES = {"label": opto.LABEL, "exemplar": opto.EXEMPLAR, "query": opto.QUERY}
 _MEAN = Mean()
 
 # Of one layer: its pattern, and a record of what the tokens are.
-_Score = Callable[[Float[Array, "head seq kv_seq"], opto.Record], Array]
+_Score = Callable[[Float[Array, "head rows kv_seq"], opto.Record], Array]
 
 
 @named
@@ -62,7 +62,8 @@ def query_attention(
     """
     _check_choice("to", to, Attended)
     score = functools.partial(_attention_to, to=to)
-    return _measure(score, layer, over, f"the query's attention to {_PLURAL[to]}")
+    label = f"the query's attention to {_PLURAL[to]}"
+    return _measure(score, layer, over, label, rows="query")
 
 
 @named
@@ -74,7 +75,7 @@ def induction_strength(layer: int | None = None, *, over: Reduction = _MEAN) -> 
 
     **Arguments:** `layer`, `over`: As for `query_attention`.
     """
-    return _measure(_induction, layer, over, "induction strength")
+    return _measure(_induction, layer, over, "induction strength", rows="query")
 
 
 @named
@@ -122,7 +123,8 @@ def query_entropy(layer: int | None = None, *, over: Reduction = _MEAN) -> Measu
 
     **Arguments:** `layer`, `over`: As for `query_attention`.
     """
-    return _measure(_entropy, layer, over, "entropy of the query's attention (nats)")
+    label = "entropy of the query's attention (nats)"
+    return _measure(_entropy, layer, over, label, rows="query")
 
 
 @named
@@ -141,6 +143,7 @@ def _measure(
     label: str,
     *,
     axes: str = "head",
+    rows: Literal["all", "query"] = "all",
 ) -> Measure:
     """A score of a pattern as a measure, of one layer or of every layer."""
     if layer is not None:
@@ -148,7 +151,7 @@ def _measure(
     at = "*" if layer is None else layer
     sites = (f"blocks.{at}.attn.pattern", _ROLE, _PAIR, _LABEL)
     axes = f"layer {axes}" if layer is None else axes
-    return Measure(_Read(score, layer), sites, over, axes, label)
+    return Measure(_Read(score, layer), sites, over, axes, label, rows=rows)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -167,28 +170,29 @@ class _Read:
 
 
 def _attention_to(
-    pattern: Float[Array, "head seq kv_seq"], record: opto.Record, *, to: str
+    pattern: Float[Array, "head rows kv_seq"], record: opto.Record, *, to: str
 ) -> Float[Array, " head"]:
-    attended = jnp.sum(jnp.where(_is(to, record), pattern, 0), -1)
-    return _of_query(attended, record)
+    attended = jnp.where(_is(to, record)[-pattern.shape[1] :], pattern, 0)
+    return _of_query(jnp.sum(attended, -1), record)
 
 
-def _is(to: str, record: opto.Record) -> Bool[Array, "#seq kv_seq"]:
+def _is(to: str, record: opto.Record) -> Bool[Array, "seq kv_seq"]:
     """Which tokens are of a kind, as each token sees it."""
     *pairs, role = to.split()
-    there = (record[_ROLE] == _ROLES[role])[None]
-    if not pairs:
-        return there
     own = record[_LABEL][record[_PAIR]]
     same = own[:, None] == own
+    there = jnp.broadcast_to(record[_ROLE] == _ROLES[role], same.shape)
+    if not pairs:
+        return there
     return there & (same if pairs == ["correct"] else ~same)
 
 
 def _induction(
-    pattern: Float[Array, "head seq kv_seq"], record: opto.Record
+    pattern: Float[Array, "head rows kv_seq"], record: opto.Record
 ) -> Float[Array, " head"]:
-    tokens = (record[site] for site in (_ROLE, _PAIR, _LABEL))
-    return opto.heads.induction_strength(pattern, *tokens)
+    # As opto.heads.induction_strength, which needs every row.
+    correct = _attention_to(pattern, record, to="correct label")
+    return correct - _attention_to(pattern, record, to="incorrect label")
 
 
 def _previous(
@@ -202,7 +206,7 @@ def _previous(
 
 
 def _entropy(
-    pattern: Float[Array, "head seq kv_seq"], record: opto.Record
+    pattern: Float[Array, "head rows kv_seq"], record: opto.Record
 ) -> Float[Array, " head"]:
     return _of_query(jnp.sum(jax.scipy.special.entr(pattern), -1), record)
 
@@ -214,9 +218,11 @@ def _as_it_is(
 
 
 def _of_query(
-    values: Float[Array, "head seq"], record: opto.Record
+    values: Float[Array, "head rows"], record: opto.Record
 ) -> Float[Array, " head"]:
-    return jnp.mean(values, -1, where=record[_ROLE] == opto.QUERY)
+    """The query's, from a value for each token or for the last ones alone."""
+    query = record[_ROLE][-values.shape[1] :] == opto.QUERY
+    return jnp.mean(values, -1, where=query)
 
 
 def _check_choice(argument: str, got: str, choices: Any) -> None:

@@ -166,7 +166,9 @@ def _heads(model: ExemplarLabelModel, layer: int) -> HeadWeights:
 
 def _exemplars(model: ExemplarLabelModel, task: Any) -> Float[Array, "class d_model"]:
     """The first exemplar of each of the task's classes, as a norm reads it."""
-    shown = task.data[task.class_ids, task.exemplar_ids[0]]
+    # Not all of the data as a constant of the program: that may be half a gigabyte.
+    with jax.ensure_compile_time_eval():
+        shown = task.data[task.class_ids, task.exemplar_ids[0]]
     return _read(model, jax.vmap(model.embedding.exemplar)(shown))
 
 

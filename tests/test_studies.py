@@ -13,7 +13,7 @@ import pytest
 
 import icl.studies
 import opto
-from icl import Experiment
+from icl import Experiment, RankedHeads
 from icl._grafts import parse_edit
 from icl.compat.icl_dynamics import edits_from_flags
 from icl.config import from_json, to_json
@@ -21,7 +21,8 @@ from icl.data import HDF5Classes, LowRankClasses
 from icl.experiment import example_inputs
 from icl.models import TransformerConfig
 from icl.schedules import At, Every
-from sweeps import coopetition, induction, transience
+from sweeps import clamps, coopetition, induction, transience
+from sweeps._clamps import but
 from sweeps._needs import needs
 from sweeps._plan import groups
 from sweeps._study import list_trials
@@ -30,6 +31,7 @@ from sweeps._study import list_trials
 FOLDER = Path("/studies/of ours")
 STUDIES = {
     "induction": induction,
+    "clamps": clamps,
     "coopetition": coopetition,
     "transience": transience,
 }
@@ -47,7 +49,10 @@ def experiments(study, scale):
 @pytest.mark.parametrize(
     ("study", "count"),
     # Of the induction heads' runs two are not in the scripts: A18's other seeds.
-    [("induction", 32 + 31 + 2), ("coopetition", 27 + 18 + 2), ("transience", 2 + 32)],
+    [
+        *(("induction", 32 + 31 + 2), ("coopetition", 27 + 18 + 2)),
+        *(("transience", 2 + 32), ("clamps", 5 * 7)),
+    ],
 )
 def test_a_paper_has_its_runs(study, count):
     assert len(experiments(study, "paper")) == count
@@ -78,12 +83,17 @@ def test_what_a_run_needs_is_kept(study, scale):
         for path, checkpoint in experiment.sources():
             assert Path(path).parent == FOLDER
             training = found[Path(path).name].training
-            steps = training.steps_of(training.checkpoint_at)
-            assert checkpoint in {step * training.batch_size for step in steps}
+            kept = training.sequences_of(training.checkpoint_at)
+            if checkpoint == -1:
+                assert kept[-1] == training.seen_sequences
+            else:
+                assert checkpoint in kept
             dependent += 1
     wanted = {
-        "induction": {"smoke": 2, "small": 3, "paper": 3},
-        "coopetition": {"smoke": 4, "small": 5, "paper": 21},
+        # All but the main run, four seeds, and those of one head each.
+        "induction": {"smoke": 9, "small": 65 - 13, "paper": 65 - 13},
+        "clamps": {"smoke": 12, "small": 30, "paper": 30},
+        "coopetition": {"smoke": 4, "small": 5, "paper": 22},
         "transience": dict.fromkeys(SCALES, 0),
     }
     assert dependent == wanted[study][scale]
@@ -93,7 +103,7 @@ def test_what_a_run_needs_is_kept(study, scale):
 def test_smoke_is_few_programs(study):
     runs = experiments(study, "smoke")
     found = groups(runs, needs(runs, FOLDER), FOLDER)
-    assert len(found) <= 7
+    assert len(found) <= 8
     steps = [group.experiment.training.num_steps for group in found]
     assert max(steps) <= 100
 
@@ -102,6 +112,7 @@ def test_smoke_is_few_programs(study):
 def test_smoke_builds(study):
     built = {}
     for experiment in experiments(study, "smoke").values():
+        experiment = experiment.with_any_heads()
         # Without what makes no other model or task, and takes seconds to draw.
         bare = dataclasses.replace(
             experiment, edits=(), start=None, evaluations={}, init_seed=0, train_seed=0
@@ -134,16 +145,15 @@ def model_and_inputs():
     return model, (examples, jnp.tile(jnp.array([1, 3, 1]), (6, 1)))
 
 
-H = induction.HEADS
-REST = " ".join(f"1:{head}" for head in induction.but(H.induction))
-ABLATE = f"--opto_ablate_heads {REST}"
+# Heads by their ranks, which stand for the heads that are found.
+ABLATE = "--opto_ablate_heads " + " ".join(f"1:{head}" for head in but(0))
 PERFECT = "--opto_specific_fn perfect_prev_token_input"
-COPY = f"--opto_perfect_copy_from_head_pattern 1:{H.induction}"
-MATCH = f"--opto_induction_heads 1:{H.induction}"
+COPY = "--opto_perfect_copy_from_head_pattern 1:0"
+MATCH = "--opto_induction_heads 1:0"
 ALL_OF_0 = " ".join(f"0:{head}" for head in range(8))
 FLAGS = {
     "clamp-none": ABLATE,
-    "clamp-previous-token": f"--opto_prev_token_heads 0:{H.previous} {ABLATE}",
+    "clamp-previous-token": f"--opto_prev_token_heads 0:0 {ABLATE}",
     "clamp-layer-0": f"{PERFECT} {ABLATE}",
     "clamp-match": f"{MATCH} {ABLATE}",
     "clamp-copy": COPY,
@@ -153,17 +163,14 @@ FLAGS = {
     "classes-200-clamp-match": f"{MATCH} {ABLATE}",
     "labels-15-clamp-layer-0": f"{PERFECT} {ABLATE}",
     "labels-10-clamp-layer-0-copy": f"{PERFECT} {COPY}",
-    "clamp-previous-token-other": f"--opto_prev_token_heads 0:{H.other} {ABLATE}",
-    "clamp-previous-token-several": "--opto_prev_token_heads "
-    + " ".join(f"0:{head}" for head in H.several)
-    + f" {ABLATE}",
+    "clamp-previous-token-other": f"--opto_prev_token_heads 0:7 {ABLATE}",
+    "clamp-previous-token-several": f"--opto_prev_token_heads 0:0 0:1 0:2 {ABLATE}",
     "clamp-previous-token-all": f"--opto_prev_token_heads {ALL_OF_0} {ABLATE}",
     "match-0.30": f"{MATCH} --opto_induction_head_strength 0.3",
-    f"heads-{H.induction}-0": "--opto_ablate_heads "
-    + " ".join(f"1:{head}" for head in induction.but(H.induction, 0)),
+    "heads-0-1": "--opto_ablate_heads 1:2 1:3 1:4 1:5 1:6 1:7",
     "no-previous-token-on-labels": "--opto_disallow_prev_token_only_label "
     f"--opto_disallow_prev_token_heads {ALL_OF_0}",
-    "without-previous-token-heads": "--opto_ablate_heads 0:1 0:4 0:7",
+    "without-previous-token-heads": "--opto_ablate_heads 0:0 0:1 0:2",
 }
 
 
@@ -171,7 +178,7 @@ FLAGS = {
 def test_edits_mean_what_the_flags_mean(name, model_and_inputs):
     model, inputs = model_and_inputs
     both = experiments("induction", "paper") | experiments("coopetition", "paper")
-    ours = [parse_edit(text) for text in both[name].edits]
+    ours = [parse_edit(text) for text in both[name].with_any_heads().edits]
     theirs = edits_from_flags(FLAGS[name])
     # Copies have no one pattern: there, nothing but the logits of the query is alike.
     record = () if "copy" in name else "blocks.*.attn.out"
@@ -213,6 +220,42 @@ def test_the_induction_papers_numbers():
     # 26 and 23 million sequences, and two seeds more.
     total = sum(each.training.num_sequences for each in found.values())
     assert round(total / 1e6, 1) == 51.6
+
+
+def test_heads_are_those_of_the_unclamped_run():
+    found = experiments("induction", "paper")
+    (induction_head,) = found["clamp-copy"].heads.values()
+    path = str(FOLDER / "main")
+    assert induction_head == RankedHeads(path, "induction_strength", 1, (0,))
+    previous = found["clamp-previous-token-other"].heads["other"]
+    assert previous == RankedHeads(path, "previous_token", 0, (-1,))
+    assert found["heads-0-3"].heads["all_but_0_3"].ranks == (1, 2, 4, 5, 6, 7)
+    ablated = experiments("coopetition", "paper")["without-previous-token-heads"].heads
+    expected = RankedHeads(path, "previous_token", 0, (0, 1, 2), checkpoint=7_800_000)
+    assert ablated == {"previous": expected}
+
+
+def test_the_clamps_over_seeds():
+    found = experiments("clamps", "paper")
+    one = experiments("induction", "paper")
+    for seed in range(5, 10):
+        plain = found[f"seed-{seed}"]
+        assert (plain.init_seed, plain.training.num_sequences) == (seed, 1_000_000)
+        for name in clamps.CLAMPS:
+            each = found[f"seed-{seed}-{name}"]
+            assert each.edits == one[f"clamp-{name}"].edits
+            assert (each.init_seed, each.training.num_sequences) == (seed, 600_000)
+            assert each.training.evaluate_at == Every(1000)
+            runs = {ranked.run for ranked in each.heads.values()}
+            assert runs == {str(FOLDER / f"seed-{seed}")}
+    # The seeds of a clamp train together, though their heads differ.
+    packed = groups(found, needs(found, FOLDER), FOLDER)
+    assert sorted(len(group.runs) for group in packed) == [5] * 7
+    small = experiments("clamps", "small")
+    assert small["seed-6"].training.checkpoint_at == Every(10_000)
+    assert small["seed-6-none"].training.checkpoint_at == Every(20_000)
+    assert small["seed-6-none"].training.evaluate_at == Every(2000)
+    assert small["seed-6-copy"].training.checkpoint_at == At((600_000,))
 
 
 def test_classes_for_testing_stay_the_same():

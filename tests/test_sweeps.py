@@ -269,7 +269,7 @@ def test_two_trials_of_one_name_are_refused(tmp_path):
 
 
 def test_every_study_here_is_loaded():
-    for name in ("induction", "coopetition", "transience"):
+    for name in ("induction", "clamps", "coopetition", "transience"):
         assert load_study(name)[0] == name
 
 

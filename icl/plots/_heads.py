@@ -75,7 +75,7 @@ def heads_over_time(
     limits: Limits | None = None,
     phase_change: float | None = None,
 ) -> DrawnFigure:
-    """A number for each head over training, a row of panels for each layer.
+    """A number for each head over training, a panel for each layer.
 
     Without groups each head has a colour. With groups each head has its own panel, in
     which traces are coloured by their group.
@@ -84,8 +84,8 @@ def heads_over_time(
 
     - `sequences`: Sequences seen, `[checkpoint]`.
     - `values`: `[checkpoint, layer, head]`, or `[checkpoint, layer, head, trace]` for
-        traces under the means; or several such arrays by name, a column of panels each.
-        NaN where a layer has fewer heads.
+        traces under the means; NaN where a layer has fewer heads. Or several such
+        arrays by name, a column of panels each, and a row for each layer.
     - `groups`: `[trace]`, as for `traces`; then `values` is one array, with traces.
     - `label`, `by`, `trace`, `band`, `limits`, `phase_change`: As for `traces`.
 
@@ -97,7 +97,8 @@ def heads_over_time(
         _check_rank(f"values {name}".strip(), array, wanted, (3, 4))
     if groups is None:
         panels = _panels_of_layers(given, label, limits)
-        look = Look(len(given), "head", trace, band, phase_change)
+        columns = len(given) if isinstance(values, Mapping) else 4
+        look = Look(columns, "head", trace, band, phase_change)
         return draw(sequences, panels, look)
     array = next(iter(given.values()))
     if len(given) != 1 or array.ndim != 4:
@@ -191,8 +192,8 @@ def _panels_of_layers(
     for layer in range(*layers):
         for column, (name, array) in enumerate(given.items()):
             flat, heads = _by_head(array[:, layer])
-            title = name if layer == 0 else ""
-            row = f"layer {layer}" if column == 0 else ""
+            title = (name if layer == 0 else "") if name else f"layer {layer}"
+            row = f"layer {layer}" if name and column == 0 else ""
             where = f"{name}/layer {layer}".strip("/")
             panels.append(Panel(flat, heads, where, title, label, limits, row=row))
     return panels

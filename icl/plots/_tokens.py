@@ -50,7 +50,7 @@ def token_pairs(
             panels.append(
                 Panel(values, names, name, title, "attention", (0, 1.02), row=row)
             )
-    look = Look(len(chosen), "to", "head", phase_change=phase_change)
+    look = Look(len(chosen), "attended token", "head", phase_change=phase_change)
     return draw(sequences, panels, look)
 
 

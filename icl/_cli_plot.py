@@ -1,0 +1,117 @@
+"""`icl plot` and `icl report`: what a run looks like."""
+
+import dataclasses
+from pathlib import Path
+from typing import Literal
+
+import tyro
+
+from . import plots
+from ._figures import KINDS, kinds_of, set_of, Subject
+from ._grafts import read_edits
+from ._options import parse
+from ._report import write_report
+from .experiment import load
+
+
+@dataclasses.dataclass(frozen=True)
+class SubjectOptions:
+    """Which run, on which sequences, under which edits."""
+
+    run: tyro.conf.Positional[Path]
+    """A run folder."""
+    data: str = ""
+    """The evaluation set that is looked at, or "dense", every label pair and order of
+    100 pairs of classes; the first set if left out."""
+    edit: tyro.conf.UseAppendAction[tuple[str, ...]] = ()
+    """An edit in force, besides those of training, such as
+    "Zero('blocks.1.attn.z', head=3)"; may be repeated."""
+    training_edits: bool = True
+    """Whether the edits that the run was trained under are in force too."""
+    threshold: float | None = None
+    """The loss, in nats, at which the run counts as learnt; where the set's loss falls
+    to it, the phase change is marked. Half of ln 2, 0.347, in the induction paper."""
+
+
+@dataclasses.dataclass(frozen=True)
+class PlotOptions(SubjectOptions):
+    """Draw figures of a run; each is a file, with its numbers in another beside it."""
+
+    kinds: tyro.conf.Positional[tuple[str, ...]] = ()
+    """What to draw, one or several of the above; all for everything."""
+    out: Path | None = None
+    """The folder of the figures, made if need be; the default is the run's figures."""
+    format: Literal["png", "pdf", "svg"] = "png"
+    """Of the figures; pdf and svg for print."""
+    numbers: Literal["h5", "csv"] = "h5"
+    """The format of the numbers: HDF5, or a tidy table."""
+    metric: str = "loss"
+    """What metric and similarity draw, such as accuracy or in_context_loss."""
+    by: str = "position"
+    """What metric groups sequences by: position (of the answer), label, labels (those
+    in the context), class, similarity; of dense also class-pair, label-pair, …"""
+    checkpoint: int = -1
+    """Sequences seen at the checkpoint that maps draws; -1 is the last."""
+
+
+@dataclasses.dataclass(frozen=True)
+class ReportOptions(SubjectOptions):
+    """Write one HTML page about a run, which needs no network and no other file.
+
+    Its config, learning curves, heads over training, and attention patterns at each of
+    its checkpoints.
+    """
+
+    out: Path | None = None
+    """The file; the default is report.html in the run's folder."""
+
+
+# What tyro shows under --help.
+_LISTED = "\n\n".join(f"- {name}: {make.__doc__}" for name, make in KINDS.items())
+PlotOptions.__doc__ = f"{PlotOptions.__doc__}\n\n{_LISTED}"
+
+
+def plot(arguments: list[str]) -> None:
+    """The command `icl plot`."""
+    options = parse(PlotOptions, arguments, "plot")
+    kinds = kinds_of(options.kinds)
+    out = options.out or options.run / "figures"
+    if out.exists() and not out.is_dir():
+        raise ValueError(f"out: {out} is a file; name a folder")
+    subject = dataclasses.replace(
+        _subject(options),
+        metric=options.metric,
+        by=options.by,
+        checkpoint=options.checkpoint,
+    )
+    for kind in kinds:
+        try:
+            figure = KINDS[kind](subject)
+        except ValueError as error:
+            if "all" not in options.kinds:
+                raise
+            print(f"{kind}: not drawn, as {' '.join(str(error).split())}")
+            continue
+        of = f"-{options.data}" if options.data and kind != "learning" else ""
+        out.mkdir(parents=True, exist_ok=True)
+        path = out / f"{kind}{of}.{options.format}"
+        print(plots.save(figure, path, data=options.numbers))
+
+
+def report(arguments: list[str]) -> None:
+    """The command `icl report`."""
+    options = parse(ReportOptions, arguments, "report")
+    out = options.out or options.run / "report.html"
+    if options.out is not None and (out.is_dir() or not out.parent.is_dir()):
+        raise ValueError(f"out must be a file in a folder that is there, got {out}")
+    print(write_report(_subject(options), out))
+
+
+def _subject(options: SubjectOptions) -> Subject:
+    trained = load(options.run)
+    own = trained.edits if options.training_edits else ()
+    edits = None
+    if options.edit or not options.training_edits:
+        edits = (*own, *read_edits(options.edit))
+    data = set_of(trained, options.data)
+    return Subject(trained, data, edits, threshold=options.threshold)

@@ -1,0 +1,345 @@
+"""Figures of a run: each kind from its log or from a replay of its checkpoints."""
+
+import dataclasses
+import difflib
+import functools
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import jax
+import numpy as np
+
+import opto
+
+from . import measures, plots
+from ._replay import Replay, replay
+from .demo import first_below
+from .dense import dense_set
+from .experiment import Trained
+from .plots import DrawnFigure
+
+
+DENSE = "dense"
+"""The name of a set that every run has: all sequences of some pairs of classes."""
+_CLASS_PAIRS = (
+    100  # Of the dense set: of 50 classes with 8 label pairs, 3200 sequences.
+)
+_QUERIES = 5  # The last tokens, each of which has a panel.
+
+
+@dataclasses.dataclass(frozen=True)
+class Subject:
+    """What is drawn: a run on some sequences, under some edits.
+
+    **Fields:**
+
+    - `data`: The name of an evaluation set, or `"dense"`; empty for no sequences.
+    - `edits`: In force; `None` is those of training.
+    - `metric`, `by`: Of the kinds that draw a metric, and what it is grouped by.
+    - `checkpoint`: Of the kinds that draw one; -1 is the last.
+    - `threshold`: The loss, in nats, at which a run counts as learnt.
+    """
+
+    trained: Trained
+    data: str
+    edits: tuple[opto.AbstractEdit, ...] | None = None
+    metric: str = "loss"
+    by: str = "position"
+    checkpoint: int = -1
+    threshold: float | None = None
+
+    @functools.cached_property
+    def _sequences(self) -> tuple[Any, dict[str, np.ndarray]]:
+        """The sequences, and groups that come with them."""
+        if self.data != DENSE:
+            return self.trained.evaluations.get(self.data), {}
+        task, key = self.trained.task, jax.random.key(0)
+        every = dense_set(task, max_class_pairs=_CLASS_PAIRS, key=key)
+        own = {name.replace("_", "-"): x for name, x in every.groups.items()}
+        return every.sequences, own
+
+    @property
+    def batch(self) -> Any:
+        """The sequences; `None` if there are none."""
+        return self._sequences[0]
+
+    def groups(self, name: str) -> np.ndarray:
+        """The group of each sequence, by a name of `GROUPS` or of the dense set's."""
+        own = self._sequences[1]
+        if name in own:
+            return own[name]
+        if name in GROUPS:
+            return GROUPS[name][0](self.batch)
+        raise ValueError(_unknown("group", name, [*GROUPS, *own]))
+
+    @property
+    def phase_change(self) -> float | None:
+        """Where the logged loss of the set falls to the threshold, if it does."""
+        log = self.trained.run.log
+        loss = log.evaluations.get(self.data, {}).get("loss")
+        if self.threshold is None or loss is None:
+            return None
+        return first_below(log.events, loss.mean(1), self.threshold)
+
+    def replay(
+        self,
+        asked: Mapping[str, Any],
+        *,
+        checkpoints: Sequence[int] | None = None,
+        at_most: int | None = None,
+    ) -> Replay:
+        """Measures over the run's checkpoints, of all or of the first sequences."""
+        batch = jax.tree.map(lambda x: x[:at_most], self.batch)
+        run, edits = self.trained, self.edits
+        return replay(run, asked, data=batch, edits=edits, checkpoints=checkpoints)
+
+
+def learning(subject: Subject) -> DrawnFigure:
+    """Loss and accuracy of every evaluation set, from the log."""
+    log, order = subject.trained.run.log, subject.trained.experiment.evaluations
+    known = log.evaluations
+    if not known:
+        raise ValueError(f"{subject.trained.run.path} has no evaluations in its log")
+    names = [*(n for n in order if n in known), *(n for n in known if n not in order)]
+    losses, accuracies = (
+        {name: known[name][metric].mean(1) for name in names}
+        for metric in ("loss", "in_context_accuracy")
+    )
+    return plots.learning_curves(
+        log.events,
+        losses,
+        accuracies,
+        phase_change=subject.phase_change,
+        threshold=subject.threshold,
+    )
+
+
+def metric(subject: Subject) -> DrawnFigure:
+    """A metric of each sequence, by group."""
+    sequences, values = _metric(subject)
+    return plots.traces(
+        sequences,
+        values,
+        groups=subject.groups(subject.by),
+        label=_label(subject.metric),
+        by=_described(subject.by),
+        phase_change=subject.phase_change,
+    )
+
+
+def attention(subject: Subject) -> DrawnFigure:
+    """What the query attends to: the correct, incorrect and all labels."""
+    asked = {
+        "to the correct label": measures.query_attention("correct label"),
+        "to incorrect labels": measures.query_attention("incorrect label"),
+        "to any label": measures.query_attention("label"),
+    }
+    found = subject.replay(asked)
+    return plots.attention_over_time(
+        found.sequences,
+        {name: found[name] for name in asked},
+        phase_change=subject.phase_change,
+    )
+
+
+def induction(subject: Subject) -> DrawnFigure:
+    """The induction strength of each head."""
+    found = subject.replay({"strength": measures.induction_strength()})
+    return plots.heads_over_time(
+        found.sequences,
+        found["strength"],
+        label="induction strength",
+        phase_change=subject.phase_change,
+    )
+
+
+def average_induction(subject: Subject) -> DrawnFigure:
+    """The mean induction strength of each layer's heads, over the single heads."""
+    found = subject.replay({"strength": measures.induction_strength()})
+    return plots.average_strength(
+        found.sequences, found["strength"], phase_change=subject.phase_change
+    )
+
+
+def previous_token(subject: Subject) -> DrawnFigure:
+    """Each head's attention to the previous token, as it is and above uniform."""
+    found = subject.replay(
+        {
+            "score": measures.previous_token_strength(),
+            "above": measures.previous_token_excess(),
+        }
+    )
+    return plots.previous_token_scores(
+        found.sequences,
+        found["score"],
+        found["above"],
+        phase_change=subject.phase_change,
+    )
+
+
+def tokens(subject: Subject) -> DrawnFigure:
+    """The mean attention from each token to each, in every layer, over training."""
+    found = subject.replay({"attention": measures.attention_patterns()})
+    names = _token_names(subject)
+    first = max(1, len(names) - _QUERIES)
+    return plots.token_pairs(
+        found.sequences,
+        found["attention"],
+        names,
+        queries=range(first, len(names)),
+        phase_change=subject.phase_change,
+    )
+
+
+def maps(subject: Subject) -> DrawnFigure:
+    """The mean attention from each token to each, of every head at a checkpoint."""
+    asked = {"attention": measures.attention_patterns()}
+    found = subject.replay(asked, checkpoints=[subject.checkpoint])
+    names = _token_names(subject)
+    return plots.token_maps(found["attention"][0], names)
+
+
+def biases(subject: Subject) -> DrawnFigure:
+    """The bias of each output."""
+    found = subject.replay({"biases": measures.unembedding_biases()})
+    return plots.output_biases(
+        found.sequences, found["biases"], phase_change=subject.phase_change
+    )
+
+
+def similarity(subject: Subject) -> DrawnFigure:
+    """A metric's mean over training against how similar the exemplars are."""
+    sequences, values = _metric(subject)
+    return plots.integral_by_similarity(
+        sequences,
+        values,
+        subject.groups("similarity"),
+        label=_label(subject.metric),
+    )
+
+
+KINDS: dict[str, Callable[[Subject], DrawnFigure]] = {
+    "learning": learning,
+    "metric": metric,
+    "attention": attention,
+    "induction": induction,
+    "average-induction": average_induction,
+    "previous-token": previous_token,
+    "tokens": tokens,
+    "maps": maps,
+    "biases": biases,
+    "similarity": similarity,
+}
+"""What can be drawn of a run, by name."""
+
+
+def kinds_of(names: Sequence[str]) -> list[str]:
+    """The kinds of some names, each once; `all` is all of them.
+
+    **Raises:** `ValueError` for a name that is none.
+    """
+    if not names:
+        raise ValueError(f"plot needs what to draw after the run: {_list(KINDS)}, all")
+    for name in names:
+        if name != "all" and name not in KINDS:
+            raise ValueError(_unknown("figure", name, [*KINDS, "all"]))
+    return [*KINDS] if "all" in names else list(dict.fromkeys(names))
+
+
+def set_of(trained: Trained, name: str) -> str:
+    """The name of an evaluation set, checked; for an empty one the first, if any.
+
+    **Raises:** `ValueError` if there is none of that name.
+    """
+    order = [*trained.experiment.evaluations, *trained.evaluations]
+    known = [n for n in dict.fromkeys(order) if n in trained.evaluations]
+    if not name:
+        return known[0] if known else ""
+    if name not in (*known, DENSE):
+        raise ValueError(_unknown("data", name, [*known, DENSE]))
+    return name
+
+
+def token_roles(subject: Subject) -> list[tuple[str, int]]:
+    """What stands at each position of the first sequence, and its pair."""
+    trained = subject.trained
+    first = jax.tree.map(lambda x: x[0], subject.batch)
+    sites = ("tokens.role", "tokens.pair")
+    _, record = opto.run(trained.model, *trained.task.inputs(first), record=sites)
+    kinds = {opto.EXEMPLAR: "exemplar", opto.LABEL: "label", opto.QUERY: "query"}
+    roles = [kinds[int(role)] for role in record["tokens.role"]]
+    return list(zip(roles, map(int, record["tokens.pair"]), strict=True))
+
+
+def _token_names(subject: Subject) -> list[str]:
+    """`exemplar 0`, `label 0`, …, `query`."""
+    roles = token_roles(subject)
+    return [role if role == "query" else f"{role} {pair}" for role, pair in roles]
+
+
+def _positions(batch: Any) -> np.ndarray:
+    labels = np.asarray(batch.labels)
+    right = labels[:, :-1] == labels[:, -1:]
+    first, there = right.argmax(1), right.any(1)
+    return first if there.all() else np.where(there, first.astype(str), "none")
+
+
+def _label_sets(batch: Any) -> np.ndarray:
+    context = np.asarray(batch.labels)[:, :-1]
+    return np.array([" ".join(map(str, sorted(set(row.tolist())))) for row in context])
+
+
+def _similarities(batch: Any) -> np.ndarray:
+    """The mean cosine between exemplars of the context that are of other labels."""
+    examples = np.asarray(batch.examples, float)
+    if examples.ndim != 3:
+        raise ValueError("similarity needs exemplars that are vectors, got ids")
+    context, labels = examples[:, :-1], np.asarray(batch.labels)[:, :-1]
+    size = np.linalg.norm(context, axis=-1, keepdims=True)
+    unit = context / np.where(size > 0, size, 1)
+    cosines = np.einsum("nid,njd->nij", unit, unit)
+    other = labels[:, :, None] != labels[:, None, :]
+    count = other.sum((1, 2))
+    total = np.where(other, cosines, 0).sum((1, 2))
+    return np.where(count > 0, total / np.maximum(count, 1), np.nan)
+
+
+GROUPS: dict[str, tuple[Callable[[Any], np.ndarray], str]] = {
+    "position": (_positions, "place of the answer"),
+    "label": (lambda batch: np.asarray(batch.labels)[:, -1], "label of the query"),
+    "labels": (_label_sets, "labels in context"),
+    "class": (lambda batch: np.asarray(batch.classes)[:, -1], "class of the query"),
+    "similarity": (_similarities, "cosine similarity\nof the exemplars"),
+}
+"""What sequences can be grouped by: their groups, and what these are."""
+
+
+def _described(by: str) -> str:
+    return GROUPS[by][1] if by in GROUPS else by.replace("-", " ")
+
+
+def _metric(subject: Subject) -> tuple[np.ndarray, np.ndarray]:
+    """A metric of every sequence, `[checkpoint, sequence]`, logged or replayed."""
+    logged = subject.trained.run.log.evaluations.get(subject.data, {})
+    if subject.edits is None and subject.metric in logged:
+        return subject.trained.run.log.events, logged[subject.metric]
+    each = measures.task_metric(
+        subject.trained.task, subject.metric, over=measures.Each()
+    )
+    found = subject.replay({"metric": each})
+    return found.sequences, found["metric"]
+
+
+def _label(metric: str) -> str:
+    words = metric.replace("_", " ")
+    return f"{words} (nats)" if metric.endswith("loss") else words
+
+
+def _unknown(what: str, name: str, known: Sequence[str]) -> str:
+    close = difflib.get_close_matches(name, known, n=1, cutoff=0.4)
+    hint = f"did you mean {close[0]!r}?" if close else f"there is {_list(known)}"
+    return f"no {what} {name!r}; {hint}"
+
+
+def _list(names: Any) -> str:
+    return ", ".join(names)

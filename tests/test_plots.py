@@ -1,23 +1,45 @@
+import csv
 import io
+import os
 
+import matplotlib as mpl
 import numpy as np
 import pytest
+from matplotlib import style as styles
+from matplotlib.collections import LineCollection
 from PIL import Image
+from scipy import stats
 
 from icl import plots
 from icl.demo import first_below, since
+from icl.plots._panels import MOST_TRACES
+from icl.plots._style import colours, line_style
+
+
+X = np.arange(0, 5001, 1000)
+RNG = np.random.default_rng(0)
+VALUES = RNG.random((6, 40))
+LABELS = np.array(["one", "two", "three", "four"])[np.arange(40) % 4]
+STRENGTHS = RNG.random((6, 2, 8))
+STRENGTHS[:, 0, 5:] = np.nan  # A layer with fewer heads.
+ATTENTION = np.tril(RNG.random((6, 2, 3, 5, 5)))
+TOKENS = ["exemplar 0", "label 0", "exemplar 1", "label 1", "query"]
 
 
 def learning():
-    x = np.arange(0, 5001, 1000)
     losses = {"train": np.linspace(2, 0, 6), "heldout_labels": np.linspace(2, 0.5, 6)}
-    return plots.learning_curves(x, losses, losses, phase_change=2500.0, threshold=0.35)
+    return plots.learning_curves(X, losses, losses, phase_change=2500.0, threshold=0.35)
+
+
+def learning_of_seeds():
+    losses = {"train": VALUES[:, :5], "heldout_labels": VALUES[:, 5:10]}
+    return plots.learning_curves(X, losses, losses, band=plots.Confidence())
 
 
 def heads():
-    values = np.random.default_rng(0).random((6, 8))
+    values = RNG.random((6, 12))
     return plots.head_strengths(
-        np.arange(6) * 1000, {"induction strength": values, "previous token": values}
+        X, {"induction strength": values, "previous token": values}
     )
 
 
@@ -31,19 +53,183 @@ def patterns():
     return plots.attention_patterns(pattern, [list("AxByA")] * 3, ["head 0", "head 1"])
 
 
-FIGURES = {f.__name__: f for f in (learning, heads, ablation, patterns)}
+def by_label():
+    return plots.traces(
+        X, VALUES, groups=LABELS, label="loss (nats)", by="label pair", threshold=0.5
+    )
+
+
+def by_number():
+    similarity = VALUES.mean(0)
+    band = plots.Quantiles()
+    return plots.traces(
+        X, VALUES, groups=similarity, label="loss (nats)", by="similarity", band=band
+    )
+
+
+def in_panels():
+    values = {"train": VALUES, "held out": VALUES[:, ::-1]}
+    return plots.traces(X, values, groups=LABELS, label="loss (nats)", by="pair")
+
+
+def attention():
+    kinds = {"correct label": STRENGTHS, "incorrect labels": 1 - STRENGTHS}
+    return plots.attention_over_time(X, kinds, phase_change=2500.0)
+
+
+def attention_by_group():
+    values = RNG.random((6, 1, 2, 40))
+    return plots.attention_over_time(X, values, groups=LABELS, by="pair")
+
+
+def average():
+    return plots.average_strength(X, STRENGTHS)
+
+
+def previous():
+    return plots.previous_token_scores(X, STRENGTHS, STRENGTHS - 0.25)
+
+
+def pairs():
+    return plots.token_pairs(X, ATTENTION, TOKENS)
+
+
+def maps():
+    return plots.token_maps(ATTENTION[-1], TOKENS)
+
+
+def biases():
+    return plots.output_biases(X, VALUES[:, :5])
+
+
+def similarity():
+    return plots.integral_by_similarity(X, VALUES, np.linspace(0.2, 0.9, 40))
+
+
+CURVES = {
+    f.__name__: f
+    for f in (
+        learning,
+        learning_of_seeds,
+        heads,
+        by_label,
+        by_number,
+        in_panels,
+        attention,
+        attention_by_group,
+        average,
+        previous,
+        pairs,
+        biases,
+    )
+}
+FIGURES = CURVES | {f.__name__: f for f in (ablation, patterns, maps, similarity)}
+
+
+# Files
 
 
 @pytest.mark.parametrize("name", FIGURES)
-@pytest.mark.parametrize("suffix", ["png", "svg", "pdf"])
-def test_is_saved_whole(name, suffix, tmp_path):
-    path = plots.save(FIGURES[name](), tmp_path / f"{name}.{suffix}")
-    assert [file.name for file in tmp_path.iterdir()] == [path.name]
-    start = {"png": b"\x89PNG", "svg": b"<?xml", "pdf": b"%PDF"}[suffix]
-    assert path.read_bytes().startswith(start)
-    if suffix == "png":
-        pixels = np.asarray(Image.open(io.BytesIO(path.read_bytes())).convert("L"))
-        assert 0.01 < np.mean(pixels < 128) < 0.9  # neither blank nor black
+def test_is_saved_with_its_data_beside(name, tmp_path):
+    figure = FIGURES[name]()
+    path = plots.save(figure, tmp_path / f"{name}.png")
+    files = {file.name for file in tmp_path.iterdir()}
+    assert files == {path.name, f"{name}.h5"}
+    pixels = np.asarray(Image.open(io.BytesIO(path.read_bytes())).convert("L"))
+    assert 0.005 < np.mean(pixels < 128) < 0.9  # neither blank nor black
+    found = plots.read_drawn(tmp_path / f"{name}.h5")
+    assert list(found) == list(figure.drawn)
+    for key, drawn in figure.drawn.items():
+        assert found[key].label == drawn.label
+        np.testing.assert_array_equal(found[key].values, drawn.values)
+        assert list(found[key].axes) == list(drawn.axes)
+        for axis, where in drawn.axes.items():
+            np.testing.assert_array_equal(found[key].axes[axis], where)
+
+
+@pytest.mark.parametrize("name", ["by_label", "maps"])
+@pytest.mark.parametrize("suffix", ["pdf", "svg"])
+def test_is_saved_for_print(name, suffix, tmp_path):
+    for k in range(2):
+        plots.save(FIGURES[name](), tmp_path / f"{k}.{suffix}")
+    first, second = ((tmp_path / f"{k}.{suffix}").read_bytes() for k in range(2))
+    assert first.startswith({"svg": b"<?xml", "pdf": b"%PDF"}[suffix])
+    if suffix == "pdf":  # Fonts are embedded, as outlines that a printer knows.
+        assert b"/FontFile2" in first
+        assert b"/Type3" not in first
+    else:  # Words stay words.
+        assert b"<text" in first
+    if name == "maps":  # The other one's values are drawn anew, its file is large.
+        assert first == second
+
+
+def test_the_data_as_a_tidy_table(tmp_path):
+    figure = learning()
+    plots.save(figure, tmp_path / "a.svg", data="csv")
+    with open(tmp_path / "a.csv", newline="") as file:
+        rows = list(csv.DictReader(file))
+    assert list(rows[0]) == ["quantity", "sequences seen", "evaluation set", "value"]
+    wanted = dict(zip(X, np.linspace(2, 0.5, 6), strict=True))
+    got = {
+        float(row["sequences seen"]): float(row["value"])
+        for row in rows
+        if row["quantity"] == "loss/mean" and row["evaluation set"] == "heldout labels"
+    }
+    assert got == pytest.approx(wanted)
+    (mark,) = (row for row in rows if row["quantity"] == "phase change")
+    assert (mark["sequences seen"], float(mark["value"])) == ("", 2500.0)
+
+
+def test_saving_again_replaces_and_saving_over_others_is_refused(tmp_path):
+    for data in ("h5", "csv"):
+        plots.save(biases(), tmp_path / "a.png", data=data)
+        plots.save(ablation(), tmp_path / "a.png", data=data)
+    assert list(plots.read_drawn(tmp_path / "a.h5")) == list(ablation().drawn)
+    (tmp_path / "log.h5").write_bytes(b"a run's log")
+    (tmp_path / "table.csv").write_text("mine\n1\n")
+    for name, data in (("log.png", "h5"), ("table.pdf", "csv")):
+        with pytest.raises(ValueError, match="in the way of a figure's data"):
+            plots.save(ablation(), tmp_path / name, data=data)
+        assert not (tmp_path / name).exists()
+    assert (tmp_path / "log.h5").read_bytes() == b"a run's log"
+    assert (tmp_path / "table.csv").read_text() == "mine\n1\n"
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("a.jpeg", "ends in .png, .pdf, .svg, got 'a.jpeg'"),
+        ("a.PNG", "did you mean .png"),
+        ("a", "ends in .png, .pdf, .svg, got 'a'"),
+        ("none/a.png", "no folder .*none for a.png"),
+    ],
+)
+def test_what_cannot_be_saved(name, message, tmp_path):
+    with pytest.raises(ValueError, match=message):
+        plots.save(learning(), tmp_path / name)
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_full_disk_leaves_what_was_there(tmp_path, monkeypatch):
+    path = plots.save(biases(), tmp_path / "a.png")
+    before = {file.name: file.read_bytes() for file in tmp_path.iterdir()}
+
+    def full(descriptor):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(OSError, match="No space"):
+        plots.save(ablation(), path)
+    assert {file.name: file.read_bytes() for file in tmp_path.iterdir()} == before
+
+
+def test_a_file_that_is_no_figures_data(tmp_path):
+    (tmp_path / "a.h5").write_text("nothing")
+    with pytest.raises(ValueError, match="is not a figure's data"):
+        plots.read_drawn(tmp_path / "a.h5")
+
+
+# What every figure has
 
 
 @pytest.mark.parametrize("name", FIGURES)
@@ -59,6 +245,211 @@ def test_axes_are_labelled(name):
             assert bar.get_ylabel()
 
 
+@pytest.mark.parametrize("name", CURVES)
+def test_the_legend_is_outside_the_data_and_nothing_is_cut_off(name):
+    figure = CURVES[name]()
+    figure.draw_without_rendering()
+    legend = figure.legends[0].get_window_extent()
+    panels = [ax for ax in figure.axes if ax.get_visible()]
+    assert all(legend.x0 >= ax.get_window_extent().x1 for ax in panels)
+    tight, whole = figure.get_tightbbox(), figure.bbox_inches
+    assert tight.x0 > -0.02
+    assert tight.y0 > -0.02
+    assert tight.x1 < whole.x1 + 0.02
+    assert tight.y1 < whole.y1 + 0.02
+
+
+@pytest.mark.parametrize("name", CURVES)
+def test_thick_lines_are_the_means_that_are_kept(name):
+    figure = CURVES[name]()
+    kept = [q.values for key, q in figure.drawn.items() if key.endswith("mean")]
+    panels = [ax for ax in figure.axes if ax.lines and ax.get_visible()]
+    assert len(kept) == len(panels)
+    for ax, means in zip(panels, kept, strict=True):
+        thick = [line for line in ax.lines if line.get_zorder() == 3]
+        assert len(thick) == means.shape[1]
+        for line, mean in zip(thick, means.T, strict=True):
+            np.testing.assert_allclose(line.get_xdata(), X / 1e3)
+            np.testing.assert_allclose(line.get_ydata(), mean)
+
+
+def test_the_style_sheet_is_one_that_matplotlib_knows():
+    with styles.context("icl.plots.paper"):
+        outside = dict(mpl.rcParams)
+    with plots.style():
+        assert dict(mpl.rcParams) == outside
+        assert mpl.rcParams["pdf.fonttype"] == 42
+    assert mpl.rcParams["pdf.fonttype"] != 42  # Only within.
+
+
+# Linear sRGB as seen with no cones of one kind (Machado, Oliveira & Fernandes 2009).
+BLINDNESS = {
+    "none": np.eye(3),
+    "protanopia": [[0.152286, 1.052583, -0.204868], [0.114503, 0.786281, 0.099216]]
+    + [[-0.003882, -0.048116, 1.051998]],
+    "deuteranopia": [[0.367322, 0.860646, -0.227968], [0.280085, 0.672501, 0.047413]]
+    + [[-0.011820, 0.042940, 0.968881]],
+    "tritanopia": [[1.255528, -0.076749, -0.178779], [-0.078411, 0.930809, 0.147602]]
+    + [[0.004733, 0.691367, 0.303900]],
+}
+
+
+@pytest.mark.parametrize("kind", BLINDNESS)
+def test_colours_are_told_apart_whatever_the_eye(kind):
+    rgb = np.array([mpl.colors.to_rgb(colour) for colour in colours()])
+    linear = np.where(rgb <= 0.04045, rgb / 12.92, ((rgb + 0.055) / 1.055) ** 2.4)
+    seen = np.clip(linear @ np.transpose(BLINDNESS[kind]), 0, 1)
+    xyz = seen @ np.transpose(
+        [
+            [0.4124, 0.3576, 0.1805],
+            [0.2126, 0.7152, 0.0722],
+            [0.0193, 0.1192, 0.9505],
+        ]
+    )
+    f = np.cbrt(xyz / [0.9505, 1.0, 1.089])
+    lab = np.stack(
+        [116 * f[:, 1] - 16, 500 * (f[:, 0] - f[:, 1]), 200 * (f[:, 1] - f[:, 2])], 1
+    )
+    distance = np.linalg.norm(lab[:, None] - lab, axis=-1)
+    distance[np.diag_indices(len(lab))] = np.inf
+    assert distance.min() > 15  # 2.3 is just noticeable.
+    assert lab[:, 0].max() < 80  # None is faint on white.
+
+
+def test_thirty_two_lines_differ():
+    looks = {(look["color"], look["ls"]) for look in map(line_style, range(32))}
+    assert len(looks) == 32
+
+
+# Traces
+
+
+def test_means_of_groups_leave_out_what_is_not_there():
+    values = VALUES.copy()
+    values[2, 0], values[3, :], values[4, 1] = np.nan, np.nan, np.inf
+    figure = plots.traces(X, values, groups=LABELS)
+    mean = figure.drawn["mean"]
+    assert mean.axes["group"].tolist() == ["one", "two", "three", "four"]
+    for k, name in enumerate(["one", "two", "three", "four"]):
+        for row in (0, 1, 2, 4, 5):
+            group = values[row, LABELS == name]
+            wanted = group[np.isfinite(group)].mean()
+            assert mean.values[row, k] == pytest.approx(wanted)
+    assert np.isnan(mean.values[3]).all()
+    assert figure.drawn["traces"].values.shape == (6, 40)
+
+
+def test_every_trace_is_a_line_of_one_collection_in_its_groups_colour():
+    (ax,) = by_label().axes
+    (lines,) = (c for c in ax.collections if isinstance(c, LineCollection))
+    ends = {
+        round(segment[-1, 1], 9): k for k, segment in enumerate(lines.get_segments())
+    }
+    names = dict(zip(["one", "two", "three", "four"], colours(), strict=False))
+    drawn = lines.get_colors()
+    for trace in range(40):
+        k = ends[round(VALUES[-1, trace], 9)]
+        np.testing.assert_allclose(segments[k][:, 1], VALUES[:, trace])
+        wanted = mpl.colors.to_rgb(names[LABELS[trace]])
+        np.testing.assert_allclose(drawn[k][:3], wanted)
+
+
+def test_numbers_have_a_colour_bar_and_one_mean():
+    figure = by_number()
+    ax, bar = figure.axes
+    assert bar.get_ylabel() == "similarity"
+    low, high = VALUES.mean(0).min(), VALUES.mean(0).max()
+    np.testing.assert_allclose(bar.get_ylim(), (low, high))
+    np.testing.assert_allclose(figure.drawn["mean"].values[:, 0], VALUES.mean(1))
+    np.testing.assert_array_equal(figure.drawn["group"].values, VALUES.mean(0))
+    (lines,) = (c for c in ax.collections if isinstance(c, LineCollection))
+    assert len(np.unique(lines.get_colors(), axis=0)) > 20
+
+
+def test_integers_are_labels_until_they_are_too_many():
+    few = plots.traces(X, VALUES, groups=np.arange(40)[::-1] % 12)
+    assert few.drawn["mean"].axes["group"].tolist() == [str(k) for k in range(12)]
+    many = plots.traces(X, VALUES, groups=np.arange(40))
+    assert many.drawn["mean"].values.shape == (6, 1)
+    with pytest.raises(ValueError, match="at most 32 labels .* got 40"):
+        plots.traces(X, VALUES, groups=[f"pair {k}" for k in range(40)])
+
+
+def test_of_too_many_traces_some_of_each_group_are_drawn_and_all_count():
+    values = RNG.random((3, 9000)).astype(np.float32)
+    groups = np.repeat(["rare", "common"], [900, 8100])
+    figure = plots.traces(np.arange(3), values, groups=groups)
+    drawn = figure.drawn["traces"]
+    assert drawn.values.shape == (3, MOST_TRACES)
+    assert drawn.values.dtype == np.float32
+    shown = drawn.axes["sequence"]
+    np.testing.assert_array_equal(drawn.values, values[:, shown])
+    assert np.mean(groups[shown] == "rare") == pytest.approx(0.1, abs=0.001)
+    whole = values.astype(float)
+    wanted = [whole[:, groups == name].mean(1) for name in ("rare", "common")]
+    np.testing.assert_allclose(
+        figure.drawn["mean"].values, np.stack(wanted, 1), rtol=1e-12
+    )
+    assert "2,000 of 9,000" in figure.legends[0].get_texts()[2].get_text()
+
+
+@pytest.mark.parametrize("level", [0.5, 0.95])
+def test_confidence_is_students(level):
+    values = RNG.normal(size=(4, 5))
+    values[1, 3] = np.nan
+    values[2, 1:] = np.nan
+    low, high = plots.Confidence(level).bounds(values)
+    for row in (0, 1, 3):
+        known = values[row][~np.isnan(values[row])]
+        wanted = stats.t.interval(
+            level, len(known) - 1, loc=known.mean(), scale=stats.sem(known)
+        )
+        np.testing.assert_allclose((low[row], high[row]), wanted, rtol=1e-10)
+    assert np.isnan([low[2], high[2]]).all()  # Of one seed nothing is known.
+
+
+def test_quantiles_are_numpys():
+    low, high = plots.Quantiles(0.1, 0.9).bounds(VALUES)
+    np.testing.assert_allclose(low, np.quantile(VALUES, 0.1, axis=1))
+    np.testing.assert_allclose(high, np.quantile(VALUES, 0.9, axis=1))
+
+
+def test_a_band_is_said_in_the_legend_and_kept():
+    figure = learning_of_seeds()
+    texts = [text.get_text() for text in figure.legends[0].get_texts()]
+    assert any("95% confidence" in text and "seeds" in text for text in texts)
+    low, high = plots.Confidence().bounds(VALUES[:, 5:10])
+    np.testing.assert_allclose(figure.drawn["loss/low"].values[:, 1], low)
+    np.testing.assert_allclose(figure.drawn["loss/high"].values[:, 1], high)
+
+
+@pytest.mark.parametrize(
+    ("values", "groups", "message"),
+    [
+        (VALUES[:5], None, r"wanted \[checkpoint=6, trace\], got \[5, 40\]"),
+        (VALUES[0], None, r"got \[40\]"),
+        ({"a": VALUES, "b": VALUES[:, :0]}, None, r"values of 'b'.*got \[6, 0\]"),
+        (VALUES, LABELS[:3], r"groups wants \[trace=40\], got \[3\]"),
+    ],
+)
+def test_arrays_that_do_not_fit(values, groups, message):
+    with pytest.raises(ValueError, match=message):
+        plots.traces(X, values, groups=groups)
+
+
+@pytest.mark.parametrize(("last", "unit"), [(1e6, "thousands"), (6e7, "millions")])
+def test_sequences_have_a_readable_unit(last, unit):
+    figure = plots.traces(np.array([0, last]), np.ones((2, 3)), phase_change=last / 2)
+    (ax,) = figure.axes
+    assert ax.get_xlabel() == f"sequences seen ({unit})"
+    scale = {"thousands": 1e3, "millions": 1e6}[unit]
+    marks = [line.get_xdata() for line in ax.lines if line.get_linestyle() == "--"]
+    assert marks == [[last / 2 / scale] * 2]
+
+
+# Kinds
+
+
 def test_lines_are_the_data():
     left, right = learning().axes
     drawn = {line.get_label(): line for line in left.lines}
@@ -72,11 +463,61 @@ def test_lines_are_the_data():
     assert vertical == [2.5]
 
 
-def test_the_legend_is_outside_the_data():
-    figure = heads()
-    figure.draw_without_rendering()
-    legend = figure.legends[0].get_window_extent()
-    assert all(legend.x0 >= ax.get_window_extent().x1 for ax in figure.axes)
+def test_heads_that_a_layer_lacks_are_left_out():
+    drawn = attention().drawn
+    found = drawn["incorrect labels/layer 0/mean"]
+    assert found.axes["head"].tolist() == ["0", "1", "2", "3", "4"]
+    np.testing.assert_allclose(found.values, 1 - STRENGTHS[:, 0, :5])
+    means = average().drawn["mean"]
+    np.testing.assert_allclose(means.values, np.nanmean(STRENGTHS, axis=2))
+
+
+def test_each_pair_of_tokens_is_the_mean_of_the_heads():
+    figure = pairs()
+    panels = {key for key in figure.drawn if key.endswith("mean")}
+    assert len(panels) == 2 * 4  # Layers, and tokens that see another.
+    found = figure.drawn["layer 1/from 3 label 1/mean"]
+    assert found.axes["attended token"].tolist() == [
+        "0 exemplar 0",
+        "1 label 0",
+        "2 exemplar 1",
+        "3 label 1",
+    ]
+    np.testing.assert_allclose(found.values, ATTENTION[:, 1, :, 3, :4].mean(1))
+
+
+def test_the_integral_is_the_trapezoids_over_the_range():
+    x = np.array([0.0, 100, 400])  # Unevenly spaced.
+    slope = np.linspace(1, 3, 30)
+    values = x[:, None] * slope + 5.0
+    values[1, 7] = np.nan
+    of = np.linspace(0, 1, 30)
+    figure = plots.integral_by_similarity(x, values, of, bins=4)
+    kept = np.delete(np.arange(30), 7)
+    found = figure.drawn["integral"]
+    np.testing.assert_array_equal(found.axes["sequence"], kept)
+    np.testing.assert_allclose(found.values, 200 * slope[kept] + 5)  # Of a line: half.
+    means, centres = (figure.drawn[key].values for key in ("mean", "mean similarity"))
+    assert len(means) == 4
+    np.testing.assert_allclose(means, 200 * (1 + 2 * centres) + 5)
+    counts = np.histogram(of[kept], np.quantile(of[kept], [0, 0.25, 0.5, 0.75, 1]))[0]
+    parts = np.split(found.values, np.cumsum(counts)[:-1])
+    np.testing.assert_allclose(means, [part.mean() for part in parts])
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"similarity": np.ones(3)}, r"similarity: wanted \[trace=40\], got \[3\]"),
+        ({"sequences": X[:1], "values": VALUES[:1]}, "two checkpoints or more"),
+        ({"values": VALUES * np.nan}, "no sequence has finite values"),
+        ({"bins": 0}, "bins must be positive, got 0"),
+    ],
+)
+def test_integrals_that_there_are_not(change, message):
+    given = {"sequences": X, "values": VALUES, "similarity": np.ones(40)} | change
+    with pytest.raises(ValueError, match=message):
+        plots.integral_by_similarity(**given)
 
 
 def test_ablation_map_shows_what_exists():

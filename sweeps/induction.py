@@ -153,7 +153,7 @@ SMOKE = {
 
 
 def _base(scale: Scale, data: Source) -> Experiment:
-    count = check_data(data, "the induction study", 300, 5)
+    count = check_data(data, "the study", 300, 5)
     base = induction(data)
     # The same 100 classes for testing, however many there are for training.
     split = Split(train=50, val=count - 150, test=100)

@@ -51,8 +51,10 @@ class Subject:
     @functools.cached_property
     def _sequences(self) -> tuple[Any, dict[str, np.ndarray]]:
         """The sequences, and groups that come with them."""
+        if not self.data:
+            raise ValueError(f"{self.trained.run.path} has no evaluation sets")
         if self.data != DENSE:
-            return self.trained.evaluations.get(self.data), {}
+            return self.trained.evaluations[self.data], {}
         task, key = self.trained.task, jax.random.key(0)
         every = dense_set(task, max_class_pairs=_CLASS_PAIRS, key=key)
         own = {name.replace("_", "-"): x for name, x in every.groups.items()}
@@ -60,7 +62,7 @@ class Subject:
 
     @property
     def batch(self) -> Any:
-        """The sequences; `None` if there are none."""
+        """The sequences; raises `ValueError` if the run has none."""
         return self._sequences[0]
 
     def groups(self, name: str) -> np.ndarray:

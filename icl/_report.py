@@ -30,8 +30,7 @@ _MOST_SEQUENCES = 4
 def write_report(subject: Subject, path: Path) -> Path:
     """Writes the page about a run, whole or not at all.
 
-    **Raises:** `ValueError` if the run has nothing yet to show; `OSError` for what
-    cannot be written.
+    **Raises:** `OSError` for what cannot be written.
     """
     write_bytes(path, page(subject).encode())
     return path
@@ -40,8 +39,6 @@ def write_report(subject: Subject, path: Path) -> Path:
 def page(subject: Subject) -> str:
     """The page: config, learning curves, heads over training, attention patterns."""
     run = subject.trained.run
-    if not run.checkpoints and not run.log.evaluations:
-        raise ValueError(f"{run.path} has no evaluation and no checkpoint to report")
     template = importlib.resources.files("icl").joinpath("_report.html")
     return string.Template(template.read_text()).substitute(
         title=_text(run.path.resolve().name),
@@ -58,8 +55,8 @@ def _sections(subject: Subject) -> Iterator[str]:
     if run.log.evaluations:
         yield "<h2>Learning</h2>"
         yield _figure(learning(subject), "Means over the sequences of each set.")
-    if not run.checkpoints or subject.batch is None:
-        yield "<p>There are no checkpoints, or no sequences, to look into.</p>"
+    if subject.data == "":
+        yield "<p>It has no evaluation sets, on which to look at its heads.</p>"
         return
     yield "<h2>Heads over training</h2>"
     yield from _heads(subject)

@@ -342,9 +342,8 @@ def test_means_of_groups_leave_out_what_is_not_there():
 def test_every_trace_is_a_line_of_one_collection_in_its_groups_colour():
     (ax,) = by_label().axes
     (lines,) = (c for c in ax.collections if isinstance(c, LineCollection))
-    ends = {
-        round(segment[-1, 1], 9): k for k, segment in enumerate(lines.get_segments())
-    }
+    segments = lines.get_segments()
+    ends = {round(segment[-1, 1], 9): k for k, segment in enumerate(segments)}
     names = dict(zip(["one", "two", "three", "four"], colours(), strict=False))
     drawn = lines.get_colors()
     for trace in range(40):

@@ -1,8 +1,10 @@
 """Figures as files, with what they show beside them."""
 
+import contextlib
 import difflib
 import io
 import os
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Literal
 
@@ -42,7 +44,7 @@ def save(
     if data not in ("h5", "csv"):
         raise ValueError(f"data is 'h5' or 'csv', got {data!r}")
     buffer = io.BytesIO()
-    with style():
+    with style(), _laid_out(figure):
         metadata = _FORMATS[path.suffix]
         figure.savefig(buffer, format=path.suffix[1:], metadata=metadata)
     # The data first: who finds the picture finds them too.
@@ -50,6 +52,23 @@ def save(
         write_drawn(figure.drawn, path.with_suffix(f".{data}"))
     write_bytes(path, buffer.getbuffer())
     return path
+
+
+@contextlib.contextmanager
+def _laid_out(figure: Figure) -> Iterator[None]:
+    """Lays out the figure, for once.
+
+    Matplotlib would draw it twice in vector formats, and what is a picture in them,
+    thousands of traces, takes all the time.
+    """
+    figure.draw_without_rendering()
+    engine = figure.get_layout_engine()
+    figure.set_layout_engine(None)
+    try:
+        yield
+    finally:
+        if engine is not None:
+            figure.set_layout_engine(engine)
 
 
 def check_path(path: Path) -> None:

@@ -16,7 +16,8 @@ import icl
 import opto
 from icl import plots
 from icl._cli_plot import plot, report
-from icl._figures import GROUPS, KINDS
+from icl._figures import KINDS
+from icl._grouping import GROUPS
 from icl._report import _affordable, _MOST_BYTES
 from icl.cli import guarded
 from icl.data import LowRankClasses

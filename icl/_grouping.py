@@ -1,0 +1,43 @@
+"""What sequences of a set can be grouped by."""
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+
+def _positions(batch: Any) -> np.ndarray:
+    labels = np.asarray(batch.labels)
+    right = labels[:, :-1] == labels[:, -1:]
+    first, there = right.argmax(1), right.any(1)
+    return first if there.all() else np.where(there, first.astype(str), "none")
+
+
+def _label_sets(batch: Any) -> np.ndarray:
+    context = np.asarray(batch.labels)[:, :-1]
+    return np.array([" ".join(map(str, sorted(set(row.tolist())))) for row in context])
+
+
+def _similarities(batch: Any) -> np.ndarray:
+    """The mean cosine between exemplars of the context that are of other labels."""
+    examples = np.asarray(batch.examples, float)
+    if examples.ndim != 3:
+        raise ValueError("similarity needs exemplars that are vectors, got ids")
+    context, labels = examples[:, :-1], np.asarray(batch.labels)[:, :-1]
+    size = np.linalg.norm(context, axis=-1, keepdims=True)
+    unit = context / np.where(size > 0, size, 1)
+    cosines = np.einsum("nid,njd->nij", unit, unit)
+    other = labels[:, :, None] != labels[:, None, :]
+    count = other.sum((1, 2))
+    total = np.where(other, cosines, 0).sum((1, 2))
+    return np.where(count > 0, total / np.maximum(count, 1), np.nan)
+
+
+GROUPS: dict[str, tuple[Callable[[Any], np.ndarray], str]] = {
+    "position": (_positions, "place of the answer"),
+    "label": (lambda batch: np.asarray(batch.labels)[:, -1], "label of the query"),
+    "labels": (_label_sets, "labels in context"),
+    "class": (lambda batch: np.asarray(batch.classes)[:, -1], "class of the query"),
+    "similarity": (_similarities, "cosine similarity\nof the exemplars"),
+}
+"""What sequences can be grouped by: their groups, and what these are."""

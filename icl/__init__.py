@@ -1,7 +1,8 @@
 """In-context learning: tasks, models, training and runs, made to be looked into."""
 
 from ._ranked import RankedHeads as RankedHeads
-from ._replay import replay as replay
+from ._replay import Replay as Replay, replay as replay, replays as replays
+from .dense import dense_set as dense_set, GroupedSequences as GroupedSequences
 from .experiment import (
     EvaluationSet as EvaluationSet,
     Experiment as Experiment,

@@ -14,13 +14,17 @@ from jaxtyping import PyTree
 import opto
 
 from ._atomic import write_hdf5
-from ._replay_program import batch_of
+from ._replay_program import Batch, batch_of
 from ._replay_stacks import answer, Question
 from ._training import check_edits
+from .dense import GroupedSequences
 from .experiment import load, Trained
 from .measures import AnyMeasure, Each, Groups, Measure, OfModel, Under
 from .runs import Run
 
+
+# Sequences that edits are tried on at once, to bound the memory.
+_CHECKED = 4096
 
 # Swept ones too.
 Edits = Sequence[Any]
@@ -109,8 +113,9 @@ def replay(
 
     - `run`: A run's folder, or what `icl.load` gives.
     - `measures`: What to measure, by name; see `icl.measures`.
-    - `data`: The name of one of the run's evaluation sets, or a batch of examples of
-        its task: from `icl.tasks.load_sequences`, `icl.tasks.batch`, `icl.dense_set`.
+    - `data`: The name of one of the run's evaluation sets, what `icl.dense_set` gives,
+        or a batch of examples of its task, from `icl.tasks.load_sequences` or
+        `icl.tasks.batch`.
     - `edits`: In force; `None` is the edits that the run was trained under. Those made
         with `each` or `opto.stack` are swept: all combinations are measured.
     - `checkpoints`: Sequences seen, -1 for the last; `None` is all there are.
@@ -127,9 +132,9 @@ def replay(
     trained = run if isinstance(run, Trained) else load(_path(run))
     chosen = _chosen(trained.run, checkpoints)
     sequences = _sequences(trained, data)
-    found = _combinations(trained, edits, sequences)
-    _check_apply(trained, measures, found, sequences)
     batch = batch_of(trained, sequences)
+    found = _combinations(trained, edits, batch)
+    _check_apply(trained, measures, found, batch)
     questions = {
         name: Question.of(trained, name, measure, found, batch)
         for name, measure in measures.items()
@@ -170,6 +175,8 @@ def _check(measures: Mapping[str, AnyMeasure]) -> None:
         got = "none" if isinstance(measures, Mapping) else type(measures).__name__
         raise ValueError(f"measures is a mapping of names to measures, got {got}")
     for name, measure in measures.items():
+        if not name or "/" in name:  # They are names in HDF5 files.
+            raise ValueError(f"a measure's name is some text without '/', got {name!r}")
         if not isinstance(measure, Measure | Under | OfModel):
             kind = type(measure).__name__
             wanted = "an icl.measures.Measure, Under or OfModel"
@@ -191,9 +198,11 @@ def _chosen(run: Run, checkpoints: Iterable[int] | None) -> list[int]:
 
 
 def _sequences(trained: Trained, data: str | PyTree) -> PyTree:
+    if isinstance(data, GroupedSequences):
+        return data
     if not isinstance(data, str):
-        lengths = {len(x) for x in jax.tree.leaves(data)}
-        if len(lengths) != 1 or lengths == {0}:
+        lengths = {np.shape(x)[:1] for x in jax.tree.leaves(data)}
+        if len(lengths) != 1 or lengths <= {(), (0,)}:
             kind = type(data).__name__
             wanted = "the name of an evaluation set, or a batch of sequences"
             raise ValueError(f"data is {wanted}, got {kind}")
@@ -205,10 +214,10 @@ def _sequences(trained: Trained, data: str | PyTree) -> PyTree:
 
 
 def _combinations(
-    trained: Trained, edits: Edits | None, sequences: PyTree
+    trained: Trained, edits: Edits | None, batch: Batch
 ) -> opto.Combinations:
     edits = trained.edits if edits is None else tuple(edits)
-    first = jax.tree.map(lambda x: x[0], sequences)
+    first = batch.at(0)
     inputs = trained.task.inputs(first)
     found = opto.combinations(trained.model, inputs, edits)
     if not found.axes:
@@ -220,7 +229,7 @@ def _check_apply(
     trained: Trained,
     measures: Mapping[str, AnyMeasure],
     found: opto.Combinations,
-    sequences: PyTree,
+    batch: Batch,
 ) -> None:
     """Raises `ValueError` for sequences that an edit has no answer to.
 
@@ -229,13 +238,14 @@ def _check_apply(
     edits = [found.at([])] if not found.axes else []
     extra = [m.edits for m in measures.values() if isinstance(m, Under)]
     base = edits[0] if edits else ()
-    first = jax.tree.map(lambda x: x[0], sequences)
+    first = batch.at(0)
     for further in extra:
         check_edits(trained.model, trained.task, (*base, *further), first)
-    inputs = trained.task.inputs(sequences)
     for every in [base, *((*base, *further) for further in extra)]:
         if any(not isinstance(edit, opto.Edit) for edit in every):
-            opto.run(trained.model, *inputs, edits=every)
+            for start in range(0, len(batch), _CHECKED):
+                inputs = trained.task.inputs(batch.at(slice(start, start + _CHECKED)))
+                opto.run(trained.model, *inputs, edits=every)
 
 
 def _plain(measure: AnyMeasure) -> Measure | OfModel:

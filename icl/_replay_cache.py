@@ -2,7 +2,7 @@
 
 import dataclasses
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 import h5py
@@ -81,10 +81,10 @@ class Kept:
                 names = ("sequences", "size", "modified", "digest", "value")
                 columns = [_column(file, name) for name in names]
             return {
-                int(at): _Row(Stamp(int(size), int(modified)), text.decode(), value)
-                for at, size, modified, text, value in zip(*columns, strict=True)
+                int(at): _Row(Stamp(int(a), int(b)), text.decode(), np.asarray(value))
+                for at, a, b, text, value in zip(*columns, strict=True)
             }
-        except (OSError, KeyError, TypeError, ValueError):
+        except (OSError, KeyError, ValueError):
             return {}  # Damaged; nothing is lost but time.
 
 
@@ -95,7 +95,7 @@ class _Row:
     value: np.ndarray
 
 
-def _column(file: h5py.File, name: str) -> Sequence[Any]:
+def _column(file: h5py.File, name: str) -> np.ndarray:
     data = file[name]
     if not isinstance(data, h5py.Dataset):
         raise KeyError(name)

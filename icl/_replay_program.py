@@ -16,6 +16,7 @@ from jaxtyping import Array, Float, PyTree
 
 import opto
 
+from .dense import GroupedSequences
 from .experiment import Trained
 from .measures import AnyMeasure, Each, Groups, Mean, Measure, OfModel, Under
 from .models import ExemplarLabelModel, QueryRows, with_known_exemplars
@@ -44,6 +45,10 @@ class Batch(eqx.Module):
     def __len__(self) -> int:
         return len(jax.tree.leaves(self.sequences)[0])
 
+    def at(self, which: Any) -> PyTree:
+        """One of the sequences, or some."""
+        return self.whole(jax.tree.map(lambda x: x[which], self.sequences))
+
     def whole(self, sequences: PyTree) -> PyTree:
         """Some of the sequences with their exemplars."""
         if self.table is None:
@@ -54,6 +59,10 @@ class Batch(eqx.Module):
 
 def batch_of(trained: Trained, sequences: PyTree) -> Batch:
     """The sequences as a batch; ids for exemplars if that saves work."""
+    if isinstance(sequences, GroupedSequences):
+        if sequences.table.ndim == 2 and isinstance(trained.model, ExemplarLabelModel):
+            return Batch(sequences.places, sequences.table)
+        sequences = sequences.sequences
     examples = getattr(sequences, "examples", None)
     known = isinstance(trained.model, ExemplarLabelModel)
     known = known and isinstance(trained.task, ExemplarLabelTask)
@@ -124,8 +133,7 @@ def _forward(
 ) -> Values:
     """The measures in one forward of the batch, chunk by chunk."""
     record = list(dict.fromkeys(site for m in measures.values() for site in m.record))
-    one_example = jax.tree.map(lambda x: x[0], batch.whole(batch.sequences))
-    table = opto.sites(task.forward, model, one_example)
+    table = opto.sites(task.forward, model, batch.at(0))
     by_id = False
     if batch.table is not None and not _reads_exemplars(record, edits, table):
         by_id, model = True, with_known_exemplars(model, batch.table)

@@ -138,7 +138,7 @@ def _measured(
         trees += [trees[-1]] * (stack - len(trees))
         values = program(jax.tree.map(lambda *xs: np.stack(xs), *trees), len(some))
         return [
-            (at, stamps[k], digest(contents[k]), {n: v[k] for n, v in values.items()})
+            (at, stamps[k], digest(contents[k]), _row(values, k))
             for k, at in enumerate(some)
         ]
 
@@ -202,6 +202,10 @@ def _saying(name: str) -> Iterator[None]:
     except (KeyError, TypeError, ValueError) as error:
         reason = error.args[0] if isinstance(error, KeyError) else error
         raise ValueError(f"measure {name!r}: {reason}") from error
+
+
+def _row(values: Mapping[str, np.ndarray], k: int) -> dict[str, np.ndarray]:
+    return {name: np.array(value[k]) for name, value in values.items()}
 
 
 def _read(file: Path) -> bytes:

@@ -228,6 +228,24 @@ def _patch(arguments: list[str]) -> None:
     patch(arguments)
 
 
+def _replay(arguments: list[str]) -> None:
+    from ._cli_replay import replay
+
+    replay(arguments)
+
+
+def _plot(arguments: list[str]) -> None:
+    from ._cli_plot import plot
+
+    plot(arguments)
+
+
+def _report(arguments: list[str]) -> None:
+    from ._cli_plot import report
+
+    report(arguments)
+
+
 @dataclasses.dataclass(frozen=True)
 class SitesOptions:
     """List what can be recorded and edited in a run's model."""
@@ -257,6 +275,9 @@ _COMMANDS: dict[str, tuple[Callable[[list[str]], None], str]] = {
     "eval": (_eval, "metrics of a run on its evaluation sets, under edits if wanted"),
     "ablate": (_ablate, "metrics of a run without each of its heads"),
     "patch": (_patch, "which activations carry a run's answers"),
+    "replay": (_replay, "measures over a run's checkpoints, into a file"),
+    "plot": (_plot, "figures of a run, by kind"),
+    "report": (_report, "one page about a run, for a browser"),
     "sites": (_sites, "what can be recorded and edited in a run's model"),
     "import": (_import, "a run of icl-dynamics as one of ours"),
     "data": (data, "make a file of classes"),

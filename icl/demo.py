@@ -14,7 +14,7 @@ import opto
 
 from . import measures, plots
 from ._atomic import write_bytes
-from ._replay import replay
+from ._replay import Replay, replay
 from .data import Source
 from .experiment import load, Trained
 from .running import run_experiment
@@ -76,7 +76,6 @@ def demo(source: Source, out: str | os.PathLike) -> Findings:
             "induction": measures.induction_strength(last),
             "previous": measures.previous_token_strength(0),
         },
-        trained.evaluations["train"],
     )
     findings = _findings(trained, over_training)
     (out / "figures").mkdir(exist_ok=True)
@@ -87,7 +86,7 @@ def demo(source: Source, out: str | os.PathLike) -> Findings:
     return findings
 
 
-def _findings(trained: Trained, over_training: dict[str, np.ndarray]) -> Findings:
+def _findings(trained: Trained, over_training: Replay) -> Findings:
     log = trained.run.log
     sets = log.evaluations
     losses = sets["train"]["loss"].mean(1)
@@ -100,11 +99,9 @@ def _findings(trained: Trained, over_training: dict[str, np.ndarray]) -> Finding
             for name, rows in sets.items()
         },
         induction_strength=over_training["induction"][-1].tolist(),
-        induction_since=since(over_training["sequences"], over_training["induction"]),
+        induction_since=since(over_training.sequences, over_training["induction"]),
         previous_token_strength=over_training["previous"][-1].tolist(),
-        previous_token_since=since(
-            over_training["sequences"], over_training["previous"]
-        ),
+        previous_token_since=since(over_training.sequences, over_training["previous"]),
         accuracy=accuracy,
         ablated=ablated.tolist(),
         alone=alone.tolist(),
@@ -158,7 +155,7 @@ def _accuracy(logits, examples, labels):
 
 
 def _figures(
-    trained: Trained, findings: Findings, over_training: dict[str, np.ndarray]
+    trained: Trained, findings: Findings, over_training: Replay
 ) -> dict[str, Figure]:
     log, sets = trained.run.log, trained.experiment.evaluations
     means = {
@@ -176,7 +173,7 @@ def _figures(
             threshold=float(HALF_LN_2),
         ),
         "b_heads": plots.head_strengths(
-            over_training["sequences"],
+            over_training.sequences,
             {
                 f"induction strength, layer {last}": over_training["induction"],
                 "previous-token strength, layer 0": over_training["previous"],

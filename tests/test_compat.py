@@ -415,9 +415,9 @@ def test_imported_runs_evaluate_and_replay(peer, tmp_path):
             "strength": measures.induction_strength(1),
             "loss": measures.task_metric(trained.task, "loss"),
         },
-        batch,
+        data="icl",
     )
-    assert result["sequences"].tolist() == [0, 96]
+    assert result.sequences.tolist() == [0, 96]
     assert result["strength"].shape == (2, 2)
     assert result["loss"][-1] == pytest.approx(float(scores["loss"].mean()), abs=1e-4)
 
@@ -836,7 +836,7 @@ def test_the_reference_run_is_a_run(tmp_path):
             "accuracy": measures.task_metric(trained.task, "accuracy"),
             "strength": measures.induction_strength(1),
         },
-        batch,
+        data="icl",
     )
     assert result["accuracy"][0] < 0.4
     assert result["accuracy"][-1] == pytest.approx(float(scores["accuracy"].mean()))

@@ -32,7 +32,6 @@ import icl._members
 import icl.evaluate
 import icl.runs
 import icl.train
-import opto
 from icl import measures, studies
 from icl._log import Log
 from icl.data import HDF5Classes, LowRankClasses, save_source
@@ -41,7 +40,6 @@ from icl.models import TransformerConfig
 from icl.optimizers import Adam, Constant
 from icl.runs import open_run, Run
 from icl.schedules import Every
-from icl.tasks import Sequence
 from icl.train import fit, Training
 
 
@@ -798,10 +796,9 @@ def test_replay_is_each_checkpoint_by_hand(edited, trained):
     batch = read.evaluations["train"]
     wanted = {**MEASURES, "loss": measures.task_metric(read.task, "loss")}
     edits = None if edited else ()
-    table = icl.replay(read, wanted, batch, edits=edits)
-    assert table["sequences"].tolist() == read.run.checkpoints
-    assert {name: x.shape for name, x in table.items()} == {
-        "sequences": (18,),
+    table = icl.replay(read, wanted, edits=edits)
+    assert table.sequences.tolist() == read.run.checkpoints
+    assert {name: x.shape for name, x in table.values.items()} == {
         "induction": (18, HEADS),
         "previous": (18, HEADS),
         "previous_last": (18, HEADS),
@@ -816,59 +813,3 @@ def test_replay_is_each_checkpoint_by_hand(edited, trained):
         close(table["previous"][row], previous_token(first))
         close(table["previous_last"][row], previous_token(last))
     assert np.ptp(table["loss"]) > 0.1
-
-
-def test_replay_of_chosen_checkpoints(trained):
-    read, _ = trained
-    batch = read.evaluations["train"]
-    whole = icl.replay(read, MEASURES, batch)
-    for count in (1, 16, 17):
-        chosen = read.run.checkpoints[::-1][:count]
-        part = icl.replay(read, MEASURES, batch, checkpoints=chosen)
-        assert part["sequences"].tolist() == chosen
-        for name in MEASURES:
-            np.testing.assert_allclose(part[name], whole[name][::-1][:count], rtol=1e-6)
-
-
-def test_replay_refuses_what_is_not_there(trained):
-    read, _ = trained
-    batch = read.evaluations["train"]
-    with pytest.raises(ValueError, match="has no checkpoints to replay"):
-        icl.replay(read, MEASURES, batch, checkpoints=())
-    with pytest.raises(ValueError, match="no checkpoint 9 .18 of them, the nearest 8"):
-        icl.replay(read, MEASURES, batch, checkpoints=(8, 9))
-    with pytest.raises(ValueError, match="'sequences'"):
-        icl.replay(read, {"sequences": MEASURES["previous"]}, batch)
-    with pytest.raises(ValueError, match="blocks.7.attn.pattern"):
-        icl.replay(read, {"x": measures.induction_strength(7)}, batch)
-    with pytest.raises(ValueError, match="blocks.1.attn.zz"):
-        icl.replay(read, MEASURES, batch, edits=[opto.Zero("blocks.1.attn.zz")])
-
-
-@pytest.mark.parametrize("context", [2, 9])
-def test_measures_of_patterns_with_bursts(context):
-    rng = np.random.default_rng(0)
-    tokens = 2 * context + 1
-    scores = rng.standard_normal((7, 3, tokens, tokens))
-    pattern = oracles.softmax(np.where(np.tri(tokens), scores, -1e20))
-    if context == 2:
-        labels = np.asarray(
-            [[1, 4, 4], [4, 1, 4], [2, 2, 2], [0, 1, 2]] + [[3, 0, 0]] * 3
-        )
-    else:  # Three of the query's label, three of a distractor's, three others.
-        labels = rng.permuted(np.tile([5, 5, 5, 7, 7, 7, 0, 1, 2], (7, 1)), axis=1)
-        labels = np.concatenate([labels, np.full((7, 1), 5)], 1)
-    batch = Sequence(
-        jnp.zeros((7, context + 1, 2)), jnp.asarray(labels), jnp.zeros_like(labels)
-    )
-    for layer in (0, 4):
-        site = f"blocks.{layer}.attn.pattern"
-        record = opto.Record({site: jnp.asarray(pattern, jnp.float32)})
-        for measure, wanted in (
-            (measures.induction_strength(layer), strengths(pattern, labels)),
-            (measures.previous_token_strength(layer), previous_token(pattern)),
-        ):
-            assert measure.record == (site,)
-            got = measure.fn(record, None, batch)
-            assert got.shape == (3,)
-            np.testing.assert_allclose(got, wanted, rtol=1e-5, atol=1e-6)

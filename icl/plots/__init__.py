@@ -31,4 +31,10 @@ from ._save import save as save
 from ._similarity import integral_by_similarity as integral_by_similarity
 from ._style import style as style
 from ._tokens import token_pairs as token_pairs
+from ._toys import (
+    clamped_descents as clamped_descents,
+    mechanism_seeds as mechanism_seeds,
+    two_mechanisms as two_mechanisms,
+    vector_progress as vector_progress,
+)
 from ._traces import output_biases as output_biases, traces as traces

@@ -1,0 +1,410 @@
+"""Replays against what is evaluated by hand, one checkpoint and sequence at a time."""
+
+import dataclasses
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import textwrap
+import time
+
+import equinox as eqx
+import h5py
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import icl
+import opto
+from icl import _replay_stacks, Replay, replay, replays
+from icl.data import LowRankClasses
+from icl.measures import Each, Groups, Measure, OfModel, Under
+from icl.optimizers import Adam, Constant
+from icl.schedules import Every
+from icl.studies import induction
+from icl.tasks import batch
+
+
+PATTERN = "blocks.1.attn.pattern"
+HEAD = opto.Zero("blocks.1.attn.z", head=1)
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory):
+    """A run of two small layers with eleven checkpoints."""
+    return _train(tmp_path_factory.mktemp("replay") / "run")
+
+
+def _train(path, **changes):
+    base = induction(LowRankClasses(num_classes=60, num_exemplars=2, dim=8))
+    experiment = dataclasses.replace(
+        base,
+        model=dataclasses.replace(base.model, d_model=16, num_heads=4),
+        optimizer=Adam(Constant(1e-3)),
+        training=dataclasses.replace(
+            base.training,
+            num_sequences=320,
+            evaluate_at=Every(160),
+            checkpoint_at=Every(32),
+        ),
+        evaluations={
+            "train": icl.EvaluationSet(size=600),
+            "few": icl.EvaluationSet(size=40, classes="test"),
+        },
+        **changes,
+    )
+    icl.run_experiment(experiment, path)
+    return icl.load(path)
+
+
+@pytest.fixture(autouse=True)
+def forgets(trained):
+    shutil.rmtree(trained.run.path / "replays", ignore_errors=True)
+
+
+def to_labels(record, outputs, example):
+    """The query's attention to both labels, of each head of the last layer."""
+    return record[PATTERN][:, -1, 1::2].sum(-1)
+
+
+def loss(record, outputs, example):
+    return -jax.nn.log_softmax(outputs)[example.labels[-1]]
+
+
+TO_LABELS = Measure(to_labels, (PATTERN,), axes="head", label="attention to labels")
+LOSS = Measure(loss)
+
+
+def by_hand(trained, edits=(), data="train"):
+    """Losses and attention to labels of each checkpoint and sequence, in float64."""
+    sequences = trained.evaluations[data] if isinstance(data, str) else data
+    losses, attention = [], []
+    for at in trained.run.checkpoints:
+        model = trained.run.load(trained.model, at)
+        logits, record = opto.run(
+            model, sequences.examples, sequences.labels, record=PATTERN, edits=edits
+        )
+        logits = np.asarray(logits, np.float64)[:, -1]
+        largest = logits.max(-1)
+        total = np.log(np.exp(logits - largest[:, None]).sum(-1)) + largest
+        own = np.asarray(sequences.labels)[:, -1]
+        losses.append(total - logits[np.arange(len(own)), own])
+        pattern = np.asarray(record[PATTERN], np.float64)
+        attention.append(pattern[:, :, -1, 1] + pattern[:, :, -1, 3])
+    return np.array(losses), np.array(attention)
+
+
+def close(got, wanted):
+    np.testing.assert_allclose(got, wanted, rtol=2e-5, atol=2e-6)
+
+
+def test_measures_equal_each_checkpoint_by_hand(trained):
+    losses, attention = by_hand(trained)
+    groups = np.arange(600) % 7 - 1
+    found = replay(
+        trained,
+        {
+            "mean": LOSS,
+            "each": dataclasses.replace(LOSS, over=Each()),
+            "groups": dataclasses.replace(TO_LABELS, over=Groups(groups, 8)),
+        },
+    )
+    assert found.sequences.tolist() == trained.run.checkpoints
+    close(found["mean"], losses.mean(1))
+    close(found["each"], losses)
+    wanted = np.full((11, 8, 4), np.nan)
+    for k in range(6):
+        wanted[:, k] = attention[:, groups == k].mean(1)
+    close(found["groups"], wanted)
+    assert found.axes["groups"] == "checkpoint group head"
+    assert found.axes["each"] == "checkpoint sequence"
+
+
+def test_under_an_edit(trained):
+    losses, attention = by_hand(trained, [HEAD])
+    found = replay(trained, {"loss": LOSS, "to": TO_LABELS}, edits=[HEAD])
+    close(found["loss"], losses.mean(1))
+    close(found["to"], attention.mean(1))
+    # The head was not idle, or the edit would be seen nowhere.
+    assert np.abs(losses - by_hand(trained)[0]).max() > 1e-3
+
+
+def test_under_further_edits_of_one_measure(trained):
+    other = opto.Zero("blocks.0.attn.z", head=0)
+    found = replay(
+        trained,
+        {"loss": LOSS, "clamped": Under((other,), LOSS)},
+        edits=[HEAD],
+        data="few",
+    )
+    close(found["loss"], by_hand(trained, [HEAD], "few")[0].mean(1))
+    close(found["clamped"], by_hand(trained, [HEAD, other], "few")[0].mean(1))
+
+
+def test_derived_edits_that_look_at_the_tokens(trained):
+    edits = [opto.parse("Pattern(Induction(), site='blocks.1.attn.pattern', head=2)")]
+    found = replay(trained, {"loss": LOSS, "to": TO_LABELS}, edits=edits)
+    losses, attention = by_hand(trained, edits)
+    close(found["loss"], losses.mean(1))
+    close(found["to"], attention.mean(1))
+
+
+def test_swept_edits_have_axes_of_their_own(trained):
+    heads = opto.Zero("blocks.*.attn.z").each("layer", "head")
+    found = replay(trained, {"loss": LOSS}, edits=[heads], data="few")
+    assert found.axes["loss"] == "checkpoint layer head"
+    for layer in range(2):
+        for head in range(4):
+            edit = opto.Zero(f"blocks.{layer}.attn.z", head=head)
+            wanted = by_hand(trained, [edit], "few")[0].mean(1)
+            close(found["loss"][:, layer, head], wanted)
+
+
+def test_a_stack_is_one_axis_and_chosen_checkpoints_keep_their_order(trained):
+    edits = opto.stack([HEAD, opto.Scale("blocks.0.attn.out", 0.5)])
+    found = replay(
+        trained, {"to": TO_LABELS}, edits=[edits], data="few", checkpoints=[-1, 64, -1]
+    )
+    assert found.axes["to"] == "checkpoint edit head"
+    assert found.sequences.tolist() == [320, 64]
+    for k, edit in enumerate(edits.edits):
+        wanted = by_hand(trained, [edit], "few")[1].mean(1)
+        close(found["to"][:, k], wanted[[10, 2]])
+
+
+def test_of_a_model_as_a_whole(trained):
+    def norm(model, task, sequences, edits):
+        assert sequences.examples.shape == (600, 3, 8)
+        return jnp.linalg.norm(model.unembed.weight) + len(edits)
+
+    found = replay(trained, {"norm": OfModel(norm)}, edits=[HEAD])
+    models = [trained.run.load(trained.model, at) for at in trained.run.checkpoints]
+    wanted = [1 + np.linalg.norm(np.asarray(m.unembed.weight)) for m in models]
+    close(found["norm"], wanted)
+
+
+def test_the_query_row_alone_is_that_row(trained):
+    """The last block computes one row; where an edit is there, all of them."""
+    shapes = []
+
+    def look(record, outputs, example):
+        shapes.append(record[PATTERN].shape)
+        return to_labels(record, outputs, example)
+
+    measure = Measure(look, (PATTERN,), axes="head", rows="query")
+    close(replay(trained, {"to": measure})["to"], by_hand(trained)[1].mean(1))
+    assert {*shapes} == {(4, 1, 5)}
+    shapes.clear()
+    found = replay(trained, {"to": measure}, edits=[HEAD])
+    close(found["to"], by_hand(trained, [HEAD])[1].mean(1))
+    assert {*shapes} == {(4, 5, 5)}
+
+
+def test_exemplars_that_are_all_different(trained):
+    task = dataclasses.replace(trained.experiment.task, noise=0.3)
+    sequences = batch(task.build(trained.task.data), 33, key=jax.random.key(1))
+    found = replay(trained, {"loss": LOSS, "to": TO_LABELS}, data=sequences)
+    losses, attention = by_hand(trained, (), sequences)
+    close(found["loss"], losses.mean(1))
+    close(found["to"], attention.mean(1))
+
+
+def test_measures_get_the_exemplars_themselves(trained):
+    def total(record, outputs, example):
+        return jnp.sum(record["tokens.exemplar"]) - jnp.sum(example.examples)
+
+    for record in (("tokens.exemplar",), ("tokens.exemplar", PATTERN)):
+        found = replay(trained, {"nothing": Measure(total, record)})
+        assert not found["nothing"].any()
+
+
+def test_training_edits_are_in_force_unless_others_are_given(tmp_path):
+    trained = _train(tmp_path / "run", edits=(repr(HEAD),))
+    close(replay(trained, {"l": LOSS})["l"], by_hand(trained, [HEAD])[0].mean(1))
+    plain = replay(trained, {"l": LOSS}, edits=())
+    close(plain["l"], by_hand(trained)[0].mean(1))
+
+
+# What is kept
+
+
+def refuse(*args, **kwargs):
+    raise RuntimeError("it was measured again")
+
+
+def test_what_was_measured_is_read_back(trained, monkeypatch):
+    first = replay(trained, {"loss": LOSS, "to": TO_LABELS})
+    monkeypatch.setattr(_replay_stacks, "_measured", refuse)
+    # Under another name, by another function that does the same, and fewer of them.
+    again = Measure(lambda r, o, e: -jax.nn.log_softmax(o)[e.labels[-1]])
+    found = replay(trained, {"l": again}, checkpoints=[32, 320])
+    assert np.array_equal(found["l"], first["loss"][[1, 10]])
+
+
+def shifted(by):
+    return Measure(lambda record, outputs, example: loss(record, outputs, example) + by)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"measures": {"l": dataclasses.replace(LOSS, over=Each())}},
+        {"measures": {"l": shifted(np.array([0.0, 2.0], np.float32))}},
+        {"edits": [HEAD]},
+        {"edits": [opto.Zero("blocks.1.attn.z", head=1, strength=0.5)]},
+        {"data": "few"},
+    ],
+)
+def test_something_else_is_measured_anew(trained, monkeypatch, change):
+    same = {"measures": {"l": shifted(np.array([0.0, 1.0], np.float32))}}
+    replay(trained, **same)
+    monkeypatch.setattr(_replay_stacks, "_measured", refuse)
+    replay(trained, **same)
+    with pytest.raises(RuntimeError, match="again"):
+        replay(trained, **(same | change))
+
+
+def test_a_checkpoint_that_has_changed_is_measured_anew(tmp_path, monkeypatch):
+    trained = _train(tmp_path / "run")
+    first = replay(trained, {"l": LOSS})
+    file = trained.run.checkpoint_file(64)
+    os.utime(file, (1, 1))
+    with monkeypatch.context() as patched:
+        patched.setattr(_replay_stacks, "_measured", refuse)
+        replay(trained, {"l": LOSS})  # Another time, but the same content.
+    shutil.copy(trained.run.checkpoint_file(320), file)
+    second = replay(trained, {"l": LOSS})
+    assert np.flatnonzero(first["l"] != second["l"]).tolist() == [2]
+    assert second["l"][2] == second["l"][10]
+
+
+def test_runs_of_one_shape_share_a_program(trained, tmp_path, monkeypatch):
+    replay(trained, {"l": LOSS})
+    other = _train(tmp_path / "run", init_seed=8)
+    monkeypatch.setattr(_replay_stacks, "jit", refuse)
+    first, second = replays([trained, other.run.path], {"l": LOSS})
+    close(first["l"], by_hand(trained)[0].mean(1))
+    close(second["l"], by_hand(other)[0].mean(1))
+
+
+def test_a_damaged_file_of_what_was_found_costs_time_alone(trained):
+    first = replay(trained, {"l": LOSS})
+    (file,) = (trained.run.path / "replays").glob("*.h5")
+    file.write_bytes(file.read_bytes()[:500])
+    assert np.array_equal(replay(trained, {"l": LOSS})["l"], first["l"])
+
+
+def test_what_cannot_be_kept_is_returned_with_a_warning(trained):
+    (trained.run.path / "replays").write_text("in the way")
+    try:
+        with pytest.warns(UserWarning, match="is not kept: cannot write"):
+            found = replay(trained, {"l": LOSS}, data="few")
+    finally:
+        (trained.run.path / "replays").unlink()
+    close(found["l"], by_hand(trained, (), "few")[0].mean(1))
+
+
+SCRIPT = """
+import sys, time, numpy as np, icl
+from icl import _replay_stacks
+from icl.measures import Measure
+
+run, out, slow = sys.argv[1:]
+if slow == "slow":
+    _replay_stacks._SAVE_EVERY, _replay_stacks._STACK = 0.0, 2
+    read = _replay_stacks._read
+    _replay_stacks._read = lambda file: time.sleep(0.2) or read(file)
+found = icl.replay(run, {"loss": Measure(lambda r, logits, e: logits[e.labels[-1]])})
+found.save(out)
+"""
+
+
+def test_a_replay_that_is_killed_goes_on_and_gives_the_same_file(trained, tmp_path):
+    def start(out, speed):
+        script = textwrap.dedent(SCRIPT)
+        command = [sys.executable, "-c", script, trained.run.path, out, speed]
+        return subprocess.Popen([*map(str, command)])
+
+    assert start(tmp_path / "whole.h5", "fast").wait() == 0
+    shutil.rmtree(trained.run.path / "replays")
+    process = start(tmp_path / "part.h5", "slow")
+    while not [*(trained.run.path / "replays").glob("*.h5")]:
+        assert process.poll() is None
+        time.sleep(0.01)
+    process.send_signal(signal.SIGKILL)
+    process.wait()
+    (kept,) = (trained.run.path / "replays").glob("*.h5")
+    with h5py.File(kept) as file:
+        assert 0 < len(file["sequences"]) < 11
+    assert not (tmp_path / "part.h5").exists()
+    assert start(tmp_path / "part.h5", "fast").wait() == 0
+    assert (tmp_path / "part.h5").read_bytes() == (tmp_path / "whole.h5").read_bytes()
+
+
+def test_a_saved_replay_is_read_back(trained, tmp_path):
+    found = replay(trained, {"to": TO_LABELS}, data="few")
+    found.save(tmp_path / "x.h5")
+    again = Replay.read(tmp_path / "x.h5")
+    assert np.array_equal(again["to"], found["to"])
+    assert np.array_equal(again.sequences, found.sequences)
+    assert (again.axes, again.labels) == (found.axes, found.labels)
+    with pytest.raises(ValueError, match=r"config.json is not a replay"):
+        Replay.read(trained.run.path / "config.json")
+
+
+# What is refused
+
+
+@pytest.mark.parametrize(
+    ("wrong", "message"),
+    [
+        ({"measures": {}}, "measures is a mapping of names to measures, got none"),
+        ({"measures": {"l": loss}}, "measure 'l' must be an icl.measures.Measure"),
+        ({"measures": {"a/b": LOSS}}, "text without '/', got 'a/b'"),
+        ({"data": "trian"}, "no evaluation set 'trian' in .*'few', 'train'"),
+        ({"data": 3}, "data is the name of an evaluation set, or a batch"),
+        ({"checkpoints": [33]}, "no checkpoint 33 .*nearest 32"),
+        ({"checkpoints": []}, "no checkpoints to replay"),
+        ({"edits": [opto.Zero("blocks.1.attn.zz")]}, "did you mean 'blocks.1.attn.z'"),
+        ({"edits": [opto.Zero("blocks.1.attn.z", head=4)]}, "head"),
+        ({"measures": {"m": Measure(loss, ("blocks.7.z",))}}, "measure 'm': no site"),
+        (
+            {"measures": {"m": dataclasses.replace(LOSS, over=Groups([0, 1]))}},
+            "measure 'm': Groups has one index for each sequence, got 2 groups for 600",
+        ),
+    ],
+)
+def test_what_cannot_be_is_said_before_anything_is_compiled(
+    trained, unchecked, monkeypatch, wrong, message
+):
+    monkeypatch.setattr(_replay_stacks, "_measured", refuse)
+    with pytest.raises(ValueError, match=message):
+        replay(trained, **{"measures": {"l": LOSS}, **wrong})
+
+
+def test_an_edit_that_has_no_answer_for_some_sequences_says_so(trained):
+    few = trained.evaluations["few"]
+    # Two labels in context, the query's is neither in the first three sequences.
+    labels = np.array(few.labels)
+    labels[:3, -1] = [min({0, 1, 2} - {*row[:2]}) for row in labels[:3].tolist()]
+    sequences = dataclasses.replace(few, labels=jnp.asarray(labels))
+    edit = opto.parse("Pattern(Induction(), site='blocks.1.attn.pattern')")
+    with pytest.raises(ValueError, match="in 3 of 40 sequences"):
+        replay(trained, {"l": LOSS}, edits=[edit], data=sequences)
+    with pytest.raises(ValueError, match="in 3 of 40 sequences"):
+        replay(trained, {"l": Under((edit,), LOSS)}, data=sequences)
+
+
+def test_a_damaged_checkpoint_is_named(tmp_path):
+    trained = _train(tmp_path / "run")
+    file = trained.run.checkpoint_file(96)
+    file.write_bytes(file.read_bytes()[:-5])
+    with pytest.raises(ValueError, match="000000000096.eqx is damaged or of another"):
+        replay(trained, {"l": LOSS})
+    # A run of another shape in its place.
+    other = eqx.tree_at(lambda m: m.unembed.bias, trained.model, jnp.zeros(9))
+    eqx.tree_serialise_leaves(file, eqx.filter(other, eqx.is_array))
+    with pytest.raises(ValueError, match="000000000096.eqx is damaged or of another"):
+        replay(trained, {"l": LOSS})

@@ -1,0 +1,43 @@
+"""What the papers read off studies: emergence times, heads and paths, as tables.
+
+Of runs that `python -m sweeps NAME` made; notebooks and `icl figure` draw it.
+"""
+
+from ._emergence import (
+    clamps_by_seed as clamps_by_seed,
+    crossing as crossing,
+    emergence as emergence,
+    Estimate as Estimate,
+    estimates as estimates,
+    HALF as HALF,
+    in_order as in_order,
+    LEARNT as LEARNT,
+)
+from ._heads import (
+    head_table as head_table,
+    HeadTable as HeadTable,
+    MatchTable as MatchTable,
+    mended as mended,
+    only as only,
+    perfect_match as perfect_match,
+    previous_token_heads as previous_token_heads,
+    without as without,
+)
+from ._paths import (
+    BOTH as BOTH,
+    direct_ways as direct_ways,
+    KEYS as KEYS,
+    PairTable as PairTable,
+    path_ablations as path_ablations,
+    path_pairs as path_pairs,
+    PathTable as PathTable,
+    VALUES as VALUES,
+)
+from ._study import (
+    find_run as find_run,
+    RUNS as RUNS,
+    runs_folder as runs_folder,
+    Study as Study,
+    together as together,
+)
+from ._table import cell as cell, Table as Table

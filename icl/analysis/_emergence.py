@@ -1,0 +1,132 @@
+"""When a circuit emerges: the sequences seen as the loss comes down to a level."""
+
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+from jaxtyping import Float
+
+from ..demo import first_below, HALF_LN_2
+from ..plots import Confidence
+from ._study import Study
+
+
+HALF = float(HALF_LN_2)
+"""Half of ln 2, half of the plateau, where emergence is read off in figures 5b and 6 of
+the induction-head paper."""
+
+LEARNT = 0.4 * math.log(2)
+"""The loss below which its figure 4b counts a run as having learnt."""
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """A number of which there are several, one for each seed.
+
+    **Fields:**
+
+    - `mean`: Of those that are known; NaN if none is.
+    - `low`, `high`: A 95 % confidence interval of the mean (Student's t); NaN for fewer
+        than two.
+    - `known`, `count`: How many seeds it is known of, and how many there are.
+    """
+
+    mean: float
+    low: float
+    high: float
+    known: int
+    count: int
+
+    @staticmethod
+    def of(values: Iterable[float]) -> "Estimate":
+        """Of the values that are finite."""
+        array = np.asarray([*values], float)
+        there = array[np.isfinite(array)]
+        if not there.size:
+            return Estimate(math.nan, math.nan, math.nan, 0, len(array))
+        low, high = Confidence().bounds(there[None])
+        mean = float(there.mean())
+        return Estimate(mean, float(low[0]), float(high[0]), there.size, len(array))
+
+    def __str__(self) -> str:
+        if not self.known:
+            return "–" if not self.count else "not reached"
+        text = f"{self.mean:.3g}"
+        if math.isfinite(self.low):
+            text += f" [{self.low:.3g}, {self.high:.3g}]"
+        missing = self.count - self.known
+        return text + (f" ({self.known} of {self.count} seeds)" if missing else "")
+
+    def __truediv__(self, unit: float) -> "Estimate":
+        return Estimate(
+            self.mean / unit, self.low / unit, self.high / unit, self.known, self.count
+        )
+
+
+def crossing(sequences: np.ndarray, losses: np.ndarray, level: float = HALF) -> float:
+    """Where a loss, linear between the points, first comes down to a level.
+
+    NaN if it never does, or if there are no points.
+    """
+    found = first_below(np.asarray(sequences), np.asarray(losses), level)
+    return math.nan if found is None else found
+
+
+def emergence(
+    study: Study,
+    runs: Iterable[str],
+    *,
+    level: float = HALF,
+    data: str = "train",
+) -> Float[np.ndarray, " run"]:
+    """When the loss of each run comes down to a level, in sequences seen.
+
+    NaN for a run that does not, or is not there.
+
+    **Arguments:**
+
+    - `level`: In nats.
+    - `data`: The evaluation set whose mean loss it is.
+    """
+    curves = (study.curve(name, data=data) for name in runs)
+    return np.array([crossing(x, y, level) for x, y in curves], float)
+
+
+def estimates(
+    study: Study,
+    groups: Mapping[str, Iterable[str]],
+    *,
+    level: float = HALF,
+    data: str = "train",
+) -> dict[str, Estimate]:
+    """`emergence` of groups of runs that differ in seed, put together.
+
+    Runs that are not there do not count.
+    """
+    return {
+        name: Estimate.of(
+            emergence(study, [r for r in runs if r in study], level=level, data=data)
+        )
+        for name, runs in groups.items()
+    }
+
+
+def in_order(times: Iterable[float | Estimate]) -> bool | None:
+    """Whether times descend, equal ones included; `None` if one is not known."""
+    values = [t.mean if isinstance(t, Estimate) else float(t) for t in times]
+    if not np.isfinite(values).all():
+        return None
+    return bool(np.all(np.diff(values) <= 0))
+
+
+def clamps_by_seed(study: Study, clamps: Iterable[str]) -> dict[str, list[str]]:
+    """The runs of the study `clamps` under each clamp: `seed-5-match`, ….
+
+    A seed is whatever comes before the clamp in the name of a run.
+    """
+    seeds = [name for name in study if name.count("-") == 1]
+    return {
+        clamp: [f"{s}-{clamp}" for s in seeds if f"{s}-{clamp}" in study]
+        for clamp in clamps
+    }

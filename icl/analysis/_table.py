@@ -1,0 +1,85 @@
+"""Small tables that a notebook shows, and a terminal."""
+
+import html
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+
+@dataclass(frozen=True)
+class Table:
+    """Rows under headings.
+
+    A number has three digits, one that is not known is a dash.
+
+    **Fields:**
+
+    - `columns`: The headings.
+    - `rows`: As many cells each: texts, numbers, `Estimate`s, truth values, `None`.
+    """
+
+    columns: Sequence[str]
+    rows: Sequence[Sequence[Any]] = field(default_factory=tuple)
+
+    def __post_init__(self):
+        rows = tuple(tuple(row) for row in self.rows)
+        for row in rows:
+            if len(row) != len(self.columns):
+                wanted = f"{len(self.columns)} cells, as there are columns"
+                raise ValueError(f"rows have {wanted}, got {row}")
+        object.__setattr__(self, "columns", tuple(self.columns))
+        object.__setattr__(self, "rows", rows)
+
+    @property
+    def texts(self) -> list[list[str]]:
+        """The cells as they are shown."""
+        return [[cell(value) for value in row] for row in self.rows]
+
+    def __repr__(self) -> str:
+        rows = [[*self.columns], *self.texts]
+        widths = [max(len(row[k]) for row in rows) for k in range(len(self.columns))]
+        lines = []
+        for row in rows:
+            first = row[0].ljust(widths[0])
+            rest = [x.rjust(n) for x, n in zip(row[1:], widths[1:], strict=True)]
+            lines.append("  ".join([first, *rest]).rstrip())
+        return "\n".join(lines)
+
+    def _repr_html_(self) -> str:
+        head = "".join(_cells("th", self.columns))
+        body = "".join(f"<tr>{''.join(_cells('td', row))}</tr>" for row in self.texts)
+        return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
+
+    def markdown(self) -> str:
+        """The table in Markdown, for a file."""
+        rows = [[*self.columns], ["---", *["---:"] * (len(self.columns) - 1)]]
+        rows += [[x.replace("|", "\\|") for x in row] for row in self.texts]
+        return "\n".join(f"| {' | '.join(row)} |" for row in rows)
+
+
+def cell(value: Any) -> str:
+    """A value as a cell of a table shows it."""
+    if value is None:
+        return "–"
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, int):
+        return f"{value:,}"
+    try:
+        number = float(value)
+    except (TypeError, ValueError):
+        return str(value)
+    if isinstance(value, str):
+        return value
+    if not math.isfinite(number):
+        return "–"
+    return f"{number:,.0f}" if abs(number) >= 1000 else f"{number:.3g}"
+
+
+def _cells(kind: str, texts: Sequence[str]) -> list[str]:
+    sides = ["left", *["right"] * (len(texts) - 1)]
+    return [
+        f'<{kind} style="text-align:{side}">{html.escape(text)}</{kind}>'
+        for side, text in zip(sides, texts, strict=True)
+    ]

@@ -1,0 +1,117 @@
+"""What the coopetition and the transience paper read off runs.
+
+Layer 0 is the papers' layer 1, and layer 1 their layer 2.
+"""
+
+import math
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from jaxtyping import Num
+
+import opto
+
+from ..config import from_json
+from ..experiment import Experiment
+from ..runs import Run
+
+
+@dataclass(frozen=True)
+class Passage:
+    """How a curve comes and goes; NaN for what does not happen.
+
+    **Attributes:**
+
+    - `peak`, `peak_at`: The largest value, and the sequences seen there.
+    - `gone_at`: Where it comes below the level for good; NaN if it was never at it, or
+        is at the end.
+    - `final`: The last value.
+    """
+
+    peak: float
+    peak_at: float
+    gone_at: float
+    final: float
+
+
+def passage(
+    sequences: Num[np.ndarray, " event"],
+    values: Num[np.ndarray, " event"],
+    level: float = 0.5,
+) -> Passage:
+    """When a curve is highest, when it is below a level for good, and where it ends.
+
+    What was before training does not count: an untrained model is at chance, which may
+    well be the level. Between two events the curve is linear.
+    """
+    known = np.isfinite(values) & (sequences > 0)
+    x, y = sequences[known].astype(float), values[known].astype(float)
+    if not y.size:
+        return Passage(math.nan, math.nan, math.nan, math.nan)
+    top = int(y.argmax())
+    there = np.flatnonzero(y >= level)
+    gone = math.nan
+    if there.size and there[-1] + 1 < len(y):
+        last = int(there[-1])
+        part = (y[last] - level) / (y[last] - y[last + 1])
+        gone = float(x[last] + part * (x[last + 1] - x[last]))
+    return Passage(float(y[top]), float(x[top]), gone, float(y[-1]))
+
+
+def taken_at(run: str | os.PathLike) -> int | None:
+    """How many sequences the other run had seen from which this one has its weights.
+
+    That is what it was started from, or what is grafted into it; `None` if there is no
+    such run, or this one is not there.
+    """
+    if not os.path.isdir(run):
+        return None
+    found = from_json(Experiment, Run(run).config).sources()
+    return found[0][1] if found else None
+
+
+def attention_differences(layer: int, differences: Sequence[float]) -> Any:
+    """The query attends to labels alone, clamped, to be swept over.
+
+    **Arguments:**
+
+    - `layer`: Whose heads.
+    - `differences`: In [-1, 1], how much more attention the correct label has than the
+        incorrect ones: a point for each.
+    """
+    site = f"blocks.{layer}.attn.pattern"
+    weights = [(1 + difference) / 2 for difference in differences]
+    return opto.stack([opto.Pattern(opto.Induction(w), site=site) for w in weights])
+
+
+def without_way_past(layer: int) -> tuple[opto.AbstractEdit, ...]:
+    """What comes into a layer reaches its heads alone, not what comes after them.
+
+    Their attention and values are as they were. Edits of these go after.
+    """
+    return (
+        opto.Zero(f"blocks.{layer}.resid_pre"),
+        opto.Freeze(f"blocks.{layer}.attn.pattern"),
+        opto.Freeze(f"blocks.{layer}.attn.v"),
+    )
+
+
+def lower_layer_ablations() -> dict[str, tuple[opto.AbstractEdit, ...]]:
+    """Ablations of a model of two layers, by what they take away.
+
+    What layer 0 writes is lost to layer 1's queries, its keys or its values, each time
+    together with the way past layer 1, of which the first is alone.
+    """
+    lost = opto.Zero("blocks.0.attn.z")
+    held = {part: opto.Freeze(f"blocks.1.attn.{part}") for part in "qkv"}
+    return {
+        "nothing": (),
+        "layer 0 to the output": (lost, *held.values()),
+        "layer 0 to queries": (lost, held["k"], held["v"]),
+        "layer 0 to keys": (lost, held["q"], held["v"]),
+        "layer 0 to values": (lost, held["q"], held["k"]),
+        "all heads": (opto.Zero("blocks.*.attn.z"),),
+    }

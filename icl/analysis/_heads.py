@@ -92,8 +92,8 @@ def head_table(
     asked = {"strength": measures.induction_strength(layer)}
     strength = replay(trained, asked, **at)["strength"][0]
     order = np.argsort(-strength, kind="stable").tolist()
-    sets = [
-        *[[]],
+    sets: list[list[int]] = [
+        [],
         *[[h] for h in every],
         *[[h for h in every if h != kept] for kept in every],
         *[order[count:] for count in range(1, len(every))],
@@ -109,16 +109,17 @@ def head_table(
     )
     means = {name: found[name][0].mean(-1, dtype=np.float64) for name in METRICS}
     ends = np.cumsum([1, len(every), len(every)])
-    whole, lost, alone, added = (
-        {name: part for name, part in zip(METRICS, parts, strict=True)}
-        for parts in zip(
-            *(np.split(means[name], ends) for name in METRICS), strict=True
-        )
+    parts = {name: np.split(means[name], ends) for name in METRICS}
+    whole = {name: float(parts[name][0][0]) for name in METRICS}
+    return HeadTable(
+        layer,
+        strength.astype(float),
+        whole,
+        without={name: parts[name][1] for name in METRICS},
+        alone={name: parts[name][2] for name in METRICS},
+        added={name: np.append(parts[name][3], whole[name]) for name in METRICS},
+        right=found["accuracy"][0, ends[1] : ends[2]] > 0.5,
     )
-    first = {name: float(values[0]) for name, values in whole.items()}
-    added = {name: np.append(values, first[name]) for name, values in added.items()}
-    right = found["accuracy"][0, ends[1] : ends[2]] > 0.5
-    return HeadTable(layer, strength.astype(float), first, lost, alone, added, right)
 
 
 def without(layer: int, sets: Sequence[Sequence[int]], site: str = "attn.z") -> Any:

@@ -5,12 +5,15 @@ Curves are all made by `traces`; the others give it the panels and words of one 
 """
 
 from ._ablation import ablation as ablation
+from ._bars import bars as bars, intervals as intervals
 from ._curves import learning_curves as learning_curves
+from ._dots import dots as dots
 from ._drawn import (
     DrawnFigure as DrawnFigure,
     Quantity as Quantity,
     read_drawn as read_drawn,
 )
+from ._head_maps import head_maps as head_maps
 from ._heads import (
     attention_over_time as attention_over_time,
     average_strength as average_strength,

@@ -1,0 +1,99 @@
+"""Numbers of named things: bars beside each other, or dots with intervals."""
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from ._drawn import DrawnFigure, Quantity
+from ._style import figure, line_style, style
+
+
+def bars(
+    panels: Mapping[str, Mapping[str, np.ndarray]],
+    names: Sequence[str],
+    *,
+    label: str,
+    of: str = "head",
+    by: str = "",
+    line: float | None = None,
+) -> DrawnFigure:
+    """Bars for each name, a panel for each title and a colour for each group.
+
+    **Arguments:**
+
+    - `panels`: By title and group, `[name]`; NaN has no bar.
+    - `names`: Along the horizontal axis.
+    - `label`: What is measured, with its unit.
+    - `of`: What the names are of.
+    - `by`: What the groups are, over the legend.
+    - `line`: Where to draw a horizontal line.
+    """
+    groups = list(dict.fromkeys(name for each in panels.values() for name in each))
+    places, where = np.arange(len(names)), {of: np.array([*names])}
+    thick, drawn = 0.8 / len(groups), {}
+    with style():
+        width = max(2.4, 0.5 + 0.13 * len(names) * (len(groups) + 1))
+        side = 1.4 if len(groups) > 1 else 0.0
+        fig = figure(0.4 + width * len(panels) + side, 2.5)
+        axes = fig.subplots(1, len(panels), squeeze=False, sharey=True)[0]
+        for ax, (title, by_group) in zip(axes, panels.items(), strict=True):
+            for group, values in by_group.items():
+                k = groups.index(group)
+                offset = (k - (len(groups) - 1) / 2) * thick
+                colour = line_style(k + 1)["color"]
+                ax.bar(places + offset, values, thick, color=colour, label=group)
+                name = "/".join(part for part in (title, group) if part) or label
+                drawn[name] = Quantity(np.asarray(values), where, label)
+            if line is not None:
+                ax.axhline(line, color="0.6", lw=0.8, ls=":")
+            ax.set_xticks(places, names)
+            ax.set_xlabel(of)
+            ax.set_title(title)
+        axes[0].set_ylabel(label)
+        if len(groups) > 1:
+            shown = axes[0].get_legend_handles_labels()
+            fig.legend(*shown, loc="outside right center", title=by or None)
+        fig.drawn = drawn
+    return fig
+
+
+def intervals(
+    values: Mapping[str, Mapping[str, Sequence[float]]],
+    *,
+    label: str,
+    by: str = "",
+) -> DrawnFigure:
+    """A row for each name, with a dot and an interval for each group.
+
+    **Arguments:**
+
+    - `values`: By group and name, a number, and the ends of its interval; NaN ends have
+        no line, and a NaN number no dot.
+    - `label`: What is measured, with its unit.
+    - `by`: What the groups are, over the legend.
+    """
+    names = list(dict.fromkeys(name for each in values.values() for name in each))
+    drawn = {}
+    with style():
+        fig = figure(6.4, 0.9 + 0.34 * len(names))
+        ax = fig.subplots()
+        for k, (group, rows) in enumerate(values.items()):
+            at = np.array([names.index(name) for name in rows], float)
+            at += (k - (len(values) - 1) / 2) * 0.7 / len(values)
+            middle, low, high = np.array([*rows.values()], float).reshape(-1, 3).T
+            half = np.nan_to_num(np.stack([middle - low, high - middle]))
+            look = {"color": line_style(k)["color"], "ms": 4, "capsize": 2}
+            mark = "D" if k == 0 else "o"
+            ax.errorbar(middle, at, xerr=half, fmt=mark, label=group, **look)
+            where = {"name": np.array([*rows])}
+            for end, column in (("", middle), ("/low", low), ("/high", high)):
+                drawn[f"{group}{end}"] = Quantity(column, where, label)
+        ax.set_yticks(range(len(names)), names)
+        ax.set_ylim(len(names) - 0.5, -0.5)
+        ax.set_xlim(left=0)
+        ax.grid(axis="y", color="0.9", lw=0.8)
+        ax.set_axisbelow(True)
+        ax.set_xlabel(label)
+        fig.legend(loc="outside right center", title=by or None)
+        fig.drawn = drawn
+    return fig

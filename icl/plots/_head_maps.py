@@ -1,0 +1,61 @@
+"""Numbers for pairs, of heads or of a head and a label, as maps."""
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from ._drawn import DrawnFigure, Quantity
+from ._style import figure, style
+
+
+def head_maps(
+    panels: Mapping[str, np.ndarray],
+    *,
+    rows: str,
+    columns: str,
+    label: str,
+    limits: tuple[float, float] | None = None,
+    row_names: Sequence[str] | None = None,
+    column_names: Sequence[str] | None = None,
+) -> DrawnFigure:
+    """Maps beside each other, with their numbers, on one colour scale.
+
+    **Arguments:**
+
+    - `panels`: By title, `[row, column]`; NaN stays empty.
+    - `rows`, `columns`: What they are.
+    - `label`: What the numbers are, with their unit.
+    - `limits`: The ends of the colour scale: by default the largest size, both ways,
+        and then in colours that diverge from white.
+    - `row_names`, `column_names`: Of each; their numbers by default.
+    """
+    some = next(iter(panels.values()))
+    sizes = [np.abs(x[np.isfinite(x)]).max(initial=1e-6) for x in panels.values()]
+    low, high = limits or (-max(sizes), max(sizes))
+    colours = "RdBu" if limits is None else "Blues"
+    names = {
+        rows: np.array(row_names or np.arange(some.shape[0])),
+        columns: np.array(column_names or np.arange(some.shape[1])),
+    }
+    drawn = {name: Quantity(x, names, label) for name, x in panels.items()}
+    with style():
+        wide, tall = 0.8 + 0.38 * some.shape[1], 0.8 + 0.3 * some.shape[0]
+        fig = figure(0.9 + wide * len(panels), tall, drawn)
+        axes = fig.subplots(1, len(panels), squeeze=False)[0]
+        for ax, (title, values) in zip(axes, panels.items(), strict=True):
+            image = ax.imshow(values, cmap=colours, vmin=low, vmax=high, aspect="auto")
+            for (row, column), value in np.ndenumerate(values):
+                if np.isfinite(value):
+                    edge = abs(value - (low + high) / 2) if limits is None else value
+                    dark = edge > 0.6 * high
+                    colour = "white" if dark else "black"
+                    look = {"color": colour, "ha": "center", "va": "center"}
+                    ax.text(column, row, f"{value:.2f}", fontsize=7, **look)
+            ax.set_xticks(range(some.shape[1]), names[columns])
+            ax.set_yticks(range(some.shape[0]), names[rows])
+            ax.set_xlabel(columns)
+            ax.set_title(title)
+            ax.spines[:].set_visible(False)
+        axes[0].set_ylabel(rows)
+        fig.colorbar(image, ax=axes, label=label, fraction=0.05)
+    return fig

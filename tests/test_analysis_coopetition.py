@@ -1,0 +1,178 @@
+"""What the coopetition notebooks read off runs, against NumPy and runs by hand."""
+
+import dataclasses
+import json
+import math
+
+import jax
+import numpy as np
+import pytest
+from scipy import optimize
+
+import icl
+import opto
+from icl.analysis.coopetition import (
+    attention_differences,
+    lower_layer_ablations,
+    passage,
+    taken_at,
+    without_way_past,
+)
+from icl.config import to_json
+from icl.data import LowRankClasses
+from icl.measures import induction_strength, Measure
+from icl.schedules import At, Every
+from icl.studies import coopetition
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory):
+    """A run of two small layers, of a few steps."""
+    path = tmp_path_factory.mktemp("coopetition") / "run"
+    icl.run_experiment(_experiment(), path)
+    return path
+
+
+def _experiment():
+    base = coopetition(LowRankClasses(8, 2, dim=8), classes=8, exemplars=2)
+    train = dataclasses.replace(base.evaluations["flip"], size=16)
+    return dataclasses.replace(
+        base,
+        model=dataclasses.replace(base.model, d_model=16, num_heads=4),
+        training=icl.Training(
+            64, evaluate_at=Every(64), checkpoint_at=At((32, 64)), batch_size=32
+        ),
+        evaluations={"flip": train},
+    )
+
+
+# When a curve comes and goes
+
+
+def test_gone_at_is_the_last_crossing_of_the_interpolated_curve():
+    rng = np.random.default_rng(0)
+    for _ in range(20):
+        x = np.cumsum(rng.integers(1, 50, 12)) * 1000
+        y = np.append(rng.uniform(size=11), 0.1)
+        y[3] = 0.9
+        found = passage(x, y, 0.5)
+        last = max(k for k in range(12) if y[k] >= 0.5)
+        below = lambda at, x=x, y=y: np.interp(at, x, y) - 0.5
+        assert found.gone_at == pytest.approx(
+            optimize.brentq(below, x[last], x[last + 1])
+        )
+        assert (found.peak, found.peak_at) == (y.max(), x[y.argmax()])
+        assert found.final == 0.1
+
+
+def test_a_curve_that_never_was_above_or_still_is_does_not_go():
+    x = np.arange(4) * 10
+    assert math.isnan(passage(x, np.array([0.1, 0.2, 0.4, 0.3])).gone_at)
+    assert math.isnan(passage(x, np.array([0.1, 0.7, 0.4, 0.6])).gone_at)
+
+
+def test_chance_before_training_is_no_peak():
+    found = passage(np.array([0, 10, 20]), np.array([0.52, 0.4, 0.1]))
+    assert (found.peak, found.peak_at, found.final) == (0.4, 10, 0.1)
+    assert math.isnan(found.gone_at)
+
+
+def test_no_events_give_no_numbers():
+    found = passage(np.zeros(0), np.zeros(0))
+    assert all(map(math.isnan, dataclasses.astuple(found)))
+    missing = passage(np.array([1, 2]), np.array([np.nan, np.nan]))
+    assert all(map(math.isnan, dataclasses.astuple(missing)))
+
+
+# What runs are made from
+
+
+def test_taken_at_is_the_checkpoint_of_a_start_and_of_a_graft(tmp_path):
+    graft = "Graft('/some/run', from_=1, checkpoint=32)"
+    made = {
+        "graft": dataclasses.replace(_experiment(), edits=(graft,)),
+        "start": dataclasses.replace(_experiment(), start=icl.Start("/other/run", 64)),
+        "main": _experiment(),
+    }
+    for name, experiment in made.items():
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "config.json").write_text(json.dumps(to_json(experiment)))
+    names = ("graft", "start", "main", "absent")
+    assert [taken_at(tmp_path / name) for name in names] == [32, 64, None, None]
+
+
+# Edits
+
+
+def test_the_difference_of_attention_is_what_is_clamped(run):
+    wanted = (-1.0, -0.25, 0.5, 1.0)
+    found = icl.replay(
+        run,
+        {"strength": induction_strength(1)},
+        data="flip",
+        edits=[attention_differences(1, wanted)],
+        checkpoints=[-1],
+    )
+    expected = np.broadcast_to(np.array(wanted)[:, None], (4, 4))
+    np.testing.assert_allclose(found["strength"][0], expected, atol=1e-6)
+
+
+def test_without_the_way_past_only_the_heads_write_to_the_output(run):
+    trained = icl.load(run)
+    example = jax.tree.map(lambda x: x[0], trained.evaluations["flip"])
+    forward, sites = trained.task.forward, ("resid_mid", "attn.z", "attn.out")
+    names = tuple(f"blocks.1.{site}" for site in sites)
+    visit = lambda edits: opto.visit(
+        forward, trained.model, example, record=names, edits=edits
+    )[1]
+    whole, cut = visit(()), visit(without_way_past(1))
+    # The projection in float64, of what the heads have without any edit.
+    z = np.asarray(whole[names[1]], np.float64).transpose(1, 0, 2)
+    weight = np.asarray(trained.model.blocks[1].attn.output.weight, np.float64)
+    written = z.reshape(len(z), -1) @ weight.T
+    np.testing.assert_allclose(cut[names[0]], written, atol=1e-5)
+    assert np.abs(np.asarray(whole[names[0]]) - written).max() > 0.1
+
+
+def test_lower_layer_ablations_change_what_they_say_alone(run):
+    trained = icl.load(run)
+    example = jax.tree.map(lambda x: x[0], trained.evaluations["flip"])
+    names = tuple(f"blocks.1.attn.{part}" for part in ("q", "k", "v"))
+    seen = {
+        name: opto.visit(
+            trained.task.forward, trained.model, example, record=names, edits=edits
+        )[1]
+        for name, edits in lower_layer_ablations().items()
+    }
+    changed = {
+        name: {
+            site[-1]
+            for site in names
+            if np.abs(np.asarray(record[site] - seen["nothing"][site])).max() > 1e-4
+        }
+        for name, record in seen.items()
+    }
+    assert changed == {
+        "nothing": set(),
+        "layer 0 to the output": set(),
+        "layer 0 to queries": {"q"},
+        "layer 0 to keys": {"k"},
+        "layer 0 to values": {"v"},
+        "all heads": {"q", "k", "v"},
+    }
+
+
+def test_without_all_heads_the_context_is_not_seen(run):
+    trained = icl.load(run)
+    measure = Measure(lambda record, outputs, example: outputs)
+    edits = lower_layer_ablations()["all heads"]
+    sequences = trained.evaluations["flip"]
+    turned = dataclasses.replace(
+        sequences,
+        labels=sequences.labels.at[:, :2].set(sequences.labels[:, 1::-1]),
+    )
+    once, twice = (
+        icl.replay(run, {"x": measure}, data=data, edits=edits, checkpoints=[-1])["x"]
+        for data in (sequences, turned)
+    )
+    np.testing.assert_array_equal(once, twice)

@@ -1,29 +1,24 @@
-"""The command line: `python -m sweeps STUDY | status | cancel | collect`.
+"""The command line: `python -m sweeps STUDY | status | cancel | collect | figure`.
 
 Bad input ends with status 2 and one line on stderr.
 """
 
 import dataclasses
-import os
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Literal
 
-import h5py
 import tyro
 
 from icl._options import parse
 from icl.cli import guarded
-from icl.data import HDF5Classes
 from icl.loggers import check_logger
 
-from ._cluster import default_file, read_cluster
 from ._folder import Folder
-from ._launch import Executor, Launch, pinned, plan, wanted, works
-from ._local import Debug, Local
-from ._slurm import cancel as scancel, Slurm
+from ._launch import pinned, plan, wanted
+from ._slurm import cancel as scancel
 from ._study import list_trials, load_study, names, Scale
+from ._train import Cluster, data_of, executor_of, train
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -47,6 +42,7 @@ def _usage() -> str:
        python -m sweeps status DIR [--watch] [--failed]
        python -m sweeps cancel DIR
        python -m sweeps collect DIR [--out FILE] [--only PATTERN]
+       python -m sweeps figure [NAME] [options]         one figure, from nothing
 
 STUDY is {" | ".join(names())}, or the path of a Python file like theirs.
 python -m sweeps STUDY --help tells the options."""
@@ -58,7 +54,7 @@ class LaunchOptions:
 
     out: Path
     """The study's folder; each run has a folder of its own in it."""
-    cluster: Literal["local", "slurm", "debug"] = "local"
+    cluster: Cluster = "local"
     """Processes of this machine, a Slurm cluster, or this very process."""
     scale: Scale = "small"
     """`smoke`: two minutes on two cores; `small`: an hour on a laptop; `paper`."""
@@ -91,9 +87,9 @@ class LaunchOptions:
 def _launch(name: str, arguments: list[str]) -> int:
     study, module = load_study(name)
     options = parse(LaunchOptions, arguments, study, program="python -m sweeps")
-    executor = _executor(options)
+    executor = executor_of(options.cluster, options.cluster_file, options.jobs)
     folder = Folder(options.out)
-    trials = list_trials(module, options.scale, folder.path, _data(options.data))
+    trials = list_trials(module, options.scale, folder.path, data_of(options.data))
     experiments = pinned(trials, options.set, folder)
     folder.check(study, options.scale)
     asked = wanted(folder, experiments, options.only)
@@ -104,79 +100,13 @@ def _launch(name: str, arguments: list[str]) -> int:
 
         print(plan_table(plan(folder, asked, executor, options.members, measure=True)))
         return 0
-    with folder.claimed(study, options.scale):
-        made = plan(folder, asked, executor, options.members, measure=False)
-        _check_not_waiting(made, executor)
-        folder.begin(
-            study, options.scale, experiments, made.chosen, made.dropped, made.jobs
-        )
-        print(_summary(made), file=sys.stderr)
-        good = executor.start(folder, works(made, options.logger), study)
+    members, logger = options.members, options.logger
+    good = train(
+        folder, study, options.scale, asked, executor, members=members, logger=logger
+    )
     if executor.name == "slurm":
         print(f"python -m sweeps status {options.out}", file=sys.stderr)
-    failed = [*_failures(folder, made, waits=executor.name != "slurm")]
-    for line in failed:
-        print(line, file=sys.stderr)
-    return 0 if good and not failed else 1
-
-
-def _failures(folder: Folder, made: Launch, waits: bool) -> Iterator[str]:
-    """A line for each run that was launched and failed, or that had failed before."""
-    trained = {run for job in made.jobs for run in job.runs} if waits else set()
-    for run in made.chosen:
-        report = folder.report(run)
-        known = run in trained or run in made.finished
-        if known and report is not None and report.state == "failed":
-            yield f"{run} failed: {report.error}"
-
-
-def _executor(options: LaunchOptions) -> Executor:
-    # JAX would keep most of a GPU's memory for this process.
-    os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")
-    if options.cluster == "slurm":
-        return Slurm(read_cluster(options.cluster_file or default_file()))
-    if options.cluster_file is not None:
-        raise ValueError("--cluster-file is for --cluster slurm")
-    return Local(options.jobs) if options.cluster == "local" else Debug()
-
-
-def _data(text: str) -> HDF5Classes | None:
-    if not text:
-        return None
-    file, colon, path = text.rpartition(":")
-    if not colon or os.path.exists(text):
-        file, path = text, ""
-    source = HDF5Classes(os.path.abspath(file), path)
-    if not Path(source.file).is_file():
-        raise ValueError(f"--data: there is no file {source.file}")
-    if not h5py.is_hdf5(source.file):
-        raise ValueError(f"--data: {source.file} is not an HDF5 file")
-    return source
-
-
-def _check_not_waiting(made: Launch, executor: Executor) -> None:
-    """Jobs that are elsewhere cannot be waited for by this launch."""
-    for job in made.queued if made.jobs else ():
-        if job.cluster == executor.name == "slurm":
-            continue
-        needed = any(job.name in other.needs for other in made.jobs)
-        if job.cluster != "slurm" or needed:
-            raise ValueError(
-                f"job {job.name} of an earlier launch is still there ({job.cluster}, "
-                f"{job.job_id}); wait for it, or python -m sweeps cancel "
-                f"{made.folder.path}"
-            )
-
-
-def _summary(made: Launch) -> str:
-    runs = sum(len(job.runs) for job in made.jobs)
-    queued = sum(len(job.runs) for job in made.queued)
-    parts = [f"{runs} runs in {len(made.jobs)} jobs"]
-    if made.finished:
-        parts.append(f"{len(made.finished)} finished before")
-    if queued:
-        parts.append(f"{queued} queued or running already")
-    return ", ".join(parts)
+    return 0 if good else 1
 
 
 @dataclasses.dataclass(frozen=True)
@@ -214,8 +144,15 @@ def _collect(arguments: list[str]) -> int:
     return collect(arguments)
 
 
+def _figure(arguments: list[str]) -> int:
+    from ._figure import figure
+
+    return figure(arguments, program="python -m sweeps")
+
+
 _COMMANDS: dict[str, Callable[[list[str]], int]] = {
     "status": _status,
     "cancel": _cancel,
     "collect": _collect,
+    "figure": _figure,
 }

@@ -1,0 +1,207 @@
+"""`icl figure`: one figure of a paper, from nothing.
+
+Which figures there are is in `sweeps.figures`; here is what is done with one. Its runs
+are trained, unless they are there; what is measured on them is set beside what was
+published, and drawn.
+"""
+
+import dataclasses
+import difflib
+import json
+import sys
+from pathlib import Path
+
+import tyro
+
+from icl import Experiment, plots
+from icl._atomic import write_bytes
+from icl._options import parse
+from icl.data import HDF5Classes, Source
+from icl.runs import disk
+
+from ._figure_table import as_json, figures_table, report, verdict
+from ._folder import Folder
+from ._launch import pinned, plan, Wanted, wanted
+from ._place import place
+from ._study import list_trials, load_study, Scale, Study
+from ._train import Cluster, data_of, executor_of, train
+from .figures import Figure, FIGURES, Measured, Runs
+
+
+@dataclasses.dataclass(frozen=True)
+class FigureOptions:
+    """Make one figure of a paper: train its runs, measure, compare and draw.
+
+    Runs that are there are taken, a launch that was stopped goes on. The status is 0 if
+    what the figure is said to show holds, 1 if it does not; at scale smoke, where
+    training is too short to tell, 0.
+    """
+
+    name: tyro.conf.Positional[str] = ""
+    """Such as induction/5b; without one, the figures that there are are listed."""
+    scale: Scale = "small"
+    """`smoke`: a minute or two; `small`: laptop-sized; `paper`: as published."""
+    out: Path = Path("runs")
+    """The folder of the studies' folders; the figure goes to its folder figures."""
+    data: str = ""
+    """An HDF5 file of classes, FILE.h5 or FILE.h5:DATASET, in place of the study's."""
+    seeds: tuple[int, ...] = ()
+    """Of the study's seeds, those that are wanted; all by default."""
+    cluster: Cluster = "local"
+    """Processes of this machine, a Slurm cluster, or this very process."""
+    jobs: int = 1
+    """How many jobs to run at once, for --cluster local."""
+    cluster_file: Path | None = None
+    """What to ask Slurm for; see sweeps/cluster.example.toml."""
+    dry_run: bool = False
+    """Print what would be trained, with estimates from a measured step; do nothing."""
+
+    def __post_init__(self):
+        if self.jobs < 1:
+            raise ValueError(f"--jobs must be at least 1, got {self.jobs}")
+        if len({*self.seeds}) < len(self.seeds):
+            raise ValueError(f"--seeds must be each once, got {self.seeds}")
+
+
+def figure(arguments: list[str], program: str = "icl") -> int:
+    """Runs the command; returns its exit status.
+
+    **Raises:** `ValueError` for what cannot be.
+    """
+    options = parse(FigureOptions, arguments, "figure", program)
+    if not options.name:
+        print(figures_table(FIGURES.values()))
+        return 0
+    chosen = _chosen(options.name)
+    if options.out.exists() and not options.out.is_dir():
+        raise ValueError(f"--out: {options.out} is a file; name a folder")
+    if not chosen.study:
+        return _toy(chosen, options)
+    needed = _needed(chosen, options)
+    executor = executor_of(options.cluster, options.cluster_file, options.jobs)
+    if options.dry_run:
+        from ._table import plan_table
+
+        print(plan_table(plan(needed.folder, needed.asked, executor, None, True)))
+        return 0
+    if needed.unfinished:
+        folder, asked = needed.folder, needed.asked
+        if not train(folder, chosen.study, options.scale, asked, executor):
+            return 1
+        if needed.unfinished:  # They are on a cluster.
+            print("the same command draws the figure once the runs are finished")
+            return 0
+    measured = chosen.measure(needed.runs)
+    about = f"study {chosen.study}, scale {options.scale}: {needed.folder.path}"
+    return _finish(chosen, options, measured, needed.runs.seeds, [about, needed.data])
+
+
+def _chosen(name: str) -> Figure:
+    if name not in FIGURES:
+        close = difflib.get_close_matches(name, FIGURES, n=1, cutoff=0.4)
+        ends = [known for known in FIGURES if known.endswith(f"/{name}")]
+        known = [*ends, *close]
+        hint = f"did you mean {known[0]!r}?" if known else f"there is {[*FIGURES]}"
+        raise ValueError(f"no figure {name!r}; {hint}")
+    return FIGURES[name]
+
+
+def _toy(chosen: Figure, options: FigureOptions) -> int:
+    for name in ("data", "seeds", "dry_run"):
+        if getattr(options, name):
+            option = f"--{name.replace('_', '-')}"
+            raise ValueError(f"{option}: {chosen.name} is of a toy, and has no runs")
+    measured = chosen.measure(Runs({}, (0,)))
+    about = ["a toy, which needs no runs: as published at any scale"]
+    return _finish(chosen, options, measured, (0,), about)
+
+
+@dataclasses.dataclass(frozen=True)
+class _Needed:
+    """The runs of a figure, finished or not."""
+
+    folder: Folder
+    asked: Wanted
+    names: dict[str, dict[int, str]]
+    """By what a run is in the figure, and its seed."""
+
+    @property
+    def unfinished(self) -> list[str]:
+        """Those that are still to be trained, and those that they need."""
+        experiments = {n: self.asked.experiments[n] for n in self.asked.chosen}
+        done = self.folder.finished
+        # Runs that are needed by finished ones need not be there any more.
+        drawn = {run for by_seed in self.names.values() for run in by_seed.values()}
+        return [n for n in drawn if not done(n, experiments[n])]
+
+    @property
+    def runs(self) -> Runs:
+        """Where they are."""
+        folders = {
+            label: tuple(self.folder.run(run) for run in by_seed.values())
+            for label, by_seed in self.names.items()
+        }
+        seeds = tuple(next(iter(self.names.values())))
+        return Runs(folders, seeds)
+
+    @property
+    def data(self) -> str:
+        """What stands in for the paper's features."""
+        run = next(iter(next(iter(self.names.values())).values()))
+        return _data_text(self.asked.experiments[run].data)
+
+
+def _needed(chosen: Figure, options: FigureOptions) -> _Needed:
+    study, module = load_study(chosen.study)
+    data = data_of(options.data)
+
+    def planned(folder: Folder) -> dict[str, Experiment]:
+        return _experiments(module, options.scale, folder, data)
+
+    names = chosen.found([*planned(Folder(options.out / study))], options.seeds)
+    if not names:
+        raise ValueError(
+            f"{chosen.name} has no runs at scale {options.scale!r} of the study {study}"
+        )
+    runs = [run for by_seed in names.values() for run in by_seed.values()]
+    folder = place(options.out, study, options.scale, planned, runs)
+    folder.check(study, options.scale)
+    return _Needed(folder, wanted(folder, planned(folder), runs), names)
+
+
+def _experiments(
+    module: Study, scale: Scale, folder: Folder, data: HDF5Classes | None
+) -> dict[str, Experiment]:
+    return pinned(list_trials(module, scale, folder.path, data), (), folder)
+
+
+def _data_text(data: Source) -> str:
+    if isinstance(data, HDF5Classes):
+        return f"on {data.file}, as they are, for the paper's features of Omniglot"
+    kind = type(data).__name__
+    return f"on synthetic classes ({kind}), for the paper's features of Omniglot"
+
+
+def _finish(
+    chosen: Figure,
+    options: FigureOptions,
+    measured: Measured,
+    seeds: tuple[int, ...],
+    about: list[str],
+) -> int:
+    """Writes the figure, prints the numbers; the status."""
+    folder = options.out / "figures"
+    with disk(folder):
+        folder.mkdir(parents=True, exist_ok=True)
+    judged = options.scale != "smoke" or not chosen.study
+    # Figures of one scale, or on one's own data, do not replace those of another.
+    scale = f"-{options.scale}" if chosen.study else ""
+    own = f"-{Path(options.data.partition('.h5')[0]).name}" if options.data else ""
+    path = folder / f"{chosen.stem}{scale}{own}.png"
+    for file in (path, path.with_suffix(".pdf")):
+        plots.save(measured.figure, file)
+    content = as_json(chosen, measured, seeds, options.scale, about)
+    write_bytes(path.with_suffix(".json"), json.dumps(content, indent=2).encode())
+    print(report(chosen, measured, seeds, about, judged))
+    print(f"{path}, .pdf; what is drawn: .h5; the table: .json", file=sys.stderr)
+    return 0 if not judged or verdict(chosen, measured) else 1

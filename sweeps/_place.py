@@ -1,0 +1,70 @@
+"""In which folder a study's runs are, or are to be: told by what is in it."""
+
+import hashlib
+import json
+from collections.abc import Callable, Collection
+from pathlib import Path
+
+from icl import Experiment
+from icl.config import to_json
+from icl.runs import differences
+
+from ._folder import Folder
+from ._study import Scale
+
+
+Planned = Callable[[Folder], dict[str, Experiment]]
+"""The experiments of the study if it is in a folder, whose path is in some of them."""
+
+
+def place(
+    out: Path, study: str, scale: Scale, planned: Planned, runs: Collection[str]
+) -> Folder:
+    """The folder in `out` that holds these runs of a study, or a new one for them.
+
+    One that `python -m sweeps` made is as good, whatever it is called. Runs are the
+    same if their configs are: those of another scale, data or code are not. What is
+    there is neither changed nor in the way: a new folder has the name of the study, and
+    of the scale or of the content too if that is taken.
+    """
+    files = sorted(out.glob("*/_sweep/study.json"))
+    for folder in (Folder(file.parent.parent) for file in files):
+        if _holds(folder, study, scale, planned, runs):
+            return folder
+    names = (study, f"{study}-{scale}", f"{study}-{scale}-{_content(planned, runs)}")
+    return next(
+        (Folder(out / name) for name in names if _free(out / name)),
+        Folder(out / names[-1]),
+    )
+
+
+def _holds(
+    folder: Folder, study: str, scale: Scale, planned: Planned, runs: Collection[str]
+) -> bool:
+    try:
+        folder.check(study, scale)
+        there = folder.configs
+    except ValueError:  # Another study's, damaged, or moved.
+        return False
+    wanted = planned(folder)
+    pairs = [(there.get(run), to_json(wanted[run])) for run in runs]
+    if all(has is None for has, _ in pairs):
+        return False
+    return not any(any(differences(has, new)) for has, new in pairs if has is not None)
+
+
+def _free(path: Path) -> bool:
+    # `_sweep` alone is what a launch leaves that was killed at once.
+    if not path.is_dir():
+        return not path.exists()
+    return (
+        not {file.name for file in path.iterdir()} - {"_sweep"}
+        and not (path / "_sweep" / "study.json").exists()
+    )
+
+
+def _content(planned: Planned, runs: Collection[str]) -> str:
+    """What tells sets of runs apart, in eight letters and digits."""
+    wanted = planned(Folder("/"))
+    configs = {run: to_json(wanted[run]) for run in sorted(runs)}
+    return hashlib.sha256(json.dumps(configs).encode()).hexdigest()[:8]

@@ -1,0 +1,144 @@
+"""What a figure is said to show, as statements about its numbers.
+
+A number is one per row of the figure's table. `inf` is an event that did not come in
+all of a run, later than any that did; NaN is what was not measured.
+"""
+
+import abc
+import dataclasses
+import math
+from collections.abc import Iterator, Mapping
+
+
+Numbers = Mapping[str, float]
+"""By the name of the row."""
+
+
+class Claim(abc.ABC):
+    """A statement about the numbers of a figure; `str` is how it reads."""
+
+    @abc.abstractmethod
+    def parts(self, numbers: Numbers, targets: Numbers) -> "Iterator[Part]":
+        """What it comes to, one by one."""
+
+    @abc.abstractmethod
+    def __str__(self) -> str: ...
+
+    def holds(self, numbers: Numbers, targets: Numbers) -> bool | None:
+        """Whether it does; `None` if the numbers do not tell."""
+        found = [part.holds for part in self.parts(numbers, targets)]
+        if False in found:
+            return False
+        return None if None in found else True
+
+    def against(self, numbers: Numbers, targets: Numbers) -> list[str]:
+        """What of it does not hold or cannot be told, in words."""
+        parts = self.parts(numbers, targets)
+        return [part.text for part in parts if not part.holds]
+
+
+@dataclasses.dataclass(frozen=True)
+class Part:
+    """A comparison, whether it holds, and what to say if it does not."""
+
+    holds: bool | None
+    text: str
+
+
+@dataclasses.dataclass(frozen=True)
+class Ordering(Claim):
+    """Rows that descend; those of one step are in any order among themselves."""
+
+    steps: tuple[str | tuple[str, ...], ...]
+
+    def parts(self, numbers, targets):
+        steps = [(s,) if isinstance(s, str) else s for s in self.steps]
+        for upper, lower in zip(steps, steps[1:], strict=False):
+            for a in upper:
+                for b in lower:
+                    yield _above(a, b, numbers)
+
+    def __str__(self) -> str:
+        texts = (s if isinstance(s, str) else _set(s) for s in self.steps)
+        return f"ordering {' > '.join(texts)}"
+
+
+@dataclasses.dataclass(frozen=True)
+class Within(Claim):
+    """A row that lies above and below some numbers."""
+
+    row: str
+    low: float = -math.inf
+    high: float = math.inf
+
+    def parts(self, numbers, targets):
+        value = numbers[self.row]
+        known = None if math.isnan(value) else self.low < value < self.high
+        reason = "was not measured" if known is None else f"is {shown(value)}"
+        yield Part(known, f"{self.row} {reason}")
+
+    def __str__(self) -> str:
+        ends = [f"above {shown(self.low)}"] if self.low > -math.inf else []
+        ends += [f"below {shown(self.high)}"] if self.high < math.inf else []
+        return f"{self.row} {' and '.join(ends)}"
+
+
+@dataclasses.dataclass(frozen=True)
+class Alike(Claim):
+    """Rows of which the largest is at most a factor above the smallest."""
+
+    rows: tuple[str, ...]
+    factor: float
+
+    def parts(self, numbers, targets):
+        values = [numbers[row] for row in self.rows]
+        known = all(map(math.isfinite, values))
+        texts = ", ".join(f"{row} {shown(numbers[row])}" for row in self.rows)
+        yield Part(max(values) <= self.factor * min(values) if known else None, texts)
+
+    def __str__(self) -> str:
+        return f"alike within a factor of {self.factor:g}: {_set(self.rows)}"
+
+
+@dataclasses.dataclass(frozen=True)
+class Same(Claim):
+    """Rows that are their targets, up to a part of them."""
+
+    rows: tuple[str, ...]
+    tolerance: float = 0.0
+
+    def parts(self, numbers, targets):
+        for row in self.rows:
+            value, target = numbers[row], targets[row]
+            near = math.isclose(value, target, rel_tol=self.tolerance)
+            known = None if math.isnan(value) else value == target or near
+            yield Part(known, f"{row} is {shown(value)}, not {shown(target)}")
+
+    def __str__(self) -> str:
+        by = f" within {100 * self.tolerance:g}%" if self.tolerance else ""
+        return f"equal to the targets{by}: {_set(self.rows)}"
+
+
+def shown(value: float) -> str:
+    """A number to read: `0.713`, `742`, `292,000`."""
+    if math.isnan(value):
+        return "not measured"
+    if math.isinf(value):
+        return "not reached"
+    if abs(value) >= 1000 or value == round(value):
+        return f"{value:,.0f}"
+    return f"{value:.3g}"
+
+
+def _set(rows: tuple[str, ...]) -> str:
+    return rows[0] if len(rows) == 1 else "{" + ", ".join(rows) + "}"
+
+
+def _above(a: str, b: str, numbers: Numbers) -> Part:
+    x, y = numbers[a], numbers[b]
+    if math.isnan(x) or math.isnan(y):
+        missing = a if math.isnan(x) else b
+        return Part(None, f"{missing} was not measured")
+    if math.isinf(x) and math.isinf(y):
+        return Part(None, f"neither {a} nor {b} was reached")
+    return Part(x > y, f"{a} ({shown(x)}) is not above {b} ({shown(y)})")

@@ -1,0 +1,48 @@
+"""How long learning takes against the size of a task."""
+
+from collections.abc import Mapping
+
+import numpy as np
+from matplotlib.ticker import NullLocator
+
+from icl.plots import DrawnFigure, Quantity, style
+from icl.plots._style import figure
+
+
+def learning_times(
+    panels: Mapping[str, Mapping[str, Mapping[int, float]]], *, by: str
+) -> DrawnFigure:
+    """Sequences seen until something is learnt, a panel for each size that is varied.
+
+    **Arguments:**
+
+    - `panels`: By what is varied, `"classes"`, and the name of a line: by size the
+        sequences seen; `inf`, for what was not learnt, is not drawn.
+    - `by`: What lines are, over the legend.
+    """
+    label = "sequences seen until learnt (thousands)"
+    with style():
+        fig = figure(3.0 * len(panels) + 1.3, 2.9)
+        axes = fig.subplots(1, len(panels), sharey=True, squeeze=False)[0]
+        for ax, (name, lines) in zip(axes, panels.items(), strict=True):
+            for line, times in lines.items():
+                sizes = np.array([*times], int)
+                values = np.array([*times.values()], float)
+                shown = np.where(np.isfinite(values), values, np.nan) / 1e3
+                ax.plot(sizes, shown, "o-", ms=4, label=line)
+                where = {f"number of {name}": sizes}
+                fig.drawn = {
+                    **fig.drawn,
+                    f"{name}/{line}": Quantity(values, where, "sequences seen"),
+                }
+            ax.set_xscale("log", base=2)
+            ax.set_yscale("log")
+            every = sorted({size for times in lines.values() for size in times})
+            ax.set_xticks(every, [str(size) for size in every])
+            ax.xaxis.set_minor_locator(NullLocator())
+            ax.yaxis.set_major_formatter("{x:g}")
+            ax.set_xlabel(f"number of {name}")
+            ax.set_ylabel(label if ax is axes[0] else "")
+        handles, labels = axes[0].get_legend_handles_labels()
+        fig.legend(handles, labels, loc="outside right upper", title=by)
+    return fig

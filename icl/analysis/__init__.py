@@ -3,6 +3,12 @@
 Of runs that `python -m sweeps NAME` made; notebooks and `icl figure` draw it.
 """
 
+from ._answers import (
+    answer_accuracy as answer_accuracy,
+    answer_margin as answer_margin,
+    exemplars_swapped as exemplars_swapped,
+    token_names as token_names,
+)
 from ._emergence import (
     clamps_by_seed as clamps_by_seed,
     crossing as crossing,

@@ -3,6 +3,8 @@
 from collections.abc import Mapping, Sequence
 
 import numpy as np
+from matplotlib.cm import ScalarMappable
+from matplotlib.colors import Normalize
 
 from ._drawn import DrawnFigure, Quantity
 from ._style import figure, style
@@ -37,13 +39,14 @@ def head_maps(
         rows: np.array(row_names or np.arange(some.shape[0])),
         columns: np.array(column_names or np.arange(some.shape[1])),
     }
+    scale = ScalarMappable(Normalize(low, high), colours)
     drawn = {name: Quantity(x, names, label) for name, x in panels.items()}
     with style():
         wide, tall = 0.8 + 0.38 * some.shape[1], 0.8 + 0.3 * some.shape[0]
         fig = figure(0.9 + wide * len(panels), tall, drawn)
         axes = fig.subplots(1, len(panels), squeeze=False)[0]
         for ax, (title, values) in zip(axes, panels.items(), strict=True):
-            image = ax.imshow(values, cmap=colours, vmin=low, vmax=high, aspect="auto")
+            ax.imshow(values, norm=scale.norm, cmap=colours, aspect="auto")
             for (row, column), value in np.ndenumerate(values):
                 if np.isfinite(value):
                     edge = abs(value - (low + high) / 2) if limits is None else value
@@ -57,5 +60,5 @@ def head_maps(
             ax.set_title(title)
             ax.spines[:].set_visible(False)
         axes[0].set_ylabel(rows)
-        fig.colorbar(image, ax=axes, label=label, fraction=0.05)
+        fig.colorbar(scale, ax=axes, label=label, fraction=0.05)
     return fig

@@ -1,0 +1,56 @@
+"""How right a model's answers are, as metrics of `opto.sweep` and its kin."""
+
+import jax.numpy as jnp
+from jaxtyping import Array, Float, Int
+
+from .._patching import logit_difference
+from ..tasks import Sequence
+
+
+def answer_accuracy(
+    logits: Float[Array, "example seq label"],
+    examples: Array,
+    labels: Int[Array, "example position"],
+) -> Float[Array, ""]:
+    """The share of queries whose right label has the largest logit.
+
+    **Arguments:**
+
+    - `logits`: What the model gives, the query's last.
+    - `examples`, `labels`: Its inputs; the last label is the right one.
+    """
+    return jnp.mean(jnp.argmax(logits[:, -1], -1) == labels[:, -1])
+
+
+def answer_margin(
+    logits: Float[Array, "example seq label"],
+    examples: Array,
+    labels: Int[Array, "example position"],
+) -> Float[Array, ""]:
+    """How far the right label's logit is above the best other of the context, in nats.
+
+    The mean over queries; NaN if one has no other label. Unlike the accuracy it has a
+    gradient, and what parts of the model add to it can be summed.
+
+    **Arguments:** As for `answer_accuracy`.
+    """
+    return logit_difference(logits[:, -1], labels)
+
+
+def exemplars_swapped(batch: Sequence) -> Sequence:
+    """The sequences with the context's exemplars in reverse, and labels as they are.
+
+    The query is then of the class whose label was another's: with two pairs, the answer
+    is the other label. The query's own label, which is not read, stays.
+    """
+    places = jnp.array([*range(batch.labels.shape[1] - 2, -1, -1)])
+    places = jnp.append(places, batch.labels.shape[1] - 1)
+    return Sequence(batch.examples[:, places], batch.labels, batch.classes[:, places])
+
+
+def token_names(labels: Int[Array, "example position"]) -> list[list[str]]:
+    """What stands at each token of each sequence: `x0`, its label, `x1`, …, `query`."""
+    return [
+        [*(x for k, y in enumerate(row) for x in (f"x{k}", f"label {y}")), "query"]
+        for row in jnp.asarray(labels)[:, :-1].tolist()
+    ]

@@ -1,0 +1,274 @@
+# ---
+# jupyter:
+#   jupytext:
+#     formats: ipynb,py:percent
+#     text_representation:
+#       extension: .py
+#       format_name: percent
+#   kernelspec:
+#     display_name: Python 3
+#     language: python
+#     name: python3
+# ---
+
+# %% [markdown]
+# # What is inside a trained model?
+#
+# A small transformer saw sequences such as
+#
+# > exemplar of class A, **label 3**, exemplar of class B, **label 1**, exemplar of
+# > class A, **?**
+#
+# where labels are dealt anew in every sequence, so that the answer is only to be had
+# from the context. Here it is taken apart, in ten cells: recorded, ablated, patched,
+# clamped, replayed over its training. All of it is one idea: a model names its
+# intermediate values, and an *edit* puts others in their place.
+
+# %%
+import numpy as np
+
+import icl
+import opto
+from icl import analysis, measures, plots, studies
+
+
+path = analysis.find_run("demo", "clamps/seed-5", "induction/main")
+if path is None:  # A minute on two cores.
+    path = analysis.runs_folder() / "demo"
+    icl.run_experiment(studies.induction(), path)
+trained = icl.load(path)
+model, task, sequences = trained.model, trained.task, trained.evaluations["train"]
+inputs = examples, labels = task.inputs(sequences)
+scale = analysis.Study.read(path.parent).scale or "its own"
+print(f"{path.parent.name}/{path.name} (scale: {scale}), after", end=" ")
+print(f"{trained.run.checkpoints[-1]:,} sequences; evaluated on {len(labels)} others")
+
+# %% [markdown]
+# ## 1 · What can be looked at
+#
+# Every *site* with its named axes, in the order of computation. Nothing is computed for
+# this table. Whatever is in it can be recorded, and whatever can be recorded can be
+# edited.
+
+# %%
+opto.sites(model, *inputs)
+
+# %% [markdown]
+# ## 2 · How it learned
+#
+# `icl.replay` reads measures off every checkpoint of the run. For long nothing seems to
+# happen, and then the loss falls: the *phase change*, marked where the loss is half of
+# ln 2, what a choice between the two labels in context costs halved.
+
+# %%
+over_training = icl.replay(
+    trained,
+    {
+        "loss": measures.task_metric(task, "loss"),
+        "induction": measures.induction_strength(),
+        "previous": measures.previous_token_strength(),
+    },
+)
+seen, loss = over_training.sequences, over_training["loss"]
+change = analysis.crossing(seen, loss)
+change = None if np.isnan(change) else change
+plots.traces(
+    seen,
+    loss[:, None],
+    label="loss (nats)",
+    limits=(0, None),
+    threshold=analysis.HALF,
+    phase_change=change,
+)
+
+# %% [markdown]
+# ## 3 · What forms inside
+#
+# Two kinds of heads appear. In layer 0 labels come to attend to the exemplar before
+# them (*previous-token* heads); in layer 1 the query comes to attend to the label that
+# follows its like (*induction* heads; the strength is the attention to the right label,
+# less that to the wrong one). Which heads these are is chance, so they are measured.
+
+# %%
+induction = measures.strongest(over_training["induction"][-1], 2, layer=1)
+previous = measures.strongest(over_training["previous"][-1], 2, layer=0)
+print("induction heads (layer, head):", induction, "previous-token heads:", previous)
+plots.head_strengths(
+    seen,
+    {
+        "previous-token strength, layer 0": over_training["previous"][:, 0],
+        "induction strength, layer 1": over_training["induction"][:, 1],
+    },
+    phase_change=change,
+)
+
+# %% [markdown]
+# ## 4 · See them at work
+#
+# `opto.run` is the model's forward, with a record of whichever sites one asks for.
+
+# %%
+few = examples[:4], labels[:4]
+_, record = opto.run(model, *few, record="blocks.*.attn.pattern")
+shown = [previous[0], *induction]
+kinds = ["previous token", "induction", "induction"]
+plots.attention_patterns(
+    np.stack([record[f"blocks.{layer}.attn.pattern"][:, h] for layer, h in shown]),
+    analysis.token_names(few[1]),
+    [f"head {i}:{h}\n({kind})" for (i, h), kind in zip(shown, kinds, strict=True)],
+)
+
+# %% [markdown]
+# ## 5 · Ablate every head, in one call
+#
+# An edit with `.each(…)` stands for many; `opto.sweep` runs them all in one compiled
+# program.
+
+# %%
+heads = opto.Zero("blocks.*.attn.z").each("layer", "head")
+accuracy = analysis.answer_accuracy(opto.run(model, *inputs)[0], *inputs)
+ablated = opto.sweep(analysis.answer_accuracy, model, *inputs, edits=heads)
+print(f"accuracy with all heads: {accuracy:.3f}")
+plots.ablation(np.asarray(ablated - accuracy))
+
+# %% [markdown]
+# There are several induction heads, so that hardly any single one is missed.
+#
+# ## 6 · The same from one backward pass
+#
+# The *margin* is the right label's logit, less that of the other label in context. Its
+# derivative in the strength of each ablation, at strength zero, estimates what the
+# ablation does. Dots on the line would be exact; heads in whose place others step in,
+# or that saturate, are off it.
+
+# %%
+margin = analysis.answer_margin(opto.run(model, *inputs)[0], *inputs)
+effect = opto.sweep(analysis.answer_margin, model, *inputs, edits=heads) - margin
+estimate = opto.strength_grad(analysis.answer_margin, model, *inputs, edits=heads)
+layers = {f"layer {i}": (estimate[i], effect[i]) for i in range(len(model.blocks))}
+plots.dots(
+    {"": {name: tuple(map(np.asarray, each)) for name, each in layers.items()}},
+    x="estimated change of the margin (nats)",
+    y="change when ablated (nats)",
+    names={name: [*map(str, range(effect.shape[1]))] for name in layers},
+    by="head",
+    identity=True,
+)
+
+# %% [markdown]
+# ## 7 · Through what does layer 0 act?
+#
+# Path patching: each head of layer 0 writes what it writes when the two exemplars of
+# the context are exchanged (which turns the answer around), but only the keys, the
+# queries or the values of layer 1 get to see it. 1 would be an answer that is turned
+# around altogether.
+
+# %%
+swapped = task.inputs(analysis.exemplars_swapped(sequences))
+other = analysis.answer_margin(opto.run(model, *swapped)[0], *inputs)
+turned = {
+    name: opto.path_patch(
+        analysis.answer_margin,
+        model,
+        inputs,
+        swapped,
+        senders=opto.At("blocks.0.attn.z").each("head"),
+        receivers=opto.At(f"blocks.1.attn.{site}"),
+    )
+    for name, site in {"keys": "k", "queries": "q", "values": "v"}.items()
+}
+plots.bars(
+    {
+        "": {
+            name: np.asarray((margin - patched) / (margin - other))
+            for name, patched in turned.items()
+        }
+    },
+    [*map(str, range(model.blocks[0].attn.num_heads))],
+    label="share of the way to\nthe other answer",
+    of="head of layer 0",
+    by="seen by layer 1's",
+    line=0,
+)
+
+# %% [markdown]
+# It is the keys, and the heads that attend to the previous token: by them a label's
+# token says which exemplar it belongs to.
+#
+# ## 8 · What was missing on the plateau?
+#
+# Clamp a part of the circuit to what it is to become, at each checkpoint: attention to
+# the previous token in layer 0, or the match in one induction head. Where the loss is
+# lower then, the rest has been there already: progress that the loss does not show.
+
+# %%
+clamped = icl.replay(
+    trained,
+    {
+        "as it is": measures.task_metric(task, "loss"),
+        "previous token clamped": measures.previous_token_clamped(
+            measures.task_metric(task, "loss"), previous
+        ),
+        "match clamped": measures.match_clamped(
+            measures.task_metric(task, "loss"), induction[:1]
+        ),
+    },
+)
+plots.traces(
+    clamped.sequences,
+    np.stack([*clamped.values.values()], 1),
+    groups=[*clamped.values],
+    label="loss (nats)",
+    limits=(0, None),
+    phase_change=change,
+)
+
+# %% [markdown]
+# ## 9 · Where is the answer read off?
+#
+# The *logit lens* reads the residual stream on the way as if it were the last;
+# *direct logit attribution* says how much of the margin each part writes itself.
+
+# %%
+stream, places = opto.lens.logit_lens(model, *inputs, sites=["embed", "**.resid_post"])
+terms, parts = opto.lens.logit_terms(
+    model, *inputs, norm=model.final_norm, unembed=model.unembed
+)
+lens = [float(analysis.answer_margin(x, *inputs)) for x in stream]
+wrote = [float(analysis.answer_margin(x, *inputs)) for x in terms]
+for place, x in zip(places, lens, strict=True):
+    print(f"{place:20}{x:6.2f} nats")
+plots.bars(
+    {"": {"margin": np.array(wrote)}}, parts, label="margin (nats)", of="", line=0
+)
+
+# %% [markdown]
+# ## 10 · Can the circuit be had without training it?
+#
+# At the first checkpoint the model knows nothing. Under edits that give it the whole
+# circuit, attention in layer 0 left out and the answer copied from where one head
+# matches, and under those that give less:
+
+# %%
+first = icl.load(path, trained.run.checkpoints[0])
+matches = opto.Pattern(opto.Induction(), heads=induction[:1])
+copies = opto.CopyFromPattern(heads=induction[:1])
+given = {
+    "nothing": (),
+    "what previous-token heads give": (opto.PerfectPreviousToken(),),
+    "and the copy": (opto.PerfectPreviousToken(), copies),
+    "the match": (matches,),
+}
+rows = []
+for name, edits in given.items():
+    found = [
+        analysis.answer_accuracy(opto.run(each.model, *inputs, edits=edits)[0], *inputs)
+        for each in (first, trained)
+    ]
+    rows.append((name, *map(float, found)))
+analysis.Table(("given", "accuracy at the first checkpoint", "at the last"), rows)
+
+# %% [markdown]
+# Every edit here also has a text form, is a pytree that can be swept and
+# differentiated, and can be in force throughout training: `02_induction` is about what
+# then happens. `opto/guide.md` has the rest.

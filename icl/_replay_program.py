@@ -24,7 +24,7 @@ from .tasks import ExemplarLabelTask
 
 
 # Sequences that go through the model side by side: what they need stays in the caches.
-_CHUNK = 512
+_CHUNK = 128
 
 Values = dict[str, Array]
 Compute = Callable[[PyTree, opto.Combinations, "Batch"], Values]

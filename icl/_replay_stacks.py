@@ -19,7 +19,7 @@ from tqdm import tqdm
 import opto
 
 from ._checkpoints import digest, Reader, Stamp
-from ._compile import jit
+from ._compile import FORWARD, jit
 from ._replay_cache import Kept
 from ._replay_program import Batch, computation, content, fingerprint
 from .experiment import Trained
@@ -188,7 +188,7 @@ def _compiled(
             lambda x: jax.ShapeDtypeStruct((stack, *x.shape), x.dtype),
             eqx.filter(trained.model, eqx.is_array),
         )
-        lower: Any = jit(program)
+        lower: Any = jit(program, FORWARD)
         _PROGRAMS[key] = lower.lower(stacked, 0, moving, batch).compile()
     compiled = _PROGRAMS[key]
     return lambda arrays, count: jax.device_get(compiled(arrays, count, moving, batch))

@@ -15,6 +15,7 @@ from ._emergence import (
     emergence as emergence,
     Estimate as Estimate,
     estimates as estimates,
+    final as final,
     HALF as HALF,
     in_order as in_order,
     LEARNT as LEARNT,
@@ -28,6 +29,12 @@ from ._heads import (
     perfect_match as perfect_match,
     previous_token_heads as previous_token_heads,
     without as without,
+)
+from ._losses import (
+    emergence_table as emergence_table,
+    loss_figure as loss_figure,
+    Losses as Losses,
+    losses as losses,
 )
 from ._paths import (
     BOTH as BOTH,

@@ -112,6 +112,14 @@ def estimates(
     }
 
 
+def final(
+    study: Study, runs: Iterable[str], *, metric: str = "loss", data: str = "train"
+) -> Estimate:
+    """A metric at the end of runs that differ in seed, of those that are there."""
+    curves = (study.curve(name, metric, data=data) for name in runs)
+    return Estimate.of(values[-1] for _, values in curves if len(values))
+
+
 def in_order(times: Iterable[float | Estimate]) -> bool | None:
     """Whether times descend, equal ones included; `None` if one is not known."""
     values = [t.mean if isinstance(t, Estimate) else float(t) for t in times]

@@ -16,6 +16,7 @@ from icl.analysis.coopetition import (
     lower_layer_ablations,
     passage,
     taken_at,
+    training_curve,
     without_way_past,
 )
 from icl.config import to_json
@@ -40,7 +41,7 @@ def _experiment():
         base,
         model=dataclasses.replace(base.model, d_model=16, num_heads=4),
         training=icl.Training(
-            64, evaluate_at=Every(64), checkpoint_at=At((32, 64)), batch_size=32
+            64, evaluate_at=Every(32), checkpoint_at=At((32, 64)), batch_size=16
         ),
         evaluations={"flip": train},
     )
@@ -84,7 +85,17 @@ def test_no_events_give_no_numbers():
     assert all(map(math.isnan, dataclasses.astuple(missing)))
 
 
-# What runs are made from
+# What runs are made from, and how they train
+
+
+def test_the_training_curve_is_the_mean_of_the_steps_between_events(run, tmp_path):
+    events, means = training_curve(run)
+    rows = icl.Run(run).log.train["loss"]
+    # Events after each 2 of the steps.
+    assert events.tolist() == [32, 64]
+    wanted = [rows[:2].mean(dtype=np.float64), rows[2:].mean(dtype=np.float64)]
+    np.testing.assert_allclose(means, wanted, rtol=1e-12)
+    assert [len(x) for x in training_curve(tmp_path / "absent")] == [0, 0]
 
 
 def test_taken_at_is_the_checkpoint_of_a_start_and_of_a_graft(tmp_path):

@@ -61,6 +61,25 @@ def passage(
     return Passage(float(y[top]), float(x[top]), gone, float(y[-1]))
 
 
+def training_curve(
+    run: str | os.PathLike, metric: str = "loss"
+) -> tuple[np.ndarray, np.ndarray]:
+    """A metric of the sequences that are trained on, by when the run was evaluated.
+
+    **Returns:**
+
+    Sequences seen, and the mean over the steps since the one before, `[event]` each.
+    Empty if there is no such run.
+    """
+    if not os.path.isdir(run):
+        return np.empty(0, np.int64), np.empty(0)
+    found = Run(run)
+    log, size = found.log, found.config["training"]["batch_size"]
+    ends = log.events[log.events > 0] // size
+    parts = np.split(log.train[metric][: ends[-1]], ends[:-1])
+    return ends * size, np.array([part.mean(dtype=np.float64) for part in parts])
+
+
 def taken_at(run: str | os.PathLike) -> int | None:
     """How many sequences the other run had seen from which this one has its weights.
 

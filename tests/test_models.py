@@ -179,6 +179,11 @@ def test_initialisation(getkey):
     assert float(jnp.abs(table).max()) <= 0.04
     for bias in (attn.query.bias, model.unembed.bias, model.embedding.exemplar.bias):
         assert not jnp.any(bias)
+    learned = TransformerConfig(d_model=512, positions=Learned(64))
+    table = learned.build(5, dim=7, key=getkey()).embedding.positions.table
+    # Of a uniform distribution in ±b the standard deviation is b / √3.
+    assert abs(float(table.std()) * np.sqrt(3 * 32) - 1) < 0.02
+    assert float(jnp.abs(table).max()) <= 1 / np.sqrt(32)
     # Keys are used once: no two matrices are alike.
     flat = [w.weight.ravel() for w in (attn.query, attn.key, attn.value, attn.output)]
     flat += [model.blocks[1].attn.query.weight.ravel()]

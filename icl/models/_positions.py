@@ -128,10 +128,12 @@ class _Learned(AbstractPositions):
 
 @dataclasses.dataclass(frozen=True)
 class Learned:
-    """A learned vector for each position, added to the embedding.
+    r"""A learned vector for each position, added to the embedding.
 
-    Initialised as the label embedding is: normal with standard deviation 0.02,
-    truncated at twice that.
+    Initialised uniformly in $\pm 1/\sqrt{32}$, a standard deviation of 0.1, as in
+    https://github.com/aadityasingh/icl-dynamics, where it is a linear layer of one-hot
+    vectors of length 32. It matters: begun at 0.02 as labels are, learning in context
+    does not emerge in the transience runs of `sweeps/transience.py`.
     """
 
     max_length: int = 64
@@ -142,8 +144,9 @@ class Learned:
             raise ValueError(f"max_length must be positive, got {self.max_length}")
 
     def build(self, d_model: int, *, key: PRNGKeyArray) -> AbstractPositions:
-        init = jax.nn.initializers.truncated_normal(0.02)
-        return _Learned(init(key, (self.max_length, d_model)))
+        bound = 32**-0.5
+        shape = self.max_length, d_model
+        return _Learned(jax.random.uniform(key, shape, minval=-bound, maxval=bound))
 
 
 Positions = Rope | Sinusoidal | Learned | NoPositions

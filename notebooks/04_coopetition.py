@@ -86,14 +86,19 @@ plots.learning_curves(sequences, losses, accuracies)
 # which one it is.
 
 # %%
-TO = ("correct label", "incorrect label", "exemplar", "query")
+TO = {
+    "correct label": "the correct label",
+    "incorrect label": "the incorrect label",
+    "exemplar": "exemplars in context",
+    "query": "itself",
+}
 on_ciwl = icl.replay(
     trained, {to: measures.query_attention(to, 1) for to in TO}, data="ciwl"
 )
 plots.traces(
     on_ciwl.sequences,
-    {measures.query_attention(to).label: on_ciwl[to] for to in TO},
-    label="attention",
+    {f"to {text}": on_ciwl[to] for to, text in TO.items()},
+    label="the query's attention",
     trace="head",
     limits=(0, 1.02),
     columns=2,

@@ -98,7 +98,7 @@ def figure(arguments: list[str], program: str = "icl") -> int:
 
 def _chosen(name: str) -> Figure:
     if name not in FIGURES:
-        close = difflib.get_close_matches(name, FIGURES, n=1, cutoff=0.4)
+        close = difflib.get_close_matches(name, FIGURES, n=1)
         ends = [known for known in FIGURES if known.endswith(f"/{name}")]
         known = [*ends, *close]
         hint = f"did you mean {known[0]!r}?" if known else f"there is {[*FIGURES]}"

@@ -20,11 +20,12 @@ from pathlib import Path
 from typing import Literal
 
 from icl import Experiment, RankedHeads, Start
-from icl.data import LowRankClasses, Source
+from icl.data import Source
 from icl.models import Positions, Rope, Sinusoidal
 from icl.optimizers import Adam, Constant
 from icl.schedules import At, Every
 from icl.studies import coopetition, coopetition_12_layers
+from icl.studies._data import stand_in
 from icl.studies.coopetition import mixed, only_ciwl, only_icl
 from icl.studies.transience import matched_sets
 from icl.tasks import Matched
@@ -246,7 +247,7 @@ def trials(scale: Scale, folder: Path, data: Source | None) -> list[Trial]:
 def _experiment(
     run: Run, setting: Setting, folder: Path, data: Source | None
 ) -> Experiment:
-    data = data or LowRankClasses(run.classes, run.exemplars, dim=setting.dim)
+    data = data or stand_in(run.classes, run.exemplars, dim=setting.dim)
     base = _base(run, setting, data)
     batch_size = base.training.batch_size
     edits, start = run.edits, None

@@ -18,7 +18,7 @@ from icl.data import LowRankClasses, Source
 from icl.optimizers import Adam, Constant
 from icl.schedules import At, Every
 from icl.studies import coopetition, transience, transience_clusters
-from icl.studies._data import shape
+from icl.studies._data import shape, stand_in
 from icl.train import Training
 
 from ._study import Scale, Trial
@@ -40,9 +40,7 @@ class Run:
     @property
     def source(self) -> LowRankClasses:
         """Synthetic classes of this shape."""
-        return LowRankClasses(
-            self.classes, self.exemplars, dim=self.dim, seed=self.data_seed
-        )
+        return stand_in(self.classes, self.exemplars, dim=self.dim, seed=self.data_seed)
 
 
 # The script's second run is called seed 5, but has 2023, which it gives to all.

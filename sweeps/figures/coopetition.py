@@ -37,7 +37,7 @@ def _transience(runs: Runs) -> Measured:
         values["icl peak"] = _trained(every["icl"]).max(0)
     events = [_events(flip.sequences, values) for values in flip.values.T]
     values |= dict(zip(_TIMES, np.array(events).T, strict=True))
-    return Measured(values, _accuracies(every, len(runs.seeds)))
+    return Measured(values, _accuracies(every))
 
 
 def _trained(found: Curves) -> np.ndarray:
@@ -67,7 +67,7 @@ def _events(
     return rise, peak, fall
 
 
-def _accuracies(every: dict[str, Curves], seeds: int) -> plots.DrawnFigure:
+def _accuracies(every: dict[str, Curves]) -> plots.DrawnFigure:
     first = next(iter(every.values()))
     names = [name for name, found in every.items() for _ in found.labels]
     return plots.traces(
@@ -77,7 +77,6 @@ def _accuracies(every: dict[str, Curves], seeds: int) -> plots.DrawnFigure:
         label="accuracy among labels in context",
         by="evaluation set",
         trace="seed",
-        band=plots.Confidence() if seeds > 1 else None,
         limits=(0, 1.02),
         threshold=0.5,
     )

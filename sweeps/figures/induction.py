@@ -25,7 +25,6 @@ from ._scaling import learning_times
 _PAPER = "Singh et al. 2024, arXiv 2404.07129"
 _TO_HALF = "sequences seen until the loss on training sequences is half of ln 2"
 _SETS = ("train", "heldout_labels", "heldout_exemplars")
-_BAND = plots.Confidence()
 
 
 def _clamped(runs: Runs) -> Measured:
@@ -62,7 +61,6 @@ def _three_losses(runs: Runs) -> Measured:
         loss["train"].sequences,
         {name: found.values for name, found in loss.items()},
         {name: found.values for name, found in accuracy.items()},
-        band=_BAND if len(runs.seeds) > 1 else None,
         threshold=float(HALF_LN_2),
     )
     return Measured(values, figure)

@@ -1,0 +1,391 @@
+"""`icl figure` on runs that are made up, whose curves have closed forms."""
+
+import dataclasses
+import functools
+import json
+import math
+from pathlib import Path
+from types import SimpleNamespace
+
+import h5py
+import numpy as np
+import pytest
+
+from icl import _cli_figure
+from icl._log import Log
+from icl.config import to_json
+from icl.plots import read_drawn
+from sweeps import _figure, _place
+from sweeps._folder import Folder
+from sweeps._launch import pinned
+from sweeps._study import list_trials, load_study
+from sweeps.figures import Alike, FIGURES, Ordering, Same, Within
+from sweeps.figures.coopetition import _events
+
+
+HALF = math.log(2) / 2
+SEEDS = (5, 6)
+# Until the loss is zero, in thousands, of seed 5; seed 6 takes a tenth more.
+ENDS = {
+    "none": 500,
+    "previous-token": 400,
+    "layer-0": 200,
+    "match": 80,
+    "copy": 90,
+    "layer-0-copy": 60,
+}
+
+
+def crossed(thousands):
+    """Where 0.8 (1 - t / end) is half of ln 2."""
+    return 1e3 * thousands * (1 - HALF / 0.8)
+
+
+def make_study(folder, ends, scale="small", data=None):
+    """The study of the clamps, finished, of which losses fall linearly to zero."""
+    folder = Folder(folder)
+    _, module = load_study("clamps")
+    runs = pinned(list_trials(module, scale, folder.path, data), (), folder)
+    with folder.claimed("clamps", scale):
+        folder.begin("clamps", scale, runs, runs, (), ())
+    for seed in SEEDS:
+        # Heads are of this run, which nothing here reads.
+        make_run(folder, f"seed-{seed}", runs, 1000)
+        for name, end in ends.items():
+            later = 1 + 0.1 * (seed - SEEDS[0])
+            make_run(folder, f"seed-{seed}-{name}", runs, end * later)
+    return folder
+
+
+def make_run(folder, name, runs, end):
+    path, length = folder.run(name), runs[name].training.seen_sequences
+    (path / "resume").mkdir(parents=True)
+    (path / f"resume/{length:012d}.eqx").touch()
+    (path / "config.json").write_text(json.dumps(to_json(runs[name])))
+    log = Log()
+    for event in range(0, length + 1, 20_000):
+        loss = max(0.0, 0.8 * (1 - event / (1e3 * end)))
+        rows = np.float64([loss - 0.01, loss + 0.01])  # The mean is the loss.
+        log.add_evaluation(event, {"train": {"loss": rows}})
+    log.write(path / "log.h5", 32)
+
+
+@pytest.fixture
+def not_drawn(monkeypatch):
+    """Drawing takes most of the time."""
+    monkeypatch.setattr(_figure.plots, "save", lambda *_: None)
+
+
+@pytest.fixture
+def nothing_trained(monkeypatch):
+    def fail(*_, **__):
+        raise AssertionError("nothing is to be trained")
+
+    monkeypatch.setattr(_figure, "train", fail)
+
+
+def run(out, *arguments):
+    return _figure.figure([*arguments, "--out", str(out), "--seeds", "5", "6"])
+
+
+def read(out):
+    return json.loads((out / "figures/induction-5b-small.json").read_text())
+
+
+# A figure of a study
+
+
+def test_measured_against_closed_forms(tmp_path, capsys, nothing_trained, not_drawn):
+    make_study(tmp_path / "clamps", ENDS)
+    assert run(tmp_path, "induction/5b") == 0
+    printed = capsys.readouterr().out
+    claim = "ordering none > previous-token > layer-0 > {match, copy} > layer-0-copy"
+    assert f"{claim}: holds (in 2 of 2 seeds)" in printed
+    assert "on synthetic classes" in printed
+    found = read(tmp_path)
+    assert found["claims"] == {claim: True}
+    assert found["seeds"] == [5, 6]
+    for name, end in ENDS.items():
+        wanted = [crossed(end), crossed(1.1 * end)]
+        row = found["rows"][name]
+        np.testing.assert_allclose(row["measured"], wanted, rtol=1e-9)
+        np.testing.assert_allclose(row["mean"], np.mean(wanted), rtol=1e-9)
+        # Student's t of one degree of freedom, at 0.975: tan(0.475 π).
+        half = math.tan(0.475 * math.pi) * np.std(wanted, ddof=1) / math.sqrt(2)
+        np.testing.assert_allclose(np.ptp(row["interval"]), 2 * half, rtol=1e-6)
+    to_tenth = found["rows"]["match to 0.1 nats"]["measured"]
+    np.testing.assert_allclose(to_tenth, [70_000, 77_000], rtol=1e-9)
+    row = next(line for line in printed.splitlines() if line.startswith("none "))
+    assert row.split()[1:3] == ["292,000", f"{crossed(525):,.0f}"]
+    assert row.split()[-1] == f"{crossed(525) / 292e3:.2f}"
+
+
+def test_the_figure_is_drawn_with_its_data_beside(tmp_path, nothing_trained):
+    make_study(tmp_path / "clamps", ENDS)
+    run(tmp_path, "induction/5b")
+    figures = tmp_path / "figures"
+    assert (figures / "induction-5b-small.png").read_bytes()[1:4] == b"PNG"
+    assert (figures / "induction-5b-small.pdf").read_bytes()[:4] == b"%PDF"
+    drawn = read_drawn(figures / "induction-5b-small.h5")
+    seen = drawn["traces"].axes["sequences seen"]
+    assert drawn["traces"].values.shape == (len(seen), 2 * len(ENDS))
+    np.testing.assert_allclose(drawn["traces"].values[0], 0.8, rtol=1e-6)
+
+
+def test_an_ordering_that_does_not_hold(tmp_path, capsys, nothing_trained, not_drawn):
+    make_study(tmp_path / "clamps", {**ENDS, "layer-0-copy": 85})
+    assert run(tmp_path, "induction/5b") == 1
+    printed = capsys.readouterr().out
+    match, both = (f"{crossed(1.05 * end):,.0f}" for end in (80, 85))
+    assert "does not hold (in 0 of 2 seeds): " in printed
+    assert f"match ({match}) is not above layer-0-copy ({both})" in printed
+    assert "copy (" not in printed.replace("layer-0-copy (", "")
+
+
+def test_what_is_not_reached_is_later(tmp_path, capsys, nothing_trained, not_drawn):
+    # 1040 thousand to zero is half of ln 2 at 589, within the run; 1144 at 648.
+    make_study(tmp_path / "clamps", {**ENDS, "none": 1040})
+    assert run(tmp_path, "induction/5b") == 0
+    printed = capsys.readouterr().out
+    assert f"{crossed(1040):,.0f} in 1 of 2" in printed
+    assert read(tmp_path)["rows"]["none"]["mean"] is None
+
+
+def test_what_cannot_be_told(tmp_path, capsys, nothing_trained, not_drawn):
+    make_study(tmp_path / "clamps", {**ENDS, "none": 2000, "previous-token": 2000})
+    assert run(tmp_path, "induction/5b") == 1
+    printed = capsys.readouterr().out
+    assert "cannot be told" in printed
+    assert "neither none nor previous-token was reached" in printed
+
+
+# Which runs
+
+
+def test_what_is_missing_is_trained(tmp_path, monkeypatch, not_drawn):
+    folder = make_study(tmp_path / "clamps", ENDS)
+    missing = folder.run("seed-6-match") / "resume"
+    (files,) = missing.iterdir()
+    files.unlink()
+    launched = []
+
+    def train(there, study, scale, asked, executor):
+        launched.append((there.path, study, scale, asked.chosen))
+        files.touch()
+        return True
+
+    monkeypatch.setattr(_figure, "train", train)
+    assert run(tmp_path, "induction/5b") == 0
+    ((path, study, scale, chosen),) = launched
+    assert (path, study, scale) == (tmp_path / "clamps", "clamps", "small")
+    # All that is drawn and what that needs; those that are finished are skipped.
+    names = {f"seed-{seed}-{name}" for seed in SEEDS for name in ENDS}
+    assert chosen == names | {"seed-5", "seed-6"}
+
+
+def test_training_that_fails_leaves_no_figure(tmp_path, monkeypatch):
+    monkeypatch.setattr(_figure, "train", lambda *_: False)
+    assert run(tmp_path, "induction/5b") == 1
+    assert not (tmp_path / "figures").exists()
+
+
+def test_runs_are_found_by_content(tmp_path, nothing_trained, not_drawn):
+    make_study(tmp_path / "under-another-name", ENDS)
+    assert run(tmp_path, "induction/5b") == 0
+
+
+def data_file(path):
+    with h5py.File(path, "w") as file:
+        rng = np.random.default_rng(0)
+        file["features"] = rng.random((300, 5, 4), np.float32)
+    return path
+
+
+def test_other_data_and_scales_get_another_folder(tmp_path):
+    make_study(tmp_path / "clamps", ENDS)
+    data = _figure.data_of(str(data_file(tmp_path / "classes.h5")))
+    _, module = load_study("clamps")
+
+    def folder_of(scale, data=None):
+        def planned(folder):
+            return _figure._experiments(module, scale, folder, data)
+
+        runs = ["seed-5-none"]
+        return _place.place(tmp_path, "clamps", scale, planned, runs).path
+
+    assert folder_of("small") == tmp_path / "clamps"
+    assert folder_of("smoke") == tmp_path / "clamps-smoke"
+    others = {folder_of("small", data), folder_of("small", data)}
+    assert others == {tmp_path / "clamps-small"}
+    (tmp_path / "clamps-small").mkdir()
+    (tmp_path / "clamps-small/notes.txt").touch()
+    (third,) = {folder_of("small", data), folder_of("small", data)}
+    assert third.name.startswith("clamps-small-")
+
+
+@functools.cache
+def run_names(study, scale):
+    _, module = load_study(study)
+    return [t.name for t in list_trials(module, scale, Path("/nowhere"), None)]
+
+
+@pytest.mark.parametrize("scale", ["smoke", "small", "paper"])
+@pytest.mark.parametrize("name", FIGURES)
+def test_each_figures_runs_are_in_its_study(name, scale):
+    figure = FIGURES[name]
+    if not figure.study:
+        assert not figure.runs
+        return
+    found = figure.found(run_names(figure.study, scale))
+    assert found
+    if scale != "smoke":
+        assert found.keys() == figure.runs.keys()
+    if (scale, figure.study) == ("small", "clamps"):
+        assert {tuple(each) for each in found.values()} == {(5, 6, 7, 8, 9)}
+
+
+@pytest.mark.parametrize("figure", FIGURES.values(), ids=FIGURES)
+def test_claims_are_of_rows_and_hold_of_the_targets(figure):
+    for claim in figure.claims:
+        # Where the target is NaN nothing can be told.
+        assert claim.holds(figure.targets, figure.targets) is not False, str(claim)
+
+
+# Bad input, lists, other commands
+
+
+def test_without_a_name_figures_are_listed(capsys):
+    assert _figure.figure([]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert [line.split()[0] for line in lines[2:]] == [*FIGURES]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["5b"], "no figure '5b'; did you mean 'induction/5b'"),
+        (["coopetition/1a"], "did you mean 'coopetition/1b'"),
+        (["nothing"], "there is .*induction/5b"),
+        (["induction/5a", "--seeds", "5"], "--seeds: induction/5a is of a toy"),
+        (["induction/5b", "--seeds", "4"], "no seed 4; there are 5, 6, 7, 8, 9"),
+        (["induction/5b", "--seeds", "5", "5"], "--seeds must be each once"),
+        (["induction/4b", "--seeds", "5"], "--seeds: induction/4b is of one seed"),
+        (["induction/5b", "--data", "none.h5"], "--data: there is no file"),
+        (["induction/5b", "--scale", "huge"], "invalid choice 'huge'"),
+        (["induction/5b", "--jobs", "0"], "--jobs must be at least 1"),
+    ],
+)
+def test_bad_input(arguments, message, tmp_path, nothing_trained):
+    with pytest.raises(ValueError, match=message):
+        _figure.figure([*arguments, "--out", str(tmp_path / "runs")])
+    assert not (tmp_path / "runs").exists()
+
+
+def test_a_toy_needs_no_runs(tmp_path, capsys, not_drawn):
+    assert _figure.figure(["induction/5a", "--out", str(tmp_path)]) == 0
+    printed = capsys.readouterr().out
+    assert "ordering none > c > b and c: holds" in printed
+    found = json.loads((tmp_path / "figures/induction-5a.json").read_text())
+    measured = {row: value["measured"] for row, value in found["rows"].items()}
+    assert measured == {"none": [742], "c": [116], "b and c": [66]}
+
+
+def test_the_command_of_another_package(monkeypatch):
+    point = SimpleNamespace(load=lambda: lambda arguments: len(arguments))
+    asked = []
+
+    def entry_points(**wanted):
+        asked.append(wanted)
+        return [point]
+
+    monkeypatch.setattr(_cli_figure, "entry_points", entry_points)
+    assert _cli_figure.figure(["induction/5b", "--scale", "smoke"]) == 3
+    assert asked == [{"group": "icl.commands", "name": "figure"}]
+    monkeypatch.setattr(_cli_figure, "entry_points", lambda **_: [])
+    with pytest.raises(ValueError, match="python -m sweeps figure"):
+        _cli_figure.figure([])
+
+
+# Claims
+
+
+@pytest.mark.parametrize(
+    ("numbers", "holds"),
+    [
+        ({"a": 4, "b": 3, "c": 2, "d": 1}, True),
+        ({"a": 4, "b": 2, "c": 3, "d": 1}, True),
+        ({"a": 4, "b": 3, "c": 1, "d": 2}, False),
+        ({"a": 3, "b": 3, "c": 2, "d": 1}, False),
+        ({"a": math.inf, "b": 3, "c": 2, "d": 1}, True),
+        ({"a": 4, "b": 3, "c": 2, "d": math.inf}, False),
+        ({"a": math.inf, "b": math.inf, "c": 2, "d": 1}, None),
+        ({"a": 4, "b": math.nan, "c": 2, "d": 1}, None),
+        ({"a": 1, "b": math.nan, "c": 2, "d": 1}, False),
+    ],
+)
+def test_orderings(numbers, holds):
+    claim = Ordering(("a", ("b", "c"), "d"))
+    assert str(claim) == "ordering a > {b, c} > d"
+    assert claim.holds(numbers, {}) is holds
+
+
+def test_other_claims():
+    numbers = {"a": 1.0, "b": 1.2, "c": math.nan, "d": math.inf}
+    assert Within("a", low=0.9).holds(numbers, {})
+    assert not Within("a", high=0.9).holds(numbers, {})
+    assert Within("c", low=0).holds(numbers, {}) is None
+    assert Alike(("a", "b"), 1.2).holds(numbers, {})
+    assert not Alike(("a", "b"), 1.1).holds(numbers, {})
+    assert Alike(("a", "d"), 9).holds(numbers, {}) is None
+    targets = {"a": 1.0, "b": 1.0, "c": 1.0, "d": math.inf}
+    assert Same(("a", "d")).holds(numbers, targets)
+    assert Same(("b",), 0.2).holds(numbers, targets)
+    assert Same(("b",), 0.1).holds(numbers, targets) is False
+    assert Same(("c",)).holds(numbers, targets) is None
+    assert Within("a", high=0.9).against(numbers, {}) == ["a is 1"]
+
+
+# What is read off curves
+
+
+def test_when_a_curve_rises_peaks_and_falls():
+    x = np.arange(0.0, 11.0)
+    y = np.array([0.9, 0.0, 0.4, 0.8, 0.9, 0.7, 0.6, 0.2, 0.1, 0.1, 0.0])
+    # 0.5 is a quarter of the way from 2 to 3, and from 6 to 7; 0 is before training.
+    np.testing.assert_allclose(_events(x, y), (2.25, 4, 6.25))
+    assert _events(x, y / 2) == (math.inf, 4, math.inf)
+    assert _events(x, np.where(x > 4, 0.8, y))[2] == math.inf
+
+
+def test_runs_of_a_label_are_the_first_pattern_that_is_there():
+    figure = dataclasses.replace(FIGURES["transience/flip"], runs={"main": "a-* | b-*"})
+    assert figure.found(["b-1", "c"]) == {"main": {0: "b-1"}}
+    figure = dataclasses.replace(figure, runs={"main": "s{seed}", "other": "s{seed}-x"})
+    assert figure.found(["s1", "s2", "s1-x", "s2-x", "s2-xy"], [2]) == {
+        "main": {2: "s2"},
+        "other": {2: "s2-x"},
+    }
+    assert figure.found(["s1", "s2", "s1-x"]) == {"main": {1: "s1", 2: "s2"}}
+
+
+# From nothing
+
+
+@pytest.mark.slow
+def test_from_nothing_at_smoke_scale(tmp_path, capsys, monkeypatch):
+    out = str(tmp_path)
+    asked = ["transience/flip", "--scale", "smoke", "--out", out]
+    assert _figure.figure(asked) == 0
+    printed = capsys.readouterr().out
+    assert "not judged at scale smoke" in printed
+    picture = tmp_path / "figures/transience-flip-smoke.png"
+    before = picture.read_bytes()
+    monkeypatch.setattr(_figure, "train", lambda *_: pytest.fail("trained again"))
+    assert _figure.figure(asked) == 0
+    assert capsys.readouterr().out == printed
+    assert picture.read_bytes() == before
+    log = tmp_path / "transience/omniglot-64-seed-6/log.h5"
+    with h5py.File(log) as file:
+        peak = file["eval/flip/in_context_accuracy"][1:].mean(1).max()
+    found = json.loads(picture.with_suffix(".json").read_text())
+    np.testing.assert_allclose(found["rows"]["flip peak"]["mean"], peak, rtol=1e-6)

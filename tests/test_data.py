@@ -100,6 +100,27 @@ def test_low_rank_classes_differ_along_few_directions():
     assert scales[2] < 1e-4
 
 
+def test_low_rank_noise_of_exemplars_along_the_directions_of_classes():
+    """Where nothing is clipped it has that many directions and that size."""
+    make = data.LowRankClasses(80, 40, 900, rank=3, spread=0.0, class_spread=0.5)
+    features = make.load().astype(np.float64)
+    clear = (features > 0).all((0, 1))
+    assert clear.sum() > 20
+    unclipped = features[..., clear]
+    within = (unclipped - unclipped.mean(1, keepdims=True)).reshape(-1, clear.sum())
+    assert np.linalg.matrix_rank(within, tol=1e-3) == 3
+    # Classes themselves have a standard deviation of 1 along the same directions.
+    means = unclipped.mean(1)
+    between = means - means.mean(0)
+    assert np.linalg.matrix_rank(np.concatenate([within, between]), tol=1e-3) == 3
+    _, _, axes = np.linalg.svd(within, full_matrices=False)
+    ratio = (within @ axes[:3].T).std(0) / (between @ axes[:3].T).std(0)
+    # Of 40 exemplars, less the degree of freedom of their mean; of 80 classes.
+    assert ratio == pytest.approx([0.5, 0.5, 0.5], rel=0.2)
+    small = dataclasses.replace(make, num_classes=7, num_exemplars=3).load()
+    assert np.array_equal(small, make.load()[:7, :3])
+
+
 def test_low_rank_noise_is_before_the_rectification_and_independent():
     spread = 0.05
     features = data.LowRankClasses(60, 30, 200, rank=4, spread=spread).load()

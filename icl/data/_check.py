@@ -11,7 +11,7 @@ def check_integer(name: str, value: object, minimum: int) -> None:
         )
 
 
-def check_spread(value: float) -> None:
+def check_spread(name: str, value: float) -> None:
     """Raises `ValueError` unless `value` can be a standard deviation."""
     if not math.isfinite(value) or value < 0:
-        raise ValueError(f"spread must be finite and at least 0, got {value!r}")
+        raise ValueError(f"{name} must be finite and at least 0, got {value!r}")

@@ -16,11 +16,14 @@ class LowRankClasses:
 
     The features of exemplar $j$ of class $k$ are
 
-    $$f_{kj} = \mathrm{relu}(m + A z_k + \sigma\, \epsilon_{kj})$$
+    $$f_{kj} = \mathrm{relu}(m + A (z_k + \tau\, \zeta_{kj}) + \sigma\, \epsilon_{kj})$$
 
     elementwise with $m_i = |\mathcal N(0, 1)|$ and $A_{ir} \sim \mathcal N(0, 1/R)$
-    shared by all classes, $z_k \sim \mathcal N(0, I_R)$ and
-    $\epsilon_{kj} \sim \mathcal N(0, I)$, where $R$ is `rank` and $\sigma$ `spread`.
+    shared by all classes, $z_k, \zeta_{kj} \sim \mathcal N(0, I_R)$ and
+    $\epsilon_{kj} \sim \mathcal N(0, I)$, where $R$ is `rank`, $\sigma$ `spread` and
+    $\tau$ `class_spread`. Noise of the second kind a model can average out, of the
+    first it cannot: exemplars are then as hard to tell from those of other classes as
+    their distance to them is short.
 
     Like the ResNet features of images in Singh et al. (2024), "What needs to go right
     for an induction head?", they are nonnegative, and two classes have a mean cosine of
@@ -44,16 +47,20 @@ class LowRankClasses:
     """Standard deviation of an exemplar's noise, before the rectification."""
     seed: int = 0
     """At least 0; another seed is another data set."""
+    class_spread: float = 0.0
+    """Standard deviation of an exemplar's noise along the directions that classes
+    differ along, where classes have 1."""
 
     def __post_init__(self) -> None:
         _check_shape(self.num_classes, self.num_exemplars, self.dim)
         check_integer("rank", self.rank, 1)
-        check_spread(self.spread)
+        check_spread("spread", self.spread)
+        check_spread("class_spread", self.class_spread)
         check_integer("seed", self.seed, 0)
 
     def load(self) -> Float32[np.ndarray, "class exemplar dim"]:
         """Draws the features; all are at least 0."""
-        shared, classes = np.random.SeedSequence(self.seed).spawn(2)
+        shared, classes, within = np.random.SeedSequence(self.seed).spawn(3)
         rng = np.random.default_rng(shared)
         mean = np.abs(rng.standard_normal(self.dim))
         mixing = rng.standard_normal((self.dim, self.rank)) / math.sqrt(self.rank)
@@ -65,6 +72,12 @@ class LowRankClasses:
 
         shape = (self.num_classes, self.num_exemplars, self.dim)
         features = _scatter(centre, shape, self.spread, classes)
+        if self.class_spread:
+            along = self.class_spread * mixing
+            for exemplars, child in zip(features, within.spawn(shape[0]), strict=True):
+                noise = np.random.default_rng(child).standard_normal
+                for exemplar in exemplars:
+                    exemplar += along @ noise(self.rank)
         return np.maximum(features, 0, out=features)
 
 
@@ -93,7 +106,7 @@ class GaussianClasses:
 
     def __post_init__(self) -> None:
         _check_shape(self.num_classes, self.num_exemplars, self.dim)
-        check_spread(self.spread)
+        check_spread("spread", self.spread)
         check_integer("seed", self.seed, 0)
 
     def load(self) -> Float32[np.ndarray, "class exemplar dim"]:

@@ -2,7 +2,21 @@
 
 import functools
 
-from ..data import HDF5Classes, OneHotClasses, Source
+from ..data import HDF5Classes, LowRankClasses, OneHotClasses, Source
+
+
+def stand_in(
+    classes: int, exemplars: int = 20, *, dim: int = 512, seed: int = 0
+) -> LowRankClasses:
+    """Synthetic classes in place of the coopetition and transience papers' features.
+
+    Their exemplars differ along the same directions as the classes do, which is what
+    makes matching a query to its context imperfect, and learning in context transient:
+    with independent noise of features instead, it stays.
+    """
+    return LowRankClasses(
+        classes, exemplars, dim=dim, spread=0.0, class_spread=0.5, seed=seed
+    )
 
 
 def check_data(data: Source, what: str, classes: int, exemplars: int) -> int:

@@ -3,7 +3,7 @@ emergence and transience of in-context learning" (ICML; arXiv 2503.05631)."""
 
 import dataclasses
 
-from ..data import LowRankClasses, Source
+from ..data import Source
 from ..experiment import Experiment
 from ..models import Learned, TransformerConfig
 from ..optimizers import Adam, Constant
@@ -17,11 +17,11 @@ from ..tasks import (
     Split,
 )
 from ..train import Training
-from ._data import check_data
+from ._data import check_data, stand_in
 from .transience import Sets, solution_sets, transience
 
 
-_OMNIGLOT = LowRankClasses(num_classes=12_800)
+_OMNIGLOT = stand_in(12_800)
 
 
 def coopetition(

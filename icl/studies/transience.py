@@ -8,7 +8,7 @@ images along with the rest, and is DeepMind's code.
 
 import dataclasses
 
-from ..data import LowRankClasses, Source
+from ..data import Source
 from ..experiment import EvaluationSet, Experiment
 from ..models import Sinusoidal, TransformerConfig
 from ..optimizers import Adam, Constant
@@ -26,14 +26,14 @@ from ..tasks import (
     Split,
 )
 from ..train import Training
-from ._data import check_data
+from ._data import check_data, stand_in
 
 
 Sets = dict[str, EvaluationSet]
 
 
 def transience(
-    data: Source = LowRankClasses(num_classes=12_800),  # noqa: B008
+    data: Source = stand_in(12_800),  # noqa: B008
     *,
     classes: int = 12_800,
     exemplars: int = 20,
@@ -76,7 +76,7 @@ def transience(
 
 
 def transience_clusters(
-    data: Source = LowRankClasses(num_classes=1600, num_exemplars=10, dim=4096),  # noqa: B008
+    data: Source = stand_in(1600, 10, dim=4096),  # noqa: B008
     *,
     classes: int = 1600,
     exemplars: int = 10,

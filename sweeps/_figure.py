@@ -7,6 +7,7 @@ published, and drawn.
 
 import dataclasses
 import difflib
+import functools
 import json
 import sys
 from pathlib import Path
@@ -155,10 +156,11 @@ def _needed(chosen: Figure, options: FigureOptions) -> _Needed:
     study, module = load_study(chosen.study)
     data = data_of(options.data)
 
-    def planned(folder: Folder) -> dict[str, Experiment]:
-        return _experiments(module, options.scale, folder, data)
+    @functools.cache
+    def planned(path: Path) -> dict[str, Experiment]:
+        return _experiments(module, options.scale, Folder(path), data)
 
-    names = chosen.found([*planned(Folder(options.out / study))], options.seeds)
+    names = chosen.found([*planned(Folder(options.out / study).path)], options.seeds)
     if not names:
         raise ValueError(
             f"{chosen.name} has no runs at scale {options.scale!r} of the study {study}"
@@ -166,7 +168,7 @@ def _needed(chosen: Figure, options: FigureOptions) -> _Needed:
     runs = [run for by_seed in names.values() for run in by_seed.values()]
     folder = place(options.out, study, options.scale, planned, runs)
     folder.check(study, options.scale)
-    return _Needed(folder, wanted(folder, planned(folder), runs), names)
+    return _Needed(folder, wanted(folder, planned(folder.path), runs), names)
 
 
 def _experiments(

@@ -13,7 +13,7 @@ from ._folder import Folder
 from ._study import Scale
 
 
-Planned = Callable[[Folder], dict[str, Experiment]]
+Planned = Callable[[Path], dict[str, Experiment]]
 """The experiments of the study if it is in a folder, whose path is in some of them."""
 
 
@@ -46,7 +46,7 @@ def _holds(
         there = folder.configs
     except ValueError:  # Another study's, damaged, or moved.
         return False
-    wanted = planned(folder)
+    wanted = planned(folder.path)
     pairs = [(there.get(run), to_json(wanted[run])) for run in runs]
     if all(has is None for has, _ in pairs):
         return False
@@ -65,6 +65,6 @@ def _free(path: Path) -> bool:
 
 def _content(planned: Planned, runs: Collection[str]) -> str:
     """What tells sets of runs apart, in eight letters and digits."""
-    wanted = planned(Folder("/"))
+    wanted = planned(Path("/"))
     configs = {run: to_json(wanted[run]) for run in sorted(runs)}
     return hashlib.sha256(json.dumps(configs).encode()).hexdigest()[:8]

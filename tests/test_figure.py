@@ -207,8 +207,8 @@ def test_other_data_and_scales_get_another_folder(tmp_path):
     _, module = load_study("clamps")
 
     def folder_of(scale, data=None):
-        def planned(folder):
-            return _figure._experiments(module, scale, folder, data)
+        def planned(path):
+            return _figure._experiments(module, scale, Folder(path), data)
 
         runs = ["seed-5-none"]
         return _place.place(tmp_path, "clamps", scale, planned, runs).path

@@ -197,21 +197,20 @@ plots.bars(
 #
 # ## 8 · What was missing on the plateau?
 #
-# Clamp a part of the circuit to what it is to become, at each checkpoint: attention to
-# the previous token in layer 0, or the match in one induction head. Where the loss is
-# lower then, the rest has been there already: progress that the loss does not show.
+# Clamp a part of the circuit to what it is to become, at each checkpoint: here the
+# match, so that a head's query attends to the right label. Where the loss is lower
+# then, the rest, copying what is attended to, has been there already: progress that the
+# loss does not show.
 
 # %%
+plain = measures.task_metric(task, "loss")
+heads = [(1, head) for head in range(model.blocks[1].attn.num_heads)]
 clamped = icl.replay(
     trained,
     {
-        "as it is": measures.task_metric(task, "loss"),
-        "previous token clamped": measures.previous_token_clamped(
-            measures.task_metric(task, "loss"), previous
-        ),
-        "match clamped": measures.match_clamped(
-            measures.task_metric(task, "loss"), induction[:1]
-        ),
+        "nothing": plain,
+        "the strongest head's match": measures.match_clamped(plain, induction[:1]),
+        "that of all heads": measures.match_clamped(plain, heads),
     },
 )
 plots.traces(
@@ -219,6 +218,7 @@ plots.traces(
     np.stack([*clamped.values.values()], 1),
     groups=[*clamped.values],
     label="loss (nats)",
+    by="clamped",
     limits=(0, None),
     phase_change=change,
 )
@@ -243,30 +243,32 @@ plots.bars(
 )
 
 # %% [markdown]
-# ## 10 · Can the circuit be had without training it?
+# ## 10 · Turn the knob
 #
-# At the first checkpoint the model knows nothing. Under edits that give it the whole
-# circuit, attention in layer 0 left out and the answer copied from where one head
-# matches, and under those that give less:
+# An edit has a strength, and `opto.stack` puts any edits side by side. Here heads turn
+# to the right label with all of their attention, to the wrong one with all of it, or
+# anything between: what the model says follows, against what it sees.
 
 # %%
-first = icl.load(path, trained.run.checkpoints[0])
-matches = opto.Pattern(opto.Induction(), heads=induction[:1])
-copies = opto.CopyFromPattern(heads=induction[:1])
-given = {
-    "nothing": (),
-    "what previous-token heads give": (opto.PerfectPreviousToken(),),
-    "and the copy": (opto.PerfectPreviousToken(), copies),
-    "the match": (matches,),
+shares = np.linspace(0, 1, 11)
+chosen = {"the strongest head": induction[:1], "all heads of layer 1": heads}
+margins = {
+    name: opto.sweep(
+        analysis.answer_margin,
+        model,
+        *inputs,
+        edits=opto.stack(
+            [opto.Pattern(opto.Induction(share), heads=which) for share in shares]
+        ),
+    )
+    for name, which in chosen.items()
 }
-rows = []
-for name, edits in given.items():
-    found = [
-        analysis.answer_accuracy(opto.run(each.model, *inputs, edits=edits)[0], *inputs)
-        for each in (first, trained)
-    ]
-    rows.append((name, *map(float, found)))
-analysis.Table(("given", "accuracy at the first checkpoint", "at the last"), rows)
+plots.dots(
+    {"": {name: (shares, np.asarray(each)) for name, each in margins.items()}},
+    x="attention to the right label,\nthe rest to the wrong one",
+    y="margin (nats)",
+    by="clamped",
+)
 
 # %% [markdown]
 # Every edit here also has a text form, is a pytree that can be swept and

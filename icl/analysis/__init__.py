@@ -17,7 +17,6 @@ from ._emergence import (
     estimates as estimates,
     final as final,
     HALF as HALF,
-    in_order as in_order,
     LEARNT as LEARNT,
 )
 from ._heads import (

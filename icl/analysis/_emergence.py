@@ -120,14 +120,6 @@ def final(
     return Estimate.of(values[-1] for _, values in curves if len(values))
 
 
-def in_order(times: Iterable[float | Estimate]) -> bool | None:
-    """Whether times descend, equal ones included; `None` if one is not known."""
-    values = [t.mean if isinstance(t, Estimate) else float(t) for t in times]
-    if not np.isfinite(values).all():
-        return None
-    return bool(np.all(np.diff(values) <= 0))
-
-
 def clamps_by_seed(study: Study, clamps: Iterable[str]) -> dict[str, list[str]]:
     """The runs of the study `clamps` under each clamp: `seed-5-match`, ….
 

@@ -59,7 +59,7 @@ def loss_figure(
     return plots.traces(
         found.sequences,
         found.values,
-        groups=found.labels,
+        groups=np.array(found.labels),
         label="loss (nats)",
         by=by,
         trace="seed",

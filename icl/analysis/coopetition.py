@@ -5,17 +5,18 @@ Layer 0 is the papers' layer 1, and layer 1 their layer 2.
 
 import math
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from jaxtyping import Num
+from jaxtyping import Float, Num
 
 import opto
 
 from ..config import from_json
 from ..experiment import Experiment
+from ..plots import DrawnFigure, Quantity, style
 from ..runs import Run
 
 
@@ -134,3 +135,36 @@ def lower_layer_ablations() -> dict[str, tuple[opto.AbstractEdit, ...]]:
         "layer 0 to values": (lost, held["q"], held["k"]),
         "all heads": (opto.Zero("blocks.*.attn.z"),),
     }
+
+
+def clamped_attention(
+    differences: Float[np.ndarray, " difference"],
+    accuracies: Mapping[str, Float[np.ndarray, "difference head"]],
+) -> DrawnFigure:
+    """The figure of `attention_differences`, a line for each head.
+
+    **Arguments:**
+
+    - `differences`: What was clamped.
+    - `accuracies`: Of each head, by the title of the panel.
+    """
+    figure = DrawnFigure(figsize=(3.0 * len(accuracies) + 0.6, 2.6))
+    label = "accuracy among labels in context"
+    with style():
+        figure.set_layout_engine("constrained")
+        axes = figure.subplots(1, len(accuracies), sharey=True, squeeze=False)[0]
+        for ax, (title, values) in zip(axes, accuracies.items(), strict=True):
+            for head, curve in enumerate(values.T):
+                ax.plot(differences, curve, label=f"{head}")
+            ax.axhline(0.5, color="0.6", lw=0.8, ls=":")
+            ax.set_xlabel("attention to the correct label\nless the incorrect")
+            ax.set_title(title)
+        axes[0].set(ylabel=label.replace(" labels", "\nlabels"), ylim=(0, 1.02))
+        lines, names = axes[0].get_legend_handles_labels()
+        figure.legend(lines, names, loc="outside right upper", title="head")
+    where = {"difference": differences}
+    figure.drawn = {
+        title: Quantity(values, {**where, "head": np.arange(values.shape[1])}, label)
+        for title, values in accuracies.items()
+    }
+    return figure

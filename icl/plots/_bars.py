@@ -33,6 +33,7 @@ def bars(
     thick, drawn = 0.8 / len(groups), {}
     with style():
         width = max(2.4, 0.5 + 0.13 * len(names) * (len(groups) + 1))
+        turned = 90 if max(map(len, names)) > 3 else 0
         side = 1.4 if len(groups) > 1 else 0.0
         fig = figure(0.4 + width * len(panels) + side, 2.5)
         axes = fig.subplots(1, len(panels), squeeze=False, sharey=True)[0]
@@ -46,7 +47,7 @@ def bars(
                 drawn[name] = Quantity(np.asarray(values), where, label)
             if line is not None:
                 ax.axhline(line, color="0.6", lw=0.8, ls=":")
-            ax.set_xticks(places, names)
+            ax.set_xticks(places, names, rotation=turned)
             ax.set_xlabel(of)
             ax.set_title(title)
         axes[0].set_ylabel(label)

@@ -6,7 +6,7 @@ export UV_PROJECT_ENVIRONMENT := $(VENV)
 # Extra packages for a GPU: `make EXTRA=cuda12`, see setup.md.
 EXTRA ?=
 
-.PHONY: install demo test slow slurm lint types contract check bench clean
+.PHONY: install demo test slow slurm lint types contract check bench notebooks clean
 .DEFAULT_GOAL := install
 
 # A stamp for each extra: with another one there is something to install.
@@ -52,6 +52,11 @@ check: lint types contract test
 
 bench: install
 	$(VENV)/bin/python benchmarks/train_step.py
+	$(VENV)/bin/python benchmarks/replay.py
+
+# Executes the notebooks on the studies in runs/.
+notebooks: install
+	$(VENV)/bin/python notebooks/_build.py
 
 clean:
 	rm -rf $(VENV) runs/demo

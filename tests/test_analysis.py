@@ -167,7 +167,7 @@ def test_losses_of_runs_that_are_there(folder):
     assert np.allclose(figure.drawn["mean"].values[:, 0], study.curve("main")[1])
     assert isinstance(analysis.loss_figure(study, {"b": ["never"]}), analysis.Table)
     runs = {"a": ["main"], "b": ["never"]}
-    paper = {"a": 1000, "b": None}
+    paper = {"a": 1000.0, "b": None}
     table = analysis.emergence_table("run", paper, {"ours": (study, runs)}, level=99.0)
     assert table.texts == [["a", "1", "0"], ["b", "–", "–"]]
 

@@ -22,7 +22,7 @@
 # of that paper's main text. Which layer is meant: layers and heads count from 0, so
 # that the paper's layer 1 is layer 0, and its layer 2 is layer 1.
 #
-# **What stands in for what.** Classes are **synthetic** (`icl.data.LowRankClasses`),
+# **What stands in for what.** Classes are **synthetic** (which ones is printed below),
 # in the place of Omniglot's images as a ResNet sees them: at the scale `small` 6400
 # classes of 20 exemplars (the paper: 12,800), a learning rate of $10^{-4}$ (the paper:
 # $10^{-5}$) and 3.2 million sequences (the paper: 64 million). The runs are made by
@@ -31,7 +31,6 @@
 # read from there if need be.
 
 # %%
-import matplotlib.pyplot as plt
 import numpy as np
 
 import icl
@@ -40,6 +39,7 @@ from icl import measures, plots
 from icl.analysis import find_run, only, runs_folder, Study, Table, together
 from icl.analysis.coopetition import (
     attention_differences,
+    clamped_attention,
     lower_layer_ablations,
     passage,
     taken_at,
@@ -54,6 +54,7 @@ trained = icl.load(main)
 home = Study.read(main.parent)
 print(study)
 print("main run:", main.name, "of", home)
+print(trained.experiment.data)
 
 # %% [markdown]
 # ## Figure 1b: it comes, and it goes
@@ -130,21 +131,7 @@ clamped = {
 }
 
 # %%
-with plots.style():
-    figure, axes = plt.subplots(
-        1, 2, figsize=(6.6, 2.6), sharey=True, layout="constrained"
-    )
-    for ax, (title, values) in zip(axes, clamped.items(), strict=True):
-        for head, curve in enumerate(values.T):
-            ax.plot(differences, curve, label=f"{head}")
-        ax.axhline(0.5, color="0.6", lw=0.8, ls=":")
-        ax.set(
-            title=title, xlabel="attention to the correct label,\nless the incorrect"
-        )
-    axes[0].set(ylabel="accuracy among\nlabels in context", ylim=(0, 1.02))
-    figure.legend(
-        *axes[0].get_legend_handles_labels(), loc="outside right", title="head"
-    )
+clamped_attention(differences, clamped)
 
 # %% [markdown]
 # ## Figure 3a: the heads over training

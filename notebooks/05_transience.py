@@ -32,11 +32,11 @@
 # Accuracies are among the labels in context, so that 1/2 is chance.
 #
 # **What stands in for what.** The paper's classes are Omniglot's images, as a ResNet
-# sees them. Here they are **synthetic**: 6400 random directions in a space of 32
-# dimensions, rectified, with 20 noisy exemplars each (`icl.data.LowRankClasses`). At
-# the scale `small` the model has two layers of attention and two pairs in context, in
-# the place of twelve and eight, and a learning rate of $10^{-4}$; it is that of the
-# coopetition paper (notebook 04). The runs are made by
+# sees them. Here they are **synthetic**: random directions in a space of few
+# dimensions, rectified, each with noisy exemplars (which ones is printed below). At the
+# scale `small` the model has two layers of attention and two pairs in context, in the
+# place of twelve and eight, and a learning rate of $10^{-4}$; it is that of the
+# coopetition paper ([notebook 04](04_coopetition.ipynb)). The runs are made by
 # `python -m sweeps transience --scale small`.
 
 # %%
@@ -51,6 +51,7 @@ study = Study.read(runs_folder() / "transience")
 runs = [run for run in study if run.startswith("omniglot")]
 print(study)
 print("of the main experiment:", *runs)
+print(study.load(runs[0]).experiment.data if runs else "no data")
 
 # %% [markdown]
 # ## Over training
@@ -153,8 +154,8 @@ Table(columns, [*rows, ("mean [95 % interval]", *means), *others])
 # %% [markdown]
 # The paper's row is the same experiment on features of Omniglot, 12,800 classes, a
 # learning rate of $10^{-5}$ and one seed, read off figure 1b of the coopetition paper;
-# its end is at 20 million sequences. The other row is a trial with other code on the
-# same kind of classes, at this scale.
+# its end is at 20 million sequences. The other row is a trial with other code on such
+# classes, at the scale `small`.
 
 # %%
 claims = {
@@ -174,8 +175,8 @@ Table(
 # %%
 came = sum(claims["flip accuracy rises above 0.6"])
 went = sum(claims["it falls below 0.2 afterwards"])
-print(f"Scale {study.scale!r}, {len(runs)} seeds, synthetic classes:")
-print(f"learning in context came in {came} of them, and went again in {went}.")
+print(f"Scale {study.scale!r}, synthetic classes, seeds: {len(runs)}.")
+print(f"Learning in context came in {came} of them, and went again in {went}.")
 
 # %% [markdown]
 # It is a race. Where weights have learned the classes before the circuit for the

@@ -13,6 +13,7 @@ import icl
 import opto
 from icl.analysis.coopetition import (
     attention_differences,
+    clamped_attention,
     lower_layer_ablations,
     passage,
     taken_at,
@@ -187,3 +188,18 @@ def test_without_all_heads_the_context_is_not_seen(run):
         for data in (sequences, turned)
     )
     np.testing.assert_array_equal(once, twice)
+
+
+# The figure of clamped attention
+
+
+def test_the_figure_has_a_line_for_each_head_and_keeps_what_it_draws():
+    x = np.linspace(-1, 1, 5)
+    given = {"a": np.stack([x**2, (x + 1) / 2, 0 * x], 1), "b": np.ones((5, 3))}
+    figure = clamped_attention(x, given)
+    for ax, (title, values) in zip(figure.axes, given.items(), strict=True):
+        lines = [line for line in ax.get_lines() if np.size(line.get_xdata()) == 5]
+        assert ax.get_title() == title
+        np.testing.assert_array_equal([line.get_ydata() for line in lines], values.T)
+        np.testing.assert_array_equal(figure.drawn[title].values, values)
+        np.testing.assert_array_equal(figure.drawn[title].axes["difference"], x)

@@ -36,10 +36,12 @@ import numpy as np
 import icl
 import opto
 from icl import measures, plots
-from icl.analysis import find_run, only, runs_folder, Study, Table, together
+from icl.analysis import only, runs_folder, Study, Table, together
 from icl.analysis.coopetition import (
     attention_differences,
     clamped_attention,
+    curve_so_far,
+    latest_run,
     lower_layer_ablations,
     passage,
     taken_at,
@@ -49,11 +51,15 @@ from icl.analysis.coopetition import (
 
 
 study = Study.read(runs_folder() / "coopetition")
-main = find_run("coopetition/main", "transience/omniglot-6400-seed-5")
+main = latest_run(
+    study.path / "main", runs_folder() / "transience" / "omniglot-6400-seed-5"
+)
 trained = icl.load(main)
-home = Study.read(main.parent)
+length = trained.experiment.training.num_sequences
 print(study)
-print("main run:", main.name, "of", home)
+home = Study.read(main.parent)
+print(f"main run: {main.name} of {home}")
+print(f"at {trained.run.checkpoints[-1]:,} of {length:,} sequences")
 print(trained.experiment.data)
 
 # %% [markdown]
@@ -69,9 +75,9 @@ METRIC = "in_context_accuracy"
 SETS = [
     name for name in ("train", "icl", "flip", "ciwl") if name in trained.evaluations
 ]
-sequences = home.curve(main.name, METRIC, data="flip")[0]
-accuracies = {name: home.curve(main.name, METRIC, data=name)[1] for name in SETS}
-losses = {name: home.curve(main.name, data=name)[1] for name in SETS}
+sequences = curve_so_far(main, METRIC, data="flip")[0]
+accuracies = {name: curve_so_far(main, METRIC, data=name)[1] for name in SETS}
+losses = {name: curve_so_far(main, data=name)[1] for name in SETS}
 flip = passage(sequences, accuracies["flip"])
 plots.learning_curves(sequences, losses, accuracies)
 

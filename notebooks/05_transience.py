@@ -42,16 +42,20 @@
 # %%
 import numpy as np
 
+import icl
 from icl import plots
 from icl.analysis import Estimate, runs_folder, Study, Table, together
-from icl.analysis.coopetition import passage
+from icl.analysis.coopetition import begun, curve_so_far, passage
 
 
 study = Study.read(runs_folder() / "transience")
-runs = [run for run in study if run.startswith("omniglot")]
+runs = begun(study.path, "omniglot-*")
 print(study)
-print("of the main experiment:", *runs)
-print(study.load(runs[0]).experiment.data if runs else "no data")
+for run in runs:
+    found = icl.Run(study.path / run)
+    length = found.config["training"]["num_sequences"]
+    print(f"{run}: {int(found.log.events[-1]):,} of {length:,} sequences")
+print(icl.load(study.path / runs[0]).experiment.data if runs else "no data")
 
 # %% [markdown]
 # ## Over training
@@ -64,9 +68,13 @@ print(study.load(runs[0]).experiment.data if runs else "no data")
 METRIC = "in_context_accuracy"
 SETS = ("flip", "ciwl", "icl")
 curves = {
-    name: {run: study.curve(run, METRIC, data=name) for run in runs} for name in SETS
+    name: {run: curve_so_far(study.path / run, METRIC, data=name) for run in runs}
+    for name in SETS
 }
-losses = {name: {run: study.curve(run, data=name) for run in runs} for name in SETS}
+losses = {
+    name: {run: curve_so_far(study.path / run, data=name) for run in runs}
+    for name in SETS
+}
 shown = [name for name in SETS if runs and len(curves[name][runs[0]][0])]
 accuracies = {name: together(curves[name]) for name in shown}
 sequences = accuracies["flip"][0] if shown else np.zeros(0)

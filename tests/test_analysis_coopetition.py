@@ -3,6 +3,7 @@
 import dataclasses
 import json
 import math
+import shutil
 
 import jax
 import numpy as np
@@ -13,7 +14,10 @@ import icl
 import opto
 from icl.analysis.coopetition import (
     attention_differences,
+    begun,
     clamped_attention,
+    curve_so_far,
+    latest_run,
     lower_layer_ablations,
     passage,
     taken_at,
@@ -97,6 +101,32 @@ def test_the_training_curve_is_the_mean_of_the_steps_between_events(run, tmp_pat
     wanted = [rows[:2].mean(dtype=np.float64), rows[2:].mean(dtype=np.float64)]
     np.testing.assert_allclose(means, wanted, rtol=1e-12)
     assert [len(x) for x in training_curve(tmp_path / "absent")] == [0, 0]
+
+
+def test_curves_are_of_runs_as_far_as_they_are(run, tmp_path):
+    events, values = curve_so_far(run, "accuracy", data="flip")
+    rows = icl.Run(run).log.evaluations["flip"]["accuracy"]
+    assert events.tolist() == [0, 32, 64]
+    wanted = [row.astype(np.float64).mean() for row in rows]
+    np.testing.assert_allclose(values, wanted)
+    for missing in ({"data": "absent"}, {"metric": "absent", "data": "flip"}):
+        assert [len(x) for x in curve_so_far(run, **missing)] == [0, 0]
+    assert [len(x) for x in curve_so_far(tmp_path)] == [0, 0]
+
+
+def test_begun_are_runs_with_a_log_and_the_latest_is_the_finished_one(run, tmp_path):
+    for name in ("a-1", "a-2", "b", "a-empty"):
+        (tmp_path / name).mkdir()
+    for name in ("a-1", "a-2"):
+        shutil.copytree(run, tmp_path / name, dirs_exist_ok=True)
+    (tmp_path / "a-1/checkpoints/000000000064.eqx").unlink()
+    assert begun(tmp_path, "a-*") == ["a-1", "a-2"]
+    assert begun(tmp_path / "absent") == []
+    places = {name: tmp_path / name for name in ("absent", "b", "a-1", "a-2")}
+    assert latest_run(*places.values()) == places["a-2"]
+    assert latest_run(places["absent"], places["a-1"]) == places["a-1"]
+    with pytest.raises(ValueError, match="no checkpoints in any of"):
+        latest_run(places["absent"])
 
 
 def test_taken_at_is_the_checkpoint_of_a_start_and_of_a_graft(tmp_path):

@@ -7,6 +7,7 @@ import math
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -62,6 +63,49 @@ def passage(
     return Passage(float(y[top]), float(x[top]), gone, float(y[-1]))
 
 
+def begun(study: str | os.PathLike, pattern: str = "*") -> list[str]:
+    """The runs of a study that have logged something, finished or not.
+
+    **Arguments:** `pattern`: Of their names, such as `"omniglot-*"`.
+    """
+    return sorted(log.parent.name for log in Path(study).glob(f"{pattern}/log.h5"))
+
+
+def latest_run(*runs: str | os.PathLike) -> Path:
+    """The first of some runs that is finished; else the first that has a checkpoint.
+
+    **Raises:** `ValueError` if none has.
+    """
+    there = [Run(run) for run in runs if _is_run(run)]
+    some = [run for run in there if run.checkpoints]
+    if not some:
+        raise ValueError(f"no checkpoints in any of {', '.join(map(str, runs))}")
+    done = [run for run in some if run.checkpoints[-1] == _length(run)]
+    return [*done, *some][0].path
+
+
+def _is_run(path: str | os.PathLike) -> bool:
+    return os.path.isfile(os.path.join(path, "config.json"))
+
+
+def _length(run: Run) -> int:
+    return run.config["training"]["num_sequences"]
+
+
+def curve_so_far(
+    run: str | os.PathLike, metric: str = "loss", *, data: str = "train"
+) -> tuple[np.ndarray, np.ndarray]:
+    """`Study.curve` of a run that need not be finished.
+
+    **Returns:** Sequences seen and values, `[event]` each; empty for what is not there.
+    """
+    if _is_run(run):
+        log = Run(run).log
+        if metric in (found := log.evaluations.get(data, {})):
+            return log.events, found[metric].mean(1, dtype=np.float64)
+    return np.empty(0, np.int64), np.empty(0)
+
+
 def training_curve(
     run: str | os.PathLike, metric: str = "loss"
 ) -> tuple[np.ndarray, np.ndarray]:
@@ -72,9 +116,9 @@ def training_curve(
     Sequences seen, and the mean over the steps since the one before, `[event]` each.
     Empty if there is no such run.
     """
-    if not os.path.isdir(run):
+    found = Run(run) if _is_run(run) else None
+    if found is None or not found.log.events.any():
         return np.empty(0, np.int64), np.empty(0)
-    found = Run(run)
     log, size = found.log, found.config["training"]["batch_size"]
     ends = log.events[log.events > 0] // size
     parts = np.split(log.train[metric][: ends[-1]], ends[:-1])
@@ -87,7 +131,7 @@ def taken_at(run: str | os.PathLike) -> int | None:
     That is what it was started from, or what is grafted into it; `None` if there is no
     such run, or this one is not there.
     """
-    if not os.path.isdir(run):
+    if not _is_run(run):
         return None
     found = from_json(Experiment, Run(run).config).sources()
     return found[0][1] if found else None

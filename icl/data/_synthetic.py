@@ -47,15 +47,15 @@ class LowRankClasses:
     """Standard deviation of an exemplar's noise, before the rectification."""
     seed: int = 0
     """At least 0; another seed is another data set."""
-    class_spread: float = 0.0
+    class_spread: float | None = None
     """Standard deviation of an exemplar's noise along the directions that classes
-    differ along, where classes have 1."""
+    differ along, where classes have 1; `None` for no such noise."""
 
     def __post_init__(self) -> None:
         _check_shape(self.num_classes, self.num_exemplars, self.dim)
         check_integer("rank", self.rank, 1)
         check_spread("spread", self.spread)
-        check_spread("class_spread", self.class_spread)
+        check_spread("class_spread", self.class_spread or 0.0)
         check_integer("seed", self.seed, 0)
 
     def load(self) -> Float32[np.ndarray, "class exemplar dim"]:

@@ -145,7 +145,7 @@ rows = [
 analysis.Table(("induction head, by rank", "paper", "ours", "head"), rows)
 
 # %% [markdown]
-# ## Figure 4a, A13, table 2 · Heads add up
+# ## Figure 4a, table 2 · Heads add up
 #
 # With any one head ablated the model still does the task. Alone, the strongest does it
 # nearly as well as all together, and the others do part of it.
@@ -154,11 +154,10 @@ analysis.Table(("induction head, by rank", "paper", "ours", "head"), rows)
 names = [*map(str, table.order)]
 plots.bars(
     {
-        metric: {
-            "without it": table.without[metric][table.order],
-            "it alone": table.alone[metric][table.order],
+        "": {
+            "without it": table.without["accuracy"][table.order],
+            "it alone": table.alone["accuracy"][table.order],
         }
-        for metric in ("accuracy",)
     },
     names,
     label="accuracy",
@@ -202,12 +201,13 @@ analysis.loss_figure(induction, {"all": ["main"], **only_heads}, by="heads of la
 times = analysis.emergence(
     induction, [f"only-head-{head}" for head in range(8)], level=analysis.LEARNT
 )
+points = {"head": (table.strength, times / 1e3)}
 plots.dots(
-    {"": {"head": (table.strength, times / 1e3)}},
+    {"": points},
     x="induction strength, all heads trained",
     y="learnt alone after (thousands)",
     names={"head": [*map(str, range(8))]},
-)
+) if np.isfinite(times).any() else analysis.Table(("not run, or not reached",))
 
 # %%
 half = np.sort(analysis.emergence(induction, [f"only-head-{h}" for h in range(8)]))
@@ -410,7 +410,8 @@ analysis.emergence_table("clamped", target, {"ours": (induction, heads)})
 # ## A10 · Progress that the loss does not show
 #
 # The loss at each checkpoint of the run `none` of figure 5b, with a part clamped only
-# now: the rest of the circuit has been forming through all of the plateau.
+# now. Where it is lower than as it is, the rest of the circuit has been there already:
+# copying is learned all through the plateau.
 
 # %%
 plain = analysis.find_run("induction/clamp-none", "clamps/seed-5-none")
@@ -454,9 +455,24 @@ plots.traces(
 )
 
 # %% [markdown]
-# ## A14 · Adding heads back
+# ## A13, A14 · Heads alone, and adding them back
 #
-# The loss with the strongest head alone, the two strongest, and so on.
+# The loss with one head, and with the strongest head alone, the two strongest, and so
+# on.
+
+# %%
+plots.bars(
+    {
+        "": {
+            "without it": table.without["loss"][table.order],
+            "it alone": table.alone["loss"][table.order],
+            "it and the stronger ones": table.added["loss"],
+        }
+    },
+    names,
+    label="loss (nats)",
+    of="head of layer 1, the strongest first",
+)
 
 # %%
 target = (0.117, 0.044, 0.010, 0.005, None, None, None, None)

@@ -323,10 +323,10 @@ def test_tokens_have_names():
 
 def test_a_table_reads_in_a_terminal_a_notebook_and_a_file():
     estimate = analysis.Estimate.of([1.0, 3.0])
-    rows = [("a|b", 1234, None, True), ("<c>", 0.12345, math.nan, estimate)]
+    rows = [("a|b", 1234, None, True), ("<c>", 0.99991, math.nan, estimate)]
     table = analysis.Table(("what", "x", "y", "z"), rows)
     assert repr(table).splitlines()[1].split() == ["a|b", "1,234", "–", "yes"]
-    assert table.texts[1] == ["<c>", "0.123", "–", "2 [-10.7, 14.7]"]
+    assert table.texts[1] == ["<c>", "0.9999", "–", "2 [-10.7, 14.7]"]
     assert "&lt;c&gt;" in table._repr_html_()
     assert table.markdown().splitlines()[2] == "| a\\|b | 1,234 | – | yes |"
     with pytest.raises(ValueError, match="4 cells"):

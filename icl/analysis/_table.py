@@ -11,7 +11,7 @@ from typing import Any
 class Table:
     """Rows under headings.
 
-    A number has three digits, one that is not known is a dash.
+    A number has three digits, or four decimals; one that is not known is a dash.
 
     **Fields:**
 
@@ -47,9 +47,9 @@ class Table:
         return "\n".join(lines)
 
     def _repr_html_(self) -> str:
-        head = "".join(_cells("th", self.columns))
-        body = "".join(f"<tr>{''.join(_cells('td', row))}</tr>" for row in self.texts)
-        return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
+        head = _row("th", self.columns)
+        body = "".join(_row("td", row) for row in self.texts)
+        return f"<table><thead>{head}</thead><tbody>{body}</tbody></table>"
 
     def markdown(self) -> str:
         """The table in Markdown, for a file."""
@@ -74,12 +74,14 @@ def cell(value: Any) -> str:
         return value
     if not math.isfinite(number):
         return "–"
-    return f"{number:,.0f}" if abs(number) >= 1000 else f"{number:.3g}"
+    if abs(number) >= 1000:
+        return f"{number:,.0f}"
+    if 0.001 <= abs(number) <= 1:  # 0.9999 is not 1.
+        return f"{number:.4f}".rstrip("0").rstrip(".")
+    return f"{number:.3g}"
 
 
-def _cells(kind: str, texts: Sequence[str]) -> list[str]:
-    sides = ["left", *["right"] * (len(texts) - 1)]
-    return [
-        f'<{kind} style="text-align:{side}">{html.escape(text)}</{kind}>'
-        for side, text in zip(sides, texts, strict=True)
-    ]
+def _row(kind: str, texts: Sequence[str]) -> str:
+    first, *rest = (html.escape(text) for text in texts)
+    cells = "".join(f"<{kind}>{text}</{kind}>" for text in rest)
+    return f'<tr align="right"><{kind} align="left">{first}</{kind}>{cells}</tr>'

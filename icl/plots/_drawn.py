@@ -43,8 +43,8 @@ class Quantity:
 
 
 # Notebooks are committed with their pictures.
-_NOTEBOOK_DPI = 100
-_NOTEBOOK_COLOURS = 128
+_NOTEBOOK_DPI = 84
+_NOTEBOOK_COLOURS = 32
 
 Drawn = Mapping[str, Quantity]
 """The quantities of a figure by name; `a/b` is `b` in the panel `a`."""
@@ -63,7 +63,7 @@ class DrawnFigure(Figure):
         self.drawn = {} if drawn is None else drawn
 
     def _repr_png_(self) -> bytes:
-        """The picture that a notebook shows: at 100 dots an inch, in few colours."""
+        """The picture that a notebook shows: small, in few colours."""
         buffer = io.BytesIO()
         self.savefig(buffer, format="png", dpi=_NOTEBOOK_DPI)
         image = Image.open(buffer).convert("RGB").quantize(_NOTEBOOK_COLOURS)

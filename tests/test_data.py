@@ -212,7 +212,7 @@ def test_rank_is_checked():
     with pytest.raises(ValueError, match="^rank must .* got 0"):
         data.LowRankClasses(rank=0)
     with pytest.raises(ValueError, match="^class_spread must .* got -1"):
-        data.LowRankClasses(class_spread=-1)
+        data.LowRankClasses(class_spread=-1.0)
 
 
 def test_numpy_still_draws_what_it_drew():

@@ -87,6 +87,7 @@ def figure(arguments: list[str], program: str = "icl") -> int:
         return 0
     if needed.unfinished:
         folder, asked = needed.folder, needed.asked
+        print(f"training in {folder.path}", file=sys.stderr)
         if not train(folder, chosen.study, options.scale, asked, executor):
             return 1
         if needed.unfinished:  # They are on a cluster.
@@ -166,8 +167,10 @@ def _needed(chosen: Figure, options: FigureOptions) -> _Needed:
             f"{chosen.name} has no runs at scale {options.scale!r} of the study {study}"
         )
     runs = [run for by_seed in names.values() for run in by_seed.values()]
-    folder = place(options.out, study, options.scale, planned, runs)
+    folder, notes = place(options.out, study, options.scale, planned, runs)
     folder.check(study, options.scale)
+    for note in notes:
+        print(f"{note}; not taken", file=sys.stderr)
     return _Needed(folder, wanted(folder, planned(folder.path), runs), names)
 
 

@@ -19,8 +19,10 @@ Planned = Callable[[Path], dict[str, Experiment]]
 
 def place(
     out: Path, study: str, scale: Scale, planned: Planned, runs: Collection[str]
-) -> Folder:
+) -> tuple[Folder, list[str]]:
     """The folder in `out` that holds these runs of a study, or a new one for them.
+
+    Beside it, if it is new, why the runs in the study's other folders will not do.
 
     One that `python -m sweeps` made is as good, whatever it is called. Runs are the
     same if their configs are: those of another scale, data or code are not. What is
@@ -28,29 +30,29 @@ def place(
     of the scale or of the content too if that is taken.
     """
     files = sorted(out.glob("*/_sweep/study.json"))
+    notes = []
     for folder in (Folder(file.parent.parent) for file in files):
-        if _holds(folder, study, scale, planned, runs):
-            return folder
+        try:
+            folder.check(study, scale)
+            other = _other(folder, planned, runs)
+        except ValueError:  # Another study's or scale's, damaged, or moved.
+            continue
+        if not other:
+            return folder, []
+        notes.append(f"{folder.path} holds other runs: {other}")
     names = (study, f"{study}-{scale}", f"{study}-{scale}-{_content(planned, runs)}")
-    return next(
-        (Folder(out / name) for name in names if _free(out / name)),
-        Folder(out / names[-1]),
-    )
+    free = (Folder(out / name) for name in names if _free(out / name))
+    return next(free, Folder(out / names[-1])), notes
 
 
-def _holds(
-    folder: Folder, study: str, scale: Scale, planned: Planned, runs: Collection[str]
-) -> bool:
-    try:
-        folder.check(study, scale)
-        there = folder.configs
-    except ValueError:  # Another study's, damaged, or moved.
-        return False
-    wanted = planned(folder.path)
-    pairs = [(there.get(run), to_json(wanted[run])) for run in runs]
-    if all(has is None for has, _ in pairs):
-        return False
-    return not any(any(differences(has, new)) for has, new in pairs if has is not None)
+def _other(folder: Folder, planned: Planned, runs: Collection[str]) -> str:
+    """How the runs in a folder differ from those wanted; empty if they do not."""
+    there, wanted = folder.configs, planned(folder.path)
+    known = [run for run in runs if run in there]
+    if not known:
+        return "none of these"
+    pairs = ((there[run], to_json(wanted[run])) for run in known)
+    return next((text for pair in pairs for text in differences(*pair)), "")
 
 
 def _free(path: Path) -> bool:

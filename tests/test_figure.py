@@ -211,7 +211,9 @@ def test_other_data_and_scales_get_another_folder(tmp_path):
             return _figure._experiments(module, scale, Folder(path), data)
 
         runs = ["seed-5-none"]
-        return _place.place(tmp_path, "clamps", scale, planned, runs).path
+        folder, notes = _place.place(tmp_path, "clamps", scale, planned, runs)
+        assert [("data" in note) for note in notes] == [True] * bool(data)
+        return folder.path
 
     assert folder_of("small") == tmp_path / "clamps"
     assert folder_of("smoke") == tmp_path / "clamps-smoke"

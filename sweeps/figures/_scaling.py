@@ -20,7 +20,7 @@ def learning_times(
         sequences seen; `inf`, for what was not learnt, is not drawn.
     - `by`: What lines are, over the legend.
     """
-    label = "sequences seen until learnt (thousands)"
+    label = "thousands of sequences"
     with style():
         fig = figure(3.0 * len(panels) + 1.3, 2.9)
         axes = fig.subplots(1, len(panels), sharey=True, squeeze=False)[0]

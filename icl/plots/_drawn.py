@@ -44,7 +44,7 @@ class Quantity:
 
 # Notebooks are committed with their pictures.
 _NOTEBOOK_DPI = 84
-_NOTEBOOK_COLOURS = 32
+_NOTEBOOK_COLOURS = 64
 
 Drawn = Mapping[str, Quantity]
 """The quantities of a figure by name; `a/b` is `b` in the panel `a`."""
@@ -66,7 +66,9 @@ class DrawnFigure(Figure):
         """The picture that a notebook shows: small, in few colours."""
         buffer = io.BytesIO()
         self.savefig(buffer, format="png", dpi=_NOTEBOOK_DPI)
-        image = Image.open(buffer).convert("RGB").quantize(_NOTEBOOK_COLOURS)
+        # Of thin lines the colours stay too, where the median cut would mix them.
+        method = Image.Quantize.MAXCOVERAGE
+        image = Image.open(buffer).convert("RGB").quantize(_NOTEBOOK_COLOURS, method)
         small = io.BytesIO()
         image.save(small, format="png", optimize=True)
         return small.getvalue()

@@ -6,6 +6,7 @@ its options.
 
 import dataclasses
 import difflib
+import importlib
 import json
 import os
 import sys
@@ -63,8 +64,7 @@ def _dispatch(arguments: list[str]) -> int:
         close = difflib.get_close_matches(name, _COMMANDS, n=1, cutoff=0.4)
         hint = f"did you mean {close[0]!r}?" if close else ", ".join(_COMMANDS)
         raise ValueError(f"no command {name!r}; {hint}")
-    _COMMANDS[name][0](rest)
-    return 0
+    return _COMMANDS[name][0](rest) or 0
 
 
 def _usage() -> str:
@@ -216,36 +216,6 @@ def _eval(arguments: list[str]) -> None:
         print(" ".join([f"{metric:{width}}", *values]))
 
 
-def _ablate(arguments: list[str]) -> None:
-    from ._cli_edits import ablate
-
-    ablate(arguments)
-
-
-def _patch(arguments: list[str]) -> None:
-    from ._cli_edits import patch
-
-    patch(arguments)
-
-
-def _replay(arguments: list[str]) -> None:
-    from ._cli_replay import replay
-
-    replay(arguments)
-
-
-def _plot(arguments: list[str]) -> None:
-    from ._cli_plot import plot
-
-    plot(arguments)
-
-
-def _report(arguments: list[str]) -> None:
-    from ._cli_plot import report
-
-    report(arguments)
-
-
 @dataclasses.dataclass(frozen=True)
 class SitesOptions:
     """List what can be recorded and edited in a run's model."""
@@ -269,15 +239,37 @@ def _sites(arguments: list[str]) -> None:
         print(f"{name:{names}}  {dtype:{dtypes}}  {axes}".rstrip())
 
 
-_COMMANDS: dict[str, tuple[Callable[[list[str]], None], str]] = {
+_Command = Callable[[list[str]], int | None]
+"""Of the arguments after its name; an exit status, if that is not 0."""
+
+
+def _from(module: str, name: str) -> _Command:
+    """A command of another module, imported when it is called: that takes a second."""
+
+    def command(arguments: list[str]) -> int | None:
+        return getattr(importlib.import_module(f".{module}", __package__), name)(
+            arguments
+        )
+
+    return command
+
+
+_COMMANDS: dict[str, tuple[_Command, str]] = {
     "demo": (_demo, "train until induction heads form, and see them"),
     "train": (_train, "train a preset, or a config.json, into a run folder"),
     "eval": (_eval, "metrics of a run on its evaluation sets, under edits if wanted"),
-    "ablate": (_ablate, "metrics of a run without each of its heads"),
-    "patch": (_patch, "which activations carry a run's answers"),
-    "replay": (_replay, "measures over a run's checkpoints, into a file"),
-    "plot": (_plot, "figures of a run, by kind"),
-    "report": (_report, "one page about a run, for a browser"),
+    "ablate": (
+        _from("_cli_edits", "ablate"),
+        "a run without each of its heads",
+    ),
+    "patch": (_from("_cli_edits", "patch"), "which activations carry a run's answers"),
+    "replay": (
+        _from("_cli_replay", "replay"),
+        "measures over a run's checkpoints",
+    ),
+    "plot": (_from("_cli_plot", "plot"), "figures of a run, by kind"),
+    "report": (_from("_cli_plot", "report"), "one page about a run, for a browser"),
+    "figure": (_from("_cli_figure", "figure"), "a figure of a paper from nothing"),
     "sites": (_sites, "what can be recorded and edited in a run's model"),
     "import": (_import, "a run of icl-dynamics as one of ours"),
     "data": (data, "make a file of classes"),

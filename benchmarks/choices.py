@@ -51,7 +51,7 @@ def program(experiment: Experiment) -> Callable[[], Any]:
 
 @contextlib.contextmanager
 def no_option() -> Iterator[None]:
-    with mock.patch.object(_compile, "_accepted", return_value=None):
+    with mock.patch.object(_compile, "_options", return_value=None):
         yield
 
 

@@ -8,7 +8,7 @@ import tyro
 from . import measures
 from ._grafts import read_edits
 from ._options import parse
-from ._replay import replay as _replay
+from ._replay import check_file, replay as _replay
 from .dense import dense_set
 from .experiment import load
 
@@ -53,16 +53,15 @@ def replay(arguments: list[str]) -> None:
         width = max(map(len, known))
         print("\n".join(f"{name:{width}}  {about}" for name, about in known.items()))
         raise ValueError("--measure is missing; above is what there is")
-    if options.out.suffix != ".h5":
-        raise ValueError(f"--out: {options.out} must end in .h5")
-    if not options.out.parent.is_dir():
-        raise ValueError(f"--out: there is no folder {options.out.parent}")
+    check_file(options.out)
     asked = {text: measures.parse(text, trained.task) for text in options.measure}
     own = trained.edits if options.training_edits else ()
     edits = (*own, *read_edits(options.edit))
+    # What a run was trained under is no matter to measures of its weights.
+    given = None if options.training_edits and not options.edit else edits
     data = dense_set(trained.task) if options.data == "dense" else options.data
     found = _replay(
-        trained, asked, data=data, edits=edits, checkpoints=options.checkpoint or None
+        trained, asked, data=data, edits=given, checkpoints=options.checkpoint or None
     )
     about = {"run": str(options.run), "data": options.data, "edits": repr(edits)}
     found.save(options.out, **about)

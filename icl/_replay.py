@@ -1,11 +1,13 @@
 """Measures over the checkpoints of a run."""
 
 import dataclasses
+import math
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import equinox as eqx
 import h5py
 import jax
 import numpy as np
@@ -22,6 +24,8 @@ from .experiment import load, Trained
 from .measures import AnyMeasure, Each, Groups, Measure, OfModel, Under
 from .runs import Run
 
+
+_MARK = "icl-opto replay"
 
 # Sequences that edits are tried on at once, to bound the memory.
 _CHECKED = 4096
@@ -54,10 +58,13 @@ class Replay:
         """Writes `sequences` and each measure to an HDF5 file, whole or not at all.
 
         **Arguments:** `about`: Attributes of the file.
+
+        **Raises:** `ValueError` if another file is there that is not a replay.
         """
+        check_file(Path(file))
 
         def fill(opened: h5py.File) -> None:
-            opened.attrs.update(about)
+            opened.attrs.update({**about, "kind": _MARK})
             opened["sequences"] = self.sequences
             opened["sequences"].attrs["axes"] = "checkpoint"
             for name, value in self.values.items():
@@ -128,19 +135,19 @@ def replay(
     **Raises:** `ValueError` for a set, checkpoint, site or edit that does not exist,
     and for edits that cannot apply to these sequences.
     """
-    _check(measures)
+    _check(measures, edits)
     trained = run if isinstance(run, Trained) else load(_path(run))
     chosen = _chosen(trained.run, checkpoints)
     sequences = _sequences(trained, data)
     batch = batch_of(trained, sequences)
     found = _combinations(trained, edits, batch)
-    _check_apply(trained, measures, found, batch)
     questions = {
         name: Question.of(trained, name, measure, found, batch)
         for name, measure in measures.items()
     }
     about = {"edits": repr(trained.edits if edits is None else tuple(edits))}
-    answer(trained, questions, chosen, found, batch, about)
+    check = lambda: _check_apply(trained, measures, found, batch)
+    answer(trained, questions, chosen, found, batch, about, check)
     values = {
         name: np.stack([question.kept[checkpoint] for checkpoint in chosen])
         for name, question in questions.items()
@@ -153,6 +160,23 @@ def replay(
     }
     labels = {name: _plain(measure).label for name, measure in measures.items()}
     return Replay(np.asarray(chosen, np.int64), values, axes, labels)
+
+
+def check_file(file: Path) -> None:
+    """Raises `ValueError` unless a replay may be written there."""
+    if file.suffix != ".h5":
+        raise ValueError(f"out: {file} must end in .h5")
+    if not file.parent.is_dir():
+        raise ValueError(f"out: there is no folder {file.parent}")
+    if not file.exists():
+        return
+    try:
+        with h5py.File(file, "r") as opened:
+            ours = opened.attrs.get("kind") == _MARK
+    except OSError:
+        ours = False
+    if not ours:
+        raise ValueError(f"out: {file} is there and not a replay; name another file")
 
 
 def replays(
@@ -170,7 +194,7 @@ def replays(
 # What is asked
 
 
-def _check(measures: Mapping[str, AnyMeasure]) -> None:
+def _check(measures: Mapping[str, AnyMeasure], edits: Edits | None) -> None:
     if not isinstance(measures, Mapping) or not measures:
         got = "none" if isinstance(measures, Mapping) else type(measures).__name__
         raise ValueError(f"measures is a mapping of names to measures, got {got}")
@@ -181,6 +205,9 @@ def _check(measures: Mapping[str, AnyMeasure]) -> None:
             kind = type(measure).__name__
             wanted = "an icl.measures.Measure, Under or OfModel"
             raise ValueError(f"measure {name!r} must be {wanted}, got {kind}")
+        if edits and isinstance(measure, OfModel) and measure.reads == "weights":
+            wanted = "is of the weights, which edits do not change: pass edits=()"
+            raise ValueError(f"measure {name!r} {wanted}")
 
 
 def _path(run: str | os.PathLike | Run) -> str | os.PathLike:
@@ -235,17 +262,24 @@ def _check_apply(
 
     Compiled, nobody could tell: the values would be NaN.
     """
-    edits = [found.at([])] if not found.axes else []
-    extra = [m.edits for m in measures.values() if isinstance(m, Under)]
-    base = edits[0] if edits else ()
-    first = batch.at(0)
-    for further in extra:
-        check_edits(trained.model, trained.task, (*base, *further), first)
-    for every in [base, *((*base, *further) for further in extra)]:
+    further = [(), *(tuple(m.edits) for m in measures.values() if isinstance(m, Under))]
+    for every in [(*base, *more) for base in _bases(found) for more in further]:
         if any(not isinstance(edit, opto.Edit) for edit in every):
             for start in range(0, len(batch), _CHECKED):
                 inputs = trained.task.inputs(batch.at(slice(start, start + _CHECKED)))
                 opto.run(trained.model, *inputs, edits=every)
+
+
+def _bases(found: opto.Combinations) -> Iterator[tuple[opto.AbstractEdit, ...]]:
+    """The edits of each combination; of one, if what is derived is not swept."""
+    if not found.axes:
+        yield found.at([])
+        return
+    at = lambda k: found.at(jax.tree.map(lambda x: x[k], found.moving))
+    derived = lambda edits: [e for e in edits if not isinstance(e, opto.Edit)]
+    same = eqx.tree_equal(derived(at(0)), derived(at(-1)))
+    for k in range(1 if same else math.prod(found.shape)):
+        yield at(k)
 
 
 def _plain(measure: AnyMeasure) -> Measure | OfModel:

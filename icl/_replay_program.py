@@ -2,9 +2,7 @@
 
 import dataclasses
 import functools
-import hashlib
 import math
-import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -19,7 +17,12 @@ import opto
 from .dense import GroupedSequences
 from .experiment import Trained
 from .measures import AnyMeasure, Each, Groups, Mean, Measure, OfModel, Under
-from .models import ExemplarLabelModel, QueryRows, with_known_exemplars
+from .models import (
+    ExemplarLabelModel,
+    QueryRows,
+    with_known_exemplars,
+    with_known_tokens,
+)
 from .tasks import ExemplarLabelTask
 
 
@@ -134,9 +137,8 @@ def _forward(
     """The measures in one forward of the batch, chunk by chunk."""
     record = list(dict.fromkeys(site for m in measures.values() for site in m.record))
     table = opto.sites(task.forward, model, batch.at(0))
-    by_id = False
-    if batch.table is not None and not _reads_exemplars(record, edits, table):
-        by_id, model = True, with_known_exemplars(model, batch.table)
+    fast = _known(task, model, batch, record, edits, table)
+    by_id, model = fast is not None, model if fast is None else fast
     forward = task.forward
     if isinstance(model, ExemplarLabelModel) and _query_alone(measures, edits, table):
         forward = lambda model, example, *, tap: task.forward(
@@ -217,17 +219,32 @@ def _whole(over: Any, parts: Array, count: int) -> Array:
     return total / sizes.reshape(-1, *[1] * (total.ndim - 1))
 
 
-def _reads_exemplars(
-    record: list[str], edits: tuple[opto.AbstractEdit, ...], table: opto.Sites
-) -> bool:
-    """Whether something looks at the exemplars themselves, not at what became of them.
+def _known(
+    task: Any,
+    model: PyTree,
+    batch: Batch,
+    record: list[str],
+    edits: tuple[opto.AbstractEdit, ...],
+    table: opto.Sites,
+) -> PyTree | None:
+    """The model for exemplars by their id that does least, and has all that is asked.
 
-    What an edit that is derived from the inputs looks at is not known.
+    `None` if there is none: for edits that are derived from the inputs, it is not known
+    what they look at.
     """
-    site = "tokens.exemplar"
-    patterns = [*record, *(e.site for e in edits if isinstance(e, opto.Edit))]
-    derived = any(not isinstance(edit, opto.Edit) for edit in edits)
-    return derived or any(s.name == site for p in patterns for s in table.match(p))
+    plain = [edit.site for edit in edits if isinstance(edit, opto.Edit)]
+    if batch.table is None or len(plain) < len(edits):
+        return None
+    edited = {site.name for pattern in plain for site in table.match(pattern)}
+    asked = {site.name for pattern in record for site in table.match(pattern)} | edited
+    if "tokens.exemplar" in asked or any(n.startswith("tokens.") for n in edited):
+        return None
+    one = jax.tree.map(lambda x: x[0], batch.sequences)
+    for known in (with_known_tokens, with_known_exemplars):
+        found = known(model, batch.table)
+        if found is not None and asked <= {*opto.sites(task.forward, found, one)}:
+            return found
+    return None
 
 
 def _query_alone(
@@ -250,32 +267,3 @@ def _query_alone(
         for site in table.match(pattern)
     ]
     return not any(map(late, [*edited, *recorded]))
-
-
-def fingerprint(fn: Callable[..., Any], *args: PyTree) -> str:
-    """What a function computes of arrays of these shapes, as a digest.
-
-    It is that of the traced program with its constants: a measure that was written
-    anew, but computes the same, has the same.
-    """
-    closed = jax.make_jaxpr(fn)(*args)
-    text = re.sub(r" at 0x[0-9a-f]+", "", str(closed.jaxpr))
-    found = hashlib.blake2b(text.encode(), digest_size=16)
-    for leaf in closed.consts:
-        found.update(_bytes(leaf))
-    return found.hexdigest()
-
-
-def content(tree: PyTree) -> str:
-    """A digest of a tree's arrays."""
-    found = hashlib.blake2b(digest_size=16)
-    for leaf in jax.tree.leaves(eqx.filter(tree, eqx.is_array)):
-        found.update(_bytes(leaf))
-    return found.hexdigest()
-
-
-def _bytes(leaf: Any) -> bytes:
-    if isinstance(leaf, jax.Array) and jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key):
-        leaf = jax.random.key_data(leaf)
-    array = np.asarray(leaf)
-    return f"{array.dtype}{array.shape}".encode() + array.tobytes()

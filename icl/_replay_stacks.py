@@ -19,9 +19,10 @@ from tqdm import tqdm
 import opto
 
 from ._checkpoints import digest, Reader, Stamp
-from ._compile import FORWARD, jit
+from ._compile import jit
+from ._fingerprint import content, fingerprint
 from ._replay_cache import Kept
-from ._replay_program import Batch, computation, content, fingerprint
+from ._replay_program import Batch, computation
 from .experiment import Trained
 from .measures import AnyMeasure
 
@@ -69,8 +70,9 @@ def answer(
     found: opto.Combinations,
     batch: Batch,
     about: Mapping[str, str],
+    check: Callable[[], None],
 ) -> None:
-    """Measures what is not known yet, and keeps it."""
+    """Measures what is not known yet, and keeps it; `check` is called before."""
     todo = {
         name: [at for at in chosen if at not in question.kept]
         for name, question in questions.items()
@@ -78,6 +80,7 @@ def answer(
     asked = {name: questions[name] for name, missing in todo.items() if missing}
     if not asked:
         return
+    check()
     # All measures together where one is missing: a forward costs more than they do.
     missing = sorted({at for name in asked for at in todo[name]})
     saved, written = time.monotonic(), 0.0
@@ -164,13 +167,14 @@ def _compiled(
     batch: Batch,
 ) -> Callable[[PyTree, int], dict[str, np.ndarray]]:
     """The program for stacks of checkpoints; compiled once for runs of one shape."""
-    moving, still = eqx.partition(found, eqx.is_array)
-    compute = computation(
-        trained, {n: question.measure for n, question in asked.items()}
-    )
+    measures = {name: question.measure for name, question in asked.items()}
+    compute = computation(trained, measures)
+    inputs, still = eqx.partition((found, batch), eqx.is_array)
+    leaves, structure = jax.tree.flatten(inputs)
 
-    def program(arrays: PyTree, count: Any, moving: PyTree, batch: Batch):
-        one = lambda x: compute(x, eqx.combine(moving, still), batch)
+    def program(arrays: PyTree, count: Any, leaves: list[Any]):
+        inputs = eqx.combine(jax.tree.unflatten(structure, leaves), still)
+        one = lambda x: compute(x, *inputs)
         shapes = jax.eval_shape(one, jax.tree.map(lambda x: x[0], arrays))
         rows = jax.tree.map(lambda x: jnp.zeros((stack, *x.shape), x.dtype), shapes)
 
@@ -180,6 +184,7 @@ def _compiled(
 
         return jax.lax.fori_loop(0, count, at, rows)
 
+    # Programs of one digest may differ in what their edits are called, in nothing else.
     key = (tuple((n, question.program) for n, question in asked.items()), stack)
     if key not in _PROGRAMS:
         if len(_PROGRAMS) >= 32:
@@ -188,10 +193,10 @@ def _compiled(
             lambda x: jax.ShapeDtypeStruct((stack, *x.shape), x.dtype),
             eqx.filter(trained.model, eqx.is_array),
         )
-        lower: Any = jit(program, FORWARD)
-        _PROGRAMS[key] = lower.lower(stacked, 0, moving, batch).compile()
+        lower: Any = jit(program)
+        _PROGRAMS[key] = lower.lower(stacked, 0, leaves).compile()
     compiled = _PROGRAMS[key]
-    return lambda arrays, count: jax.device_get(compiled(arrays, count, moving, batch))
+    return lambda arrays, count: jax.device_get(compiled(arrays, count, leaves))
 
 
 @contextlib.contextmanager

@@ -8,7 +8,15 @@ import oracles
 import pytest
 
 import opto
-from icl.models import Learned, NoPositions, Rope, Sinusoidal, TransformerConfig
+from icl.models import (
+    Learned,
+    NoPositions,
+    Rope,
+    Sinusoidal,
+    TransformerConfig,
+    with_known_exemplars,
+    with_known_tokens,
+)
 
 
 CONFIGS = {
@@ -90,6 +98,28 @@ def test_ids_are_looked_up(getkey):
     )
     logits = eqx.filter_jit(model)(examples, labels)
     np.testing.assert_allclose(logits, expected[::2], atol=2e-5)
+
+
+@pytest.mark.parametrize("num_layers", [1, 2])
+def test_known_exemplars_give_the_same(num_layers, getkey):
+    """By their ids what the vectors give, at every site that is left."""
+    config = TransformerConfig(num_layers=num_layers, mlp_ratio=1.0)
+    model = shaken(config.build(5, dim=7, key=getkey()), getkey())
+    table = jax.random.normal(getkey(), (4, 7))
+    ids, labels = jnp.array([3, 0, 3]), jnp.array([1, 4, 0])
+    sites = ["blocks.*.attn.*", "blocks.*.mlp.post", "logits"]
+    wanted, record = opto.run(model, table[ids], labels, record="**")
+    for known in (with_known_exemplars, with_known_tokens):
+        quick = known(model, table)
+        logits, found = opto.run(quick, ids, labels, record=sites)
+        np.testing.assert_allclose(logits, wanted, rtol=1e-5, atol=1e-5)
+        assert "blocks.0.attn.q_pre" in found
+        for site in found:
+            np.testing.assert_allclose(found[site], record[site], rtol=1e-4, atol=1e-5)
+        unknown = quick(ids, labels.at[0].set(-1))
+        assert np.isnan(np.asarray(unknown)[-1]).all()
+    added = TransformerConfig(positions=Learned(9)).build(5, dim=7, key=getkey())
+    assert with_known_tokens(added, table) is None
 
 
 @pytest.mark.parametrize("name", CONFIGS)

@@ -18,7 +18,7 @@ import pytest
 
 import icl
 import opto
-from icl import _replay_stacks, Replay, replay, replays
+from icl import _replay_stacks, measures, Replay, replay, replays
 from icl.data import LowRankClasses
 from icl.measures import Each, Groups, Measure, OfModel, Under
 from icl.optimizers import Adam, Constant
@@ -247,6 +247,24 @@ def shifted(by):
     return Measure(lambda record, outputs, example: loss(record, outputs, example) + by)
 
 
+def through_jit(weights):
+    """A measure whose constants are in a program within the program."""
+    inner = jax.jit(lambda x: (x * weights).sum())
+    return Measure(lambda record, logits, example: inner(logits[:2]))
+
+
+def under_a_scale(values):
+    """A measure under an edit whose factor is another."""
+    return Under((opto.Scale("blocks.0.attn.q_pre", float(values[0])),), LOSS)
+
+
+@pytest.mark.parametrize("by", [through_jit, under_a_scale])
+def test_constants_within_measures_count(trained, by):
+    first = np.array([1.0, 2.0], np.float32)
+    one, other = (replay(trained, {"l": by(x)})["l"] for x in (first, 2 * first))
+    assert np.abs(one - other).min() > 1e-6
+
+
 @pytest.mark.parametrize(
     "change",
     [
@@ -287,6 +305,15 @@ def test_runs_of_one_shape_share_a_program(trained, tmp_path, monkeypatch):
     first, second = replays([trained, other.run.path], {"l": LOSS})
     close(first["l"], by_hand(trained)[0].mean(1))
     close(second["l"], by_hand(other)[0].mean(1))
+
+
+def test_programs_are_shared_by_edits_of_other_names(trained):
+    """Which match the same site, and whose results are their own."""
+    wanted = by_hand(trained, [HEAD], "few")[0].mean(1)
+    for site in ("blocks.1.attn.z", "blocks.1.*.z", "**.1.attn.z"):
+        edit = opto.Zero(site, head=1)
+        close(replay(trained, {"l": LOSS}, edits=[edit], data="few")["l"], wanted)
+        shutil.rmtree(trained.run.path / "replays")
 
 
 def test_a_damaged_file_of_what_was_found_costs_time_alone(trained):
@@ -352,6 +379,20 @@ def test_a_saved_replay_is_read_back(trained, tmp_path):
     assert (again.axes, again.labels) == (found.axes, found.labels)
     with pytest.raises(ValueError, match=r"config.json is not a replay"):
         Replay.read(trained.run.path / "config.json")
+    log = (trained.run.path / "log.h5").read_bytes()
+    with pytest.raises(ValueError, match=r"log.h5 is there and not a replay"):
+        found.save(trained.run.path / "log.h5")
+    assert (trained.run.path / "log.h5").read_bytes() == log
+    found.save(tmp_path / "x.h5")
+
+
+def test_measures_of_weights_say_that_edits_do_nothing(trained):
+    biases = {"b": measures.unembedding_biases()}
+    found = replay(trained, biases)
+    model = trained.run.load(trained.model, -1)
+    close(found["b"][-1], np.asarray(model.unembed.bias))
+    with pytest.raises(ValueError, match="'b' is of the weights, .* pass edits="):
+        replay(trained, biases, edits=[HEAD])
 
 
 # What is refused
@@ -395,6 +436,11 @@ def test_an_edit_that_has_no_answer_for_some_sequences_says_so(trained):
         replay(trained, {"l": LOSS}, edits=[edit], data=sequences)
     with pytest.raises(ValueError, match="in 3 of 40 sequences"):
         replay(trained, {"l": Under((edit,), LOSS)}, data=sequences)
+    heads = opto.Zero("blocks.0.attn.z").each("head")
+    with pytest.raises(ValueError, match="in 3 of 40 sequences"):
+        replay(trained, {"l": LOSS}, edits=[heads, edit], data=sequences)
+    with pytest.raises(ValueError, match="in 3 of 40 sequences"):
+        replay(trained, {"l": LOSS}, edits=[opto.stack([HEAD, edit])], data=sequences)
 
 
 def test_a_damaged_checkpoint_is_named(tmp_path):

@@ -660,9 +660,9 @@ def trained(tmp_path_factory):
         edits=("Zero('blocks.0.attn.z', head=1)",),
     )
     # Compiled quickly, not well.
-    options = {**icl._compile.TRAINING, "xla_backend_optimization_level": 0}
+    options = {**icl._compile._CPU_OPTIONS, "xla_backend_optimization_level": 0}
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(icl._compile, "_accepted", lambda wanted: options)
+        patched.setattr(icl._compile, "_options", lambda: options)
         result = icl.run_experiment(plan, out)
     return icl.load(out), result
 

@@ -33,9 +33,9 @@ NEVER = At(())
 @pytest.fixture(scope="module", autouse=True)
 def quick_compilation():
     """Most of this file's time is compiling, so it is compiled quickly, not well."""
-    options = {**icl._compile.TRAINING, "xla_backend_optimization_level": 0}
+    options = {**icl._compile._CPU_OPTIONS, "xla_backend_optimization_level": 0}
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(icl._compile, "_accepted", lambda wanted: options)
+        patched.setattr(icl._compile, "_options", lambda: options)
         yield
 
 

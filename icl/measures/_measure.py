@@ -121,12 +121,15 @@ class OfModel:
     - `fn`: `fn(model, task, batch, edits)` to an array of any shape; it runs compiled.
         The batch has its sequences in front.
     - `axes`, `label`, `text`: As for `Measure`.
+    - `reads`: `"weights"` of what does not look at the edits, so that a replay under
+        some can say that it makes no sense.
     """
 
     fn: Callable[[Any, Any, PyTree, tuple[opto.AbstractEdit, ...]], Array]
     axes: str = ""
     label: str = ""
     text: str = ""
+    reads: Literal["weights", "forwards"] = "forwards"
 
 
 AnyMeasure = Measure | Under | OfModel

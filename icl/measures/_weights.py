@@ -29,13 +29,13 @@ Into = Literal["queries", "keys", "values"]
 @named
 def unembedding_biases() -> OfModel:
     """The bias of each label's logit: `[label]`."""
-    return OfModel(_biases, "label", "bias of the unembedding")
+    return OfModel(_biases, "label", "bias of the unembedding", reads="weights")
 
 
 @named
 def constant_logits() -> OfModel:
     """The logits whatever the input: bias and the last norm's offset: `[label]`."""
-    return OfModel(_constant, "label", "logit whatever the input")
+    return OfModel(_constant, "label", "logit whatever the input", reads="weights")
 
 
 @named
@@ -84,7 +84,9 @@ def induction_matching(writer: int = 0, reader: int = 1) -> OfModel:
 
         return jax.vmap(score)(qk(late))
 
-    return OfModel(fn, "head writer_head", "matching score through a head")
+    return OfModel(
+        fn, "head writer_head", "matching score through a head", reads="weights"
+    )
 
 
 @named
@@ -107,7 +109,7 @@ def composition(into: Into = "keys", writer: int = 0, reader: int = 1) -> OfMode
     def fn(model: Any, task: Any, batch: PyTree, edits: tuple) -> Array:
         return score(*_pair(model, writer, reader))
 
-    return OfModel(fn, "head writer_head", f"composition into {into}")
+    return OfModel(fn, "head writer_head", f"composition into {into}", reads="weights")
 
 
 def _biases(model: Any, task: Any, batch: PyTree, edits: tuple) -> Array:
@@ -143,7 +145,9 @@ def _per_head(
         layers = range(len(model.blocks))
         return stacked([score(model, _heads(model, i), task) for i in layers])
 
-    return OfModel(fn, "head" if layer is not None else "layer head", label)
+    return OfModel(
+        fn, "head" if layer is not None else "layer head", label, reads="weights"
+    )
 
 
 def _pair(

@@ -8,7 +8,10 @@ from ._exemplar_label import (
     TransformerConfig as TransformerConfig,
 )
 from ._fold import fold_layer_norms as fold_layer_norms
-from ._known import with_known_exemplars as with_known_exemplars
+from ._known import (
+    with_known_exemplars as with_known_exemplars,
+    with_known_tokens as with_known_tokens,
+)
 from ._mlp import MLP as MLP
 from ._positions import (
     Learned as Learned,

@@ -4,7 +4,7 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Bool, Float, PRNGKeyArray
+from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
 from opto import identity, Tap
 from opto.circuits import HeadWeights
@@ -89,7 +89,7 @@ class Attention(eqx.Module):
 
     def __call__(
         self,
-        x: Float[Array, "seq d_model"],
+        x: Float[Array, "seq d_model"] | Int[Array, " seq"],
         positions: AbstractPositions,
         *,
         reads: Reads | None = None,
@@ -98,50 +98,51 @@ class Attention(eqx.Module):
     ) -> Float[Array, "query_seq d_model"]:
         """The attention's output for the tokens from position `start` on.
 
-        `reads` has, for `q_in`, `k_in` and `v_in`, what each head reads and what it
-        would read unedited, if those differ.
+        `x` are ids if queries, keys and values are tables. `reads` has, for `q_in`,
+        `k_in` and `v_in`, what each head reads and what it would read unedited, if
+        those differ.
         """
         reads = reads or {}
         q = self._heads(self.query, x[start:], _from(start, reads.get("q_in")))
-        q = tap("q_pre", q, "head seq d_head")
-        k = self._heads(self.key, x, reads.get("k_in"))
-        k = tap("k_pre", k, "head seq d_head")
-        q = tap("q", positions.rotate(q, start), "head seq d_head")
-        k = tap("k", positions.rotate(k, 0), "head seq d_head")
-        v = self._heads(self.value, x, reads.get("v_in"))
-        v = tap("v", v, "head seq d_head")
+        q = _by_head(tap, "q_pre", q)
+        k = _by_head(tap, "k_pre", self._heads(self.key, x, reads.get("k_in")))
+        q = _by_head(tap, "q", positions.rotate(q, start))
+        k = _by_head(tap, "k", positions.rotate(k, 0))
+        v = _by_head(tap, "v", self._heads(self.value, x, reads.get("v_in")))
 
-        scores = self.scale * _scores(q, k)
+        form: _Form = _Sums() if len(q) * len(k) <= _ELEMENTWISE_PAIRS else _Products()
+        scores = self.scale * form.scores(q, k)
         if self.causal:
-            scores = jnp.where(_causal(len(x), start), scores, MASKED)
-        scores = tap("scores", scores, "head seq kv_seq")
-        pattern = tap("pattern", jax.nn.softmax(scores), "head seq kv_seq")
-        z = tap("z", _mix(pattern, v), "head seq d_head")
+            mask = jnp.expand_dims(_causal(len(x), start), form.head)
+            scores = jnp.where(mask, scores, MASKED)
+        scores = _by_head(tap, "scores", scores, form.head)
+        pattern = jax.nn.softmax(scores, form.key)
+        pattern = _by_head(tap, "pattern", pattern, form.head)
+        z = _by_head(tap, "z", form.mixed(pattern, v))
         return tap("out", self._project(z, tap), "seq d_model")
 
     def _heads(
         self,
-        layer: eqx.nn.Linear,
-        x: Float[Array, "seq d_model"],
+        layer: eqx.nn.Linear | eqx.nn.Embedding,
+        x: Float[Array, "seq d_model"] | Int[Array, " seq"],
         read: tuple[Array, Array] | None,
-    ) -> Float[Array, "head seq d_head"]:
-        y = per_token(layer, x)
-        y = y.reshape(len(x), self.num_heads, -1).swapaxes(0, 1)
+    ) -> Float[Array, "seq head d_head"]:
+        y = per_token(layer, x).reshape(len(x), self.num_heads, -1)
         if read is None:
             return y
         # The difference, so that an edit which changes nothing is exactly nothing.
         weight = layer.weight.reshape(self.num_heads, -1, x.shape[-1])
-        new, old = (jnp.einsum("hkm,hsm->hsk", weight, r) for r in read)
+        new, old = (jnp.einsum("hkm,hsm->shk", weight, r) for r in read)
         return y + (new - old)
 
     def _project(
-        self, z: Float[Array, "head seq d_head"], tap: Tap
+        self, z: Float[Array, "seq head d_head"], tap: Tap
     ) -> Float[Array, "seq d_model"]:
-        out = per_token(self.output, z.swapaxes(0, 1).reshape(z.shape[1], -1))
+        out = per_token(self.output, z.reshape(len(z), -1))
         if not tap.wants("result"):
             return out
         weight = self.output.weight.reshape(-1, self.num_heads, z.shape[-1])
-        result = jnp.einsum("mhd,hsd->hsm", weight, z)
+        result = jnp.einsum("mhd,shd->hsm", weight, z)
         edited = tap("result", result, "head seq d_model")
         # The difference, so that an edit which changes nothing is exactly nothing.
         return out if edited is result else out + (edited - result).sum(0)
@@ -155,17 +156,52 @@ def _causal(seq: int, start: int) -> Bool[np.ndarray, "query_seq seq"]:
     return np.arange(start, seq)[:, None] >= np.arange(seq)
 
 
-def _scores(
-    q: Float[Array, "head seq d_head"], k: Float[Array, "head kv_seq d_head"]
-) -> Float[Array, "head seq kv_seq"]:
-    if q.shape[1] * k.shape[1] > _ELEMENTWISE_PAIRS:
-        return jnp.einsum("hqd,hkd->hqk", q, k)
-    return jnp.sum(q[:, :, None] * k[:, None], -1)
+def _by_head(tap: Tap, name: str, value: Array, head: int = 1) -> Array:
+    """Names a value as `[head, …]`, whose axis of heads is another, for less."""
+    if not tap.wants(name):
+        return value
+    axes = "head seq d_head" if head == 1 else "head seq kv_seq"
+    return jnp.moveaxis(tap(name, jnp.moveaxis(value, head, 0), axes), 0, head)
 
 
-def _mix(
-    pattern: Float[Array, "head seq kv_seq"], v: Float[Array, "head kv_seq d_head"]
-) -> Float[Array, "head seq d_head"]:
-    if pattern.shape[1] * pattern.shape[2] > _ELEMENTWISE_PAIRS:
-        return jnp.einsum("hqk,hkd->hqd", pattern, v)
-    return jnp.sum(pattern[..., None] * v[:, None], 2)
+class _Sums:
+    """Sums of products, of scores `[seq, kv_seq, head]`: without a transposition."""
+
+    head, key = 2, 1
+
+    def scores(
+        self,
+        q: Float[Array, "seq head d_head"],
+        k: Float[Array, "kv_seq head d_head"],
+    ) -> Float[Array, "seq kv_seq head"]:
+        return jnp.sum(q[:, None] * k, -1)
+
+    def mixed(
+        self,
+        pattern: Float[Array, "seq kv_seq head"],
+        v: Float[Array, "kv_seq head d_head"],
+    ) -> Float[Array, "seq head d_head"]:
+        return jnp.sum(pattern[..., None] * v, 1)
+
+
+class _Products:
+    """Matrix products for each head, of scores `[head, seq, kv_seq]`."""
+
+    head, key = 0, 2
+
+    def scores(
+        self,
+        q: Float[Array, "seq head d_head"],
+        k: Float[Array, "kv_seq head d_head"],
+    ) -> Float[Array, "head seq kv_seq"]:
+        return jnp.einsum("qhd,khd->hqk", q, k)
+
+    def mixed(
+        self,
+        pattern: Float[Array, "head seq kv_seq"],
+        v: Float[Array, "kv_seq head d_head"],
+    ) -> Float[Array, "seq head d_head"]:
+        return jnp.einsum("hqk,khd->qhd", pattern, v)
+
+
+_Form = _Sums | _Products

@@ -41,12 +41,12 @@ class ExemplarLabelEmbedding(eqx.Module):
         tokens = tap.scope("tokens")
         axes = "exemplar dim" if examples.ndim == 2 else "exemplar"
         examples = tokens("exemplar", examples, axes)
-        labels = tokens("label", labels, "exemplar")
-        x = self._interleave(examples, labels, tokens)
+        labels, role, pair, unedited = name_tokens(labels, tokens)
+        x = self._interleave(examples, labels, role, pair, unedited)
         x = tap("tok_embed", x, "seq d_model")
         return tap("embed", self.positions.embed(x), "seq d_model")
 
-    def _interleave(self, examples, labels, tokens: Tap):
+    def _interleave(self, examples, labels, role, pair, unedited: bool):
         context = len(examples) - 1
         # An id or a label that is none of the model's is NaN, not the nearest there is.
         exemplars = (
@@ -55,10 +55,7 @@ class ExemplarLabelEmbedding(eqx.Module):
             else per_token(self.exemplar, examples)
         )
         targets = self.label.weight.at[labels[:context]].get(**_NO_WRAP)
-        layout = jnp.asarray(_roles(context)), jnp.arange(2 * context + 1) // 2
-        role = tokens("role", layout[0], "seq")
-        pair = tokens("pair", layout[1], "seq")
-        if role is layout[0] and pair is layout[1]:
+        if unedited:
             # Interleaving is faster than gathering.
             pairs = jnp.stack([exemplars[:context], targets], 1)
             flat = pairs.reshape(2 * context, exemplars.shape[-1])
@@ -67,6 +64,22 @@ class ExemplarLabelEmbedding(eqx.Module):
         label = targets.at[pair].get(**_NO_WRAP)
         is_label = (role == opto.LABEL)[:, None]
         return jnp.where(is_label, label, exemplars.at[pair].get(**_NO_WRAP))
+
+
+def name_tokens(
+    labels: Int[Array, " exemplar"], tokens: Tap
+) -> tuple[Int[Array, " exemplar"], Int[Array, " seq"], Int[Array, " seq"], bool]:
+    """Names the labels, and what stands where.
+
+    **Returns:** The labels, the role of each token and which exemplar it belongs to;
+    and whether the order is the usual one, as far as these were not edited.
+    """
+    labels = tokens("label", labels, "exemplar")
+    context = len(labels) - 1
+    layout = jnp.asarray(_roles(context)), jnp.arange(2 * context + 1) // 2
+    role = tokens("role", layout[0], "seq")
+    pair = tokens("pair", layout[1], "seq")
+    return labels, role, pair, role is layout[0] and pair is layout[1]
 
 
 _NO_WRAP = {"mode": "fill", "fill_value": jnp.nan, "wrap_negative_indices": False}

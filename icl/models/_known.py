@@ -1,12 +1,23 @@
-"""The same model for exemplars that are known beforehand, embedded once."""
+"""The same model for exemplars that are known beforehand.
+
+Whoever runs a model on many sequences of few exemplars does for each of them once what
+does not depend on the others.
+"""
 
 import dataclasses
 
 import equinox as eqx
-from jaxtyping import Array, Float
+import jax.numpy as jnp
+from jaxtyping import Array, Float, Int
 
+from opto import identity, Tap
+
+from ._attention import Attention
+from ._embedding import name_tokens
 from ._exemplar_label import ExemplarLabelModel
 from ._init import per_token
+from ._positions import AbstractPositions
+from ._transformer import Block
 
 
 def with_known_exemplars(
@@ -14,8 +25,8 @@ def with_known_exemplars(
 ) -> ExemplarLabelModel:
     """A model that takes the ids of some exemplars where `model` takes vectors.
 
-    It gives what `model` gives for `examples[id]`, to rounding. Whoever runs it on many
-    sequences of few exemplars embeds each of them once.
+    It gives what `model` gives for `examples[id]`, to rounding, and embeds each once.
+    All sites are there, but `tokens.exemplar` is of ids.
     """
     layer = model.embedding.exemplar
     table = eqx.nn.Embedding(weight=per_token(layer, examples))
@@ -23,3 +34,72 @@ def with_known_exemplars(
     return dataclasses.replace(
         model, embedding=embedding, input_axes=("exemplar", "exemplar")
     )
+
+
+def with_known_tokens(
+    model: ExemplarLabelModel, examples: Float[Array, "id dim"]
+) -> ExemplarLabelModel | None:
+    """As `with_known_exemplars`, and with queries, keys and values of the first layer.
+
+    Its sites begin with those; `None` where they depend on the position, which is where
+    positions are added to the embedding.
+    """
+    embedding = model.embedding
+    known = per_token(embedding.exemplar, examples)
+    rows = jnp.concatenate([known, embedding.label.weight])
+    if embedding.positions.embed(rows) is not rows:
+        return None
+    # Of a label that the model does not have.
+    rows = jnp.concatenate([rows, jnp.full((1, rows.shape[1]), jnp.nan)])
+    first, *others = model.blocks
+    normed = per_token(first.attn_norm, rows)
+    attn = first.attn
+    tables = tuple(
+        eqx.nn.Embedding(weight=per_token(layer, normed))
+        for layer in (attn.query, attn.key, attn.value)
+    )
+    attn = eqx.tree_at(lambda a: (a.query, a.key, a.value), attn, tables)
+    ids = _TokenIds(embedding.positions, len(known), len(embedding.label.weight))
+    blocks = (_KnownBlock(rows, attn, first), *others)
+    model = dataclasses.replace(model, input_axes=("exemplar", "exemplar"))
+    return eqx.tree_at(lambda m: (m.embedding, m.blocks), model, (ids, blocks))
+
+
+class _TokenIds(eqx.Module):
+    """In place of an embedding: which row of a table each token is."""
+
+    positions: AbstractPositions
+    num_exemplars: int = eqx.field(static=True)
+    num_labels: int = eqx.field(static=True)
+
+    def __call__(
+        self,
+        examples: Int[Array, " exemplar"],
+        labels: Int[Array, " exemplar"],
+        *,
+        tap: Tap = identity,
+    ) -> Int[Array, " seq"]:
+        name_tokens(labels, tap.scope("tokens"))
+        there = (labels >= 0) & (labels < self.num_labels)
+        rows = self.num_exemplars + jnp.where(there, labels, self.num_labels)
+        pairs = jnp.stack([examples[:-1], rows[:-1]], 1).reshape(-1)
+        return jnp.concatenate([pairs, examples[-1:]])
+
+
+class _KnownBlock(eqx.Module):
+    """The first block, whose attention looks up queries, keys and values of tokens."""
+
+    rows: Float[Array, "row d_model"]
+    attn: Attention
+    block: Block
+
+    def __call__(
+        self,
+        x: Int[Array, " seq"],
+        positions: AbstractPositions,
+        *,
+        start: int = 0,
+        tap: Tap = identity,
+    ) -> Float[Array, "query_seq d_model"]:
+        out = self.attn(x, positions, start=start, tap=tap.scope("attn"))
+        return self.block.after_attention(self.rows[x[start:]] + out, tap)

@@ -23,8 +23,8 @@ class AbstractPositions(eqx.Module):
 
     @abc.abstractmethod
     def rotate(
-        self, x: Float[Array, "head seq d_head"], start: int
-    ) -> Float[Array, "head seq d_head"]:
+        self, x: Float[Array, "seq head d_head"], start: int
+    ) -> Float[Array, "seq head d_head"]:
         """Queries or keys of the tokens at positions `start`, `start + 1`, …"""
 
 
@@ -51,10 +51,10 @@ class _Rotary(AbstractPositions):
         return x
 
     def rotate(self, x, start):
-        seq, d_head = x.shape[1:]
+        seq, _, d_head = x.shape
         if d_head % 2:
             raise ValueError(f"rotary positions need an even d_head, got {d_head}")
-        angle = _angles(start + np.arange(seq), d_head, self.theta)
+        angle = _angles(start + np.arange(seq), d_head, self.theta)[:, None]
         cos, sin = np.cos(angle).astype(x.dtype), np.sin(angle).astype(x.dtype)
         even, odd = x[..., ::2], x[..., 1::2]
         turned = jnp.stack([even * cos - odd * sin, even * sin + odd * cos], -1)

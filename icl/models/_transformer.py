@@ -33,13 +33,18 @@ class Block(eqx.Module):
         tap: Tap = identity,
     ) -> Float[Array, "query_seq d_model"]:
         """The residual stream after this block, of the tokens from `start` on."""
-        attn_tap, mlp_tap = tap.scope("attn"), tap.scope("mlp")
+        attn_tap = tap.scope("attn")
         x = tap("resid_pre", x, "seq d_model")
         normed = attn_tap("normed", per_token(self.attn_norm, x), "seq d_model")
         reads = self._reads(x, attn_tap)
-        x = x[start:] + self.attn(
-            normed, positions, reads=reads, start=start, tap=attn_tap
-        )
+        out = self.attn(normed, positions, reads=reads, start=start, tap=attn_tap)
+        return self.after_attention(x[start:] + out, tap)
+
+    def after_attention(
+        self, x: Float[Array, "seq d_model"], tap: Tap
+    ) -> Float[Array, "seq d_model"]:
+        """The rest of the block, from the residual stream after its attention."""
+        mlp_tap = tap.scope("mlp")
         x = tap("resid_mid", x, "seq d_model")
         if self.mlp is not None and self.mlp_norm is not None:
             mlp_in = mlp_tap("in", x, "seq d_model")

@@ -161,7 +161,9 @@ def _by_head(tap: Tap, name: str, value: Array, head: int = 1) -> Array:
     if not tap.wants(name):
         return value
     axes = "head seq d_head" if head == 1 else "head seq kv_seq"
-    return jnp.moveaxis(tap(name, jnp.moveaxis(value, head, 0), axes), 0, head)
+    seen = jnp.moveaxis(value, head, 0)
+    new = tap(name, seen, axes)
+    return value if new is seen else jnp.moveaxis(new, 0, head)
 
 
 class _Sums:

@@ -258,7 +258,7 @@ analysis.loss_figure(
 target = dict(zip(kinds, (292e3, 197e3, 72e3, 29e3, 35e3, 25e3), strict=True))
 columns = {
     "one seed": (induction, one_seed),
-    "seeds 5–9, mean [95 %]": (clamps, many_seeds),
+    "five seeds, mean [95 %]": (clamps, many_seeds),
     "Omniglot": (omniglot, on_omniglot),
 }
 found = {
@@ -268,14 +268,14 @@ shown = {"paper (one seed)": {k: (t / 1e3, np.nan, np.nan) for k, t in target.it
 for name, each in found.items():
     if any(e.known for e in each.values()):
         thousands = {k: e / 1e3 for k, e in each.items()}
-        shown[name] = {k: (e.mean, e.low, e.high) for k, e in thousands.items()}
+        shown[name] = {k: (e.value, e.low, e.high) for k, e in thousands.items()}
 plots.intervals(shown, label="loss at half of ln 2 after (thousands of sequences)")
 
 # %%
 (claim,) = FIGURES["induction/5b"].claims
 verdict = {True: "holds", False: "does NOT hold", None: "–"}
 for name, each in found.items():
-    numbers = {kind: estimate.mean for kind, estimate in each.items()}
+    numbers = {kind: estimate.value for kind, estimate in each.items()}
     print(f"{name}: {claim}: {verdict[claim.holds(numbers, target)]}")
 analysis.emergence_table("clamped", target, columns)
 

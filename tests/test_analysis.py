@@ -130,17 +130,25 @@ def test_a_loss_that_falls_exponentially_crosses_where_the_logarithm_says():
 
 
 def test_intervals_are_students():
-    values = np.array([3.0, 5.0, 4.5, np.nan, 6.0])
+    values = np.array([3.0, 5.0, 4.5, 6.0])
     found = analysis.Estimate.of(values)
-    there = values[np.isfinite(values)]
-    low, high = stats.t.interval(0.95, 3, there.mean(), stats.sem(there))
-    assert (found.mean, found.low, found.high) == pytest.approx(
-        (there.mean(), low, high)
+    low, high = stats.t.interval(0.95, 3, values.mean(), stats.sem(values))
+    assert (found.value, found.low, found.high) == pytest.approx(
+        (values.mean(), low, high)
     )
-    assert (found.known, found.count) == (4, 5)
-    assert str(found).endswith("(4 of 5 seeds)")
+    assert (found.known, found.count) == (4, 4)
     halved = found / 2.0
-    assert (halved.mean, halved.high) == pytest.approx((found.mean / 2, high / 2))
+    assert (halved.value, halved.high) == pytest.approx((found.value / 2, high / 2))
+
+
+def test_what_some_seeds_never_reach_has_a_median_and_no_interval():
+    found = analysis.Estimate.of([3.0, 5.0, 4.5, np.nan, 6.0])
+    assert found.value == 5.0
+    assert math.isnan(found.low)
+    assert str(found) == "median 5, reached in 4 of 5 seeds"
+    found = analysis.Estimate.of([3.0, np.nan]) / 10
+    assert math.isinf(found.value)
+    assert str(found) == "reached in 1 of 2 seeds"
 
 
 def test_estimates_say_what_is_not_known():

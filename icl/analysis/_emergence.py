@@ -26,13 +26,15 @@ class Estimate:
 
     **Fields:**
 
-    - `mean`: Of those that are known; NaN if none is.
+    - `value`: The mean. If there are seeds where it was never reached, the median of
+        all, which is infinite if they are half: a mean of the others would be too low.
+        NaN of no seeds.
     - `low`, `high`: A 95 % confidence interval of the mean (Student's t); NaN for fewer
-        than two.
-    - `known`, `count`: How many seeds it is known of, and how many there are.
+        than two seeds, or if it was not reached in one.
+    - `known`, `count`: In how many seeds it was reached, and how many there are.
     """
 
-    mean: float
+    value: float
     low: float
     high: float
     known: int
@@ -40,28 +42,34 @@ class Estimate:
 
     @staticmethod
     def of(values: Iterable[float]) -> "Estimate":
-        """Of the values that are finite."""
+        """Of one value a seed; NaN where it was never reached."""
         array = np.asarray([*values], float)
         there = array[np.isfinite(array)]
-        if not there.size:
-            return Estimate(math.nan, math.nan, math.nan, 0, len(array))
+        known, count = there.size, len(array)
+        if known < count or not count:
+            never = np.where(np.isfinite(array), array, math.inf)
+            # Of an even number the larger one in the middle: no mean with infinity.
+            median = float(np.sort(never)[count // 2]) if count else math.nan
+            return Estimate(median, math.nan, math.nan, known, count)
         low, high = Confidence().bounds(there[None])
-        mean = float(there.mean())
-        return Estimate(mean, float(low[0]), float(high[0]), there.size, len(array))
+        return Estimate(
+            float(there.mean()), float(low[0]), float(high[0]), known, count
+        )
 
     def __str__(self) -> str:
         if not self.known:
             return "–" if not self.count else "not reached"
-        text = f"{self.mean:.3g}"
-        if math.isfinite(self.low):
-            text += f" [{self.low:.3g}, {self.high:.3g}]"
-        missing = self.count - self.known
-        return text + (f" ({self.known} of {self.count} seeds)" if missing else "")
+        seeds = f"{self.known} of {self.count} seeds"
+        if math.isinf(self.value):
+            return f"reached in {seeds}"
+        if self.known < self.count:
+            return f"median {self.value:.3g}, reached in {seeds}"
+        interval = f" [{self.low:.3g}, {self.high:.3g}]"
+        return f"{self.value:.3g}" + (interval if math.isfinite(self.low) else "")
 
     def __truediv__(self, unit: float) -> "Estimate":
-        return Estimate(
-            self.mean / unit, self.low / unit, self.high / unit, self.known, self.count
-        )
+        low, high = self.low / unit, self.high / unit
+        return Estimate(self.value / unit, low, high, self.known, self.count)
 
 
 def crossing(sequences: np.ndarray, losses: np.ndarray, level: float = HALF) -> float:

@@ -146,7 +146,7 @@ def test_what_some_seeds_never_reach_has_a_median_and_no_interval():
     assert found.value == 5.0
     assert math.isnan(found.low)
     assert str(found) == "median 5, reached in 4 of 5 seeds"
-    found = analysis.Estimate.of([3.0, np.nan]) / 10
+    found = analysis.Estimate.of([3.0, np.nan]) / 10.0
     assert math.isinf(found.value)
     assert str(found) == "reached in 1 of 2 seeds"
 

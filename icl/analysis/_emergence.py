@@ -52,9 +52,8 @@ class Estimate:
             median = float(np.sort(never)[count // 2]) if count else math.nan
             return Estimate(median, math.nan, math.nan, known, count)
         low, high = Confidence().bounds(there[None])
-        return Estimate(
-            float(there.mean()), float(low[0]), float(high[0]), known, count
-        )
+        mean = float(there.mean())
+        return Estimate(mean, float(low[0]), float(high[0]), known, count)
 
     def __str__(self) -> str:
         if not self.known:

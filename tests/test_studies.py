@@ -306,7 +306,8 @@ def test_the_transience_papers_numbers():
     llama = found["llama-13B-3200x5-clusters-5-seed-6"]
     assert llama.training.num_sequences == 64_000_000
     assert llama.task.context.burstiness == 3
-    assert llama.data == LowRankClasses(3200, 5, dim=5120, seed=5)
+    noise = {"spread": 0.0, "class_spread": 0.5}
+    assert llama.data == LowRankClasses(3200, 5, dim=5120, seed=5, **noise)
     assert llama.optimizer.learning_rate.rate == 3e-4
 
 

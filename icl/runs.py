@@ -58,6 +58,17 @@ class Run:
         """Sequences seen at each checkpoint, ascending."""
         return _numbered(self.path / "checkpoints")
 
+    @property
+    def finished(self) -> bool:
+        """Whether the run was trained to the end that its config says."""
+        training = self.config.get("training", {})
+        size, total = (training.get(k) for k in ("batch_size", "num_sequences"))
+        if not size or not total:
+            return False
+        reached = [*self.checkpoints, *_numbered(self.path / "resume")]
+        # Rounded up to whole batches.
+        return max(reached, default=0) >= -(-total // size) * size
+
     def load(self, template: Tree, checkpoint: int = -1) -> Tree:
         """The model at a checkpoint.
 

@@ -3,6 +3,7 @@
 import dataclasses
 import json
 import math
+import shutil
 
 import jax
 import jax.numpy as jnp
@@ -27,6 +28,7 @@ def folder(tmp_path_factory):
     icl.run_experiment(_experiment(), path / "other")
     last = path / "other/checkpoints" / f"{320:012}.eqx"
     last.unlink()
+    shutil.rmtree(path / "other" / "resume")
     study = {"scale": "smoke", "runs": {"main": {}, "other": {}, "never": {}}}
     (path / "_sweep").mkdir()
     (path / "_sweep/study.json").write_text(json.dumps(study))

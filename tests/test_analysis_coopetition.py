@@ -120,6 +120,7 @@ def test_begun_are_runs_with_a_log_and_the_latest_is_the_finished_one(run, tmp_p
     for name in ("a-1", "a-2"):
         shutil.copytree(run, tmp_path / name, dirs_exist_ok=True)
     (tmp_path / "a-1/checkpoints/000000000064.eqx").unlink()
+    shutil.rmtree(tmp_path / "a-1/resume")
     assert begun(tmp_path, "a-*") == ["a-1", "a-2"]
     assert begun(tmp_path / "absent") == []
     places = {name: tmp_path / name for name in ("absent", "b", "a-1", "a-2")}

@@ -37,9 +37,8 @@ def find_run(*names: str) -> Path | None:
 
 def _finished(path: Path) -> bool:
     try:
-        run = Run(path)
-        return run.checkpoints[-1:] == [run.config["training"]["num_sequences"]]
-    except (ValueError, KeyError):
+        return Run(path).finished
+    except ValueError:  # None yet.
         return False
 
 

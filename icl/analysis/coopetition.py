@@ -15,6 +15,7 @@ from jaxtyping import Float, Num
 
 import opto
 
+from .._grafts import sources
 from ..config import from_json
 from ..experiment import Experiment
 from ..plots import DrawnFigure, Quantity, style
@@ -80,16 +81,12 @@ def latest_run(*runs: str | os.PathLike) -> Path:
     some = [run for run in there if run.checkpoints]
     if not some:
         raise ValueError(f"no checkpoints in any of {', '.join(map(str, runs))}")
-    done = [run for run in some if run.checkpoints[-1] == _length(run)]
+    done = [run for run in some if run.finished]
     return [*done, *some][0].path
 
 
 def _is_run(path: str | os.PathLike) -> bool:
     return os.path.isfile(os.path.join(path, "config.json"))
-
-
-def _length(run: Run) -> int:
-    return run.config["training"]["num_sequences"]
 
 
 def curve_so_far(
@@ -133,8 +130,11 @@ def taken_at(run: str | os.PathLike) -> int | None:
     """
     if not _is_run(run):
         return None
-    found = from_json(Experiment, Run(run).config).sources()
-    return found[0][1] if found else None
+    experiment = from_json(Experiment, Run(run).config)
+    if experiment.start is not None:
+        return experiment.start.checkpoint
+    grafted = sources(experiment.edits)
+    return grafted[0][1] if grafted else None
 
 
 def attention_differences(layer: int, differences: Sequence[float]) -> Any:

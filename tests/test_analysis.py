@@ -106,7 +106,7 @@ def test_curves_are_those_of_the_log(folder):
     assert np.allclose(losses, rows.mean(1), atol=1e-12)
     assert study.curve("main", data="nothing")[0].size == 0
     end = analysis.final(study, ["main", "never"])
-    assert (end.count, end.mean) == (1, pytest.approx(rows[-1].mean()))
+    assert (end.count, end.value) == (1, pytest.approx(rows[-1].mean()))
 
 
 def test_curves_of_other_points_come_on_one_axis():

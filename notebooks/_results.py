@@ -1,0 +1,72 @@
+"""Writes `RESULTS.md`: the papers' numbers beside ours, of every figure that was drawn.
+
+    python notebooks/_results.py [runs/figures …]
+
+It reads what `icl figure NAME --scale small --out runs` leaves in `runs/figures`, and
+nothing else: a figure that was not drawn is not there.
+"""
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+
+HERE = Path(__file__).parent
+HEAD = """# The papers' numbers and ours
+
+Made by `python notebooks/_results.py` from what `icl figure NAME --scale small --out runs`
+left, each on two cores of a shared machine. At scale `small` the induction study has the
+published lengths, looked at less often; the transience study has 6400 classes instead of
+12,800 and ten times the learning rate, so that its times are not the paper's. *Synthetic*
+classes (`icl.data.LowRankClasses`) stand in for the papers' ResNet features of Omniglot;
+*Omniglot* is the real drawings of the two small background sets, turned by 0, 90, 180 and
+270 degrees, through a small convolutional encoder of ours. Means are over seeds, with 95 %
+intervals (Student's t); where a seed never got there, there is a count instead.
+"""
+
+
+def section(found: dict[str, Any]) -> list[str]:
+    """A figure: its claims, then its numbers."""
+    about = [text.split(": /")[0] for text in found["about"]]
+    lines = [f"## {found['figure']} · {found['source']}", "", *about, ""]
+    for claim, holds in found["claims"].items():
+        verdict = {True: "holds", False: "does **not** hold", None: "cannot be told"}
+        lines.append(f"- {claim}: {verdict[holds]}")
+    lines += ["", f"| {found['unit']} | paper | ours | 95 % interval |"]
+    lines += ["| --- | --: | --: | --: |"]
+    for row, values in found["rows"].items():
+        low, high = values["interval"]
+        interval = "–" if low is None else f"{number(low)} to {number(high)}"
+        target = number(values["target"])
+        lines.append(f"| {row} | {target} | {mean(values)} | {interval} |")
+    return [*lines, ""]
+
+
+def mean(values: dict[str, Any]) -> str:
+    """The mean, or in how many seeds it was reached at all."""
+    measured = values["measured"]
+    reached = [value for value in measured if value is not None]
+    if values["mean"] is None and reached:
+        return f"in {len(reached)} of {len(measured)} seeds"
+    return number(values["mean"])
+
+
+def number(value: float | None) -> str:
+    """Whole numbers with separators, others with three digits."""
+    if value is None:
+        return "–"
+    return f"{value:,.0f}" if abs(value) >= 100 else f"{value:.3g}"
+
+
+def main() -> None:
+    """Writes the file from the folders that are named."""
+    folders = [Path(name) for name in sys.argv[1:]] or [HERE.parent / "runs/figures"]
+    files = [file for folder in folders for file in sorted(folder.glob("*.json"))]
+    parts = [line for f in files for line in section(json.loads(f.read_text()))]
+    (HERE / "RESULTS.md").write_text("\n".join([HEAD, *parts]))
+    print(f"{len(files)} figures: {HERE / 'RESULTS.md'}")
+
+
+if __name__ == "__main__":
+    main()

@@ -15,14 +15,15 @@ from typing import Any
 HERE = Path(__file__).parent
 HEAD = """# The papers' numbers and ours
 
-Made by `python notebooks/_results.py` from what `icl figure NAME --scale small --out runs`
-left, each on two cores of a shared machine. At scale `small` the induction study has the
-published lengths, looked at less often; the transience study has 6400 classes instead of
-12,800 and ten times the learning rate, so that its times are not the paper's. *Synthetic*
-classes (`icl.data.LowRankClasses`) stand in for the papers' ResNet features of Omniglot;
-*Omniglot* is the real drawings of the two small background sets, turned by 0, 90, 180 and
-270 degrees, through a small convolutional encoder of ours. Means are over seeds, with 95 %
-intervals (Student's t); where a seed never got there, there is a count instead.
+Made by `python notebooks/_results.py` from what `icl figure NAME --scale small --out
+runs` left, each on two cores of a shared machine. At scale `small` the induction study
+has the published lengths, looked at less often; the transience study has 6400 classes
+instead of 12,800 and ten times the learning rate, so that its times are not the
+paper's. *Synthetic* classes (`icl.data.LowRankClasses`) stand in for the papers' ResNet
+features of Omniglot; *Omniglot* is the real drawings of the two small background sets,
+turned by 0, 90, 180 and 270 degrees, through a small convolutional encoder of ours.
+Means are over seeds, with 95 % intervals (Student's t); where a seed never got there,
+there is a count instead.
 """
 
 

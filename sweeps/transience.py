@@ -102,7 +102,9 @@ def _paper() -> list[Run]:
 
 
 def _small() -> list[Run]:
-    omniglot = [Run(f"omniglot-6400-seed-{seed}", 6400, 20, seed) for seed in (5, 6, 7, 8, 9)]
+    omniglot = [
+        Run(f"omniglot-6400-seed-{seed}", 6400, 20, seed) for seed in (5, 6, 7, 8, 9)
+    ]
     return [*omniglot, *(run for run in clusters({"7B": 512}) if run.data_seed == 4)]
 
 

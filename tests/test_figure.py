@@ -21,7 +21,7 @@ from sweeps import _figure, _place
 from sweeps._folder import Folder
 from sweeps._launch import pinned
 from sweeps._study import list_trials, load_study
-from sweeps.figures import Alike, FIGURES, Ordering, Same, Within
+from sweeps.figures import Alike, FIGURES, Ordering, Same, Together, Within
 from sweeps.figures.coopetition import _events
 
 
@@ -396,3 +396,12 @@ def test_from_nothing_at_smoke_scale(tmp_path, capsys, monkeypatch):
         peak = file["eval/flip/in_context_accuracy"][1:].mean(1).max()
     found = json.loads(picture.with_suffix(".json").read_text())
     np.testing.assert_allclose(found["rows"]["flip peak"]["mean"], peak, rtol=1e-6)
+
+
+def test_claims_that_hold_together_hold_in_one_seed():
+    claim = Together((Within("peak", low=0.6), Within("end", high=0.2)))
+    assert str(claim) == "peak above 0.6, and then end below 0.2"
+    assert claim.holds({"peak": 0.7, "end": 0.1}, {}) is True
+    assert claim.holds({"peak": 0.4, "end": 0.1}, {}) is False
+    assert claim.against({"peak": 0.4, "end": 0.1}, {}) == ["peak is 0.4"]
+    assert claim.holds({"peak": 0.7, "end": math.nan}, {}) is None

@@ -7,6 +7,7 @@ from ._claims import (
     Ordering as Ordering,
     Same as Same,
     shown as shown,
+    Together as Together,
     Within as Within,
 )
 from ._figure import Figure as Figure, Measured as Measured, Runs as Runs

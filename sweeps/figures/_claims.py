@@ -119,6 +119,20 @@ class Same(Claim):
         return f"equal to the targets{by}: {_set(self.rows)}"
 
 
+@dataclasses.dataclass(frozen=True)
+class Together(Claim):
+    """Claims that say something of one seed if they hold in it together."""
+
+    claims: tuple[Claim, ...]
+
+    def parts(self, numbers, targets):
+        for claim in self.claims:
+            yield from claim.parts(numbers, targets)
+
+    def __str__(self) -> str:
+        return ", and then ".join(map(str, self.claims))
+
+
 def shown(value: float) -> str:
     """A number to read: `0.713`, `742`, `292,000`."""
     if math.isnan(value):

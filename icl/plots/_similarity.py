@@ -4,11 +4,13 @@ import numpy as np
 from jaxtyping import Float
 
 from ._drawn import DrawnFigure, Quantity
-from ._interval import Confidence, Interval
+from ._interval import Interval, Quantiles
 from ._style import figure, line_style, style
 
 
-_CONFIDENCE = Confidence()
+# No confidence: sequences of the same two classes, and all of one run, are no draws
+# that are independent of each other.
+_MIDDLE = Quantiles()
 
 
 def integral_by_similarity(
@@ -20,7 +22,7 @@ def integral_by_similarity(
     of: str = "cosine similarity of the exemplars",
     trace: str = "sequence",
     bins: int = 10,
-    interval: Interval = _CONFIDENCE,
+    interval: Interval = _MIDDLE,
 ) -> DrawnFigure:
     """A metric's average over training against how similar the exemplars are.
 

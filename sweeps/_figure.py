@@ -199,10 +199,11 @@ def _finish(
     with disk(folder):
         folder.mkdir(parents=True, exist_ok=True)
     judged = options.scale != "smoke" or not chosen.study
-    # Figures of one scale, or on one's own data, do not replace those of another.
+    # Figures of one scale, of some seeds, or on one's own data, do not replace others.
     scale = f"-{options.scale}" if chosen.study else ""
     own = f"-{Path(options.data.partition('.h5')[0]).name}" if options.data else ""
-    path = folder / f"{chosen.stem}{scale}{own}.png"
+    some = "".join(f"-seed-{seed}" for seed in options.seeds) if chosen.study else ""
+    path = folder / f"{chosen.stem}{scale}{own}{some}.png"
     for file in (path, path.with_suffix(".pdf")):
         plots.save(measured.figure, file)
     content = as_json(chosen, measured, seeds, options.scale, about)

@@ -91,7 +91,9 @@ def run(out, *arguments):
 
 
 def read(out):
-    return json.loads((out / "figures/induction-5b-small.json").read_text())
+    return json.loads(
+        (out / "figures/induction-5b-small-seed-5-seed-6.json").read_text()
+    )
 
 
 # A figure of a study
@@ -126,9 +128,9 @@ def test_the_figure_is_drawn_with_its_data_beside(tmp_path, nothing_trained):
     make_study(tmp_path / "clamps", ENDS)
     run(tmp_path, "induction/5b")
     figures = tmp_path / "figures"
-    assert (figures / "induction-5b-small.png").read_bytes()[1:4] == b"PNG"
-    assert (figures / "induction-5b-small.pdf").read_bytes()[:4] == b"%PDF"
-    drawn = read_drawn(figures / "induction-5b-small.h5")
+    assert (figures / f"{NAME}.png").read_bytes()[1:4] == b"PNG"
+    assert (figures / f"{NAME}.pdf").read_bytes()[:4] == b"%PDF"
+    drawn = read_drawn(figures / f"{NAME}.h5")
     seen = drawn["traces"].axes["sequences seen"]
     assert drawn["traces"].values.shape == (len(seen), 2 * len(ENDS))
     np.testing.assert_allclose(drawn["traces"].values[0], 0.8, rtol=1e-6)

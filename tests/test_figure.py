@@ -90,10 +90,11 @@ def run(out, *arguments):
     return _figure.figure([*arguments, "--out", str(out), "--seeds", "5", "6"])
 
 
+NAME = "induction-5b-small-seed-5-seed-6"
+
+
 def read(out):
-    return json.loads(
-        (out / "figures/induction-5b-small-seed-5-seed-6.json").read_text()
-    )
+    return json.loads((out / f"figures/{NAME}.json").read_text())
 
 
 # A figure of a study

@@ -12,9 +12,9 @@ import numpy as np
 import opto
 
 from . import measures, plots
+from ._events import first_below
 from ._grouping import GROUPS
 from ._replay import Replay, replay
-from .demo import first_below
 from .dense import dense_set
 from .experiment import Trained
 from .plots import DrawnFigure

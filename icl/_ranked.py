@@ -21,6 +21,7 @@ from ._atomic import write_bytes
 from ._grafts import reading
 from ._names import filled, names
 from .config import from_json, to_json
+from .measures import induction_strength, Measure, previous_token_strength
 from .runs import disk, read_object
 
 
@@ -49,8 +50,8 @@ class RankedHeads:
     def __post_init__(self):
         if not isinstance(self.run, str) or not self.run:
             raise ValueError(f"run must be a run folder, got {self.run!r}")
-        if self.measure not in _DETECTORS:
-            wanted = f"one of {', '.join(_DETECTORS)}"
+        if self.measure not in _MEASURES:
+            wanted = f"one of {', '.join(_MEASURES)}"
             raise ValueError(f"measure must be {wanted}, got {self.measure!r}")
         if not _is_whole(self.layer) or self.layer < 0:
             raise ValueError(f"layer must be 0 or more, got {self.layer!r}")
@@ -136,31 +137,28 @@ def _strengths(trained: Any, ranked: RankedHeads) -> Float[np.ndarray, " head"]:
         raise ValueError(f"there is no evaluation set {ranked.set!r}; {has}")
     batch = sets[ranked.set]
     first = jax.tree.map(lambda x: x[0], batch)
-    site = f"blocks.{ranked.layer}.attn.pattern"
+    measure = _MEASURES[ranked.measure](ranked.layer)
     table = opto.sites(trained.task.forward, trained.model, first)
-    if site not in table:
+    if measure.record[0] not in table:
         count = sum(name.endswith(".attn.pattern") for name in table)
         raise ValueError(f"layer must be below {count}, got {ranked.layer}")
-    detect = _DETECTORS[ranked.measure]
-    record = (site, "tokens.role", "tokens.pair", "tokens.label")
 
     @eqx.filter_jit
     def mean(model: Any, edits: Any, batch: Any) -> Float[Array, " head"]:
         def one(example: Any) -> Float[Array, " head"]:
-            forward = trained.task.forward
-            _, at = opto.visit(forward, model, example, record=record, edits=edits)
-            return detect(*(at[name] for name in record))
+            outputs, record = opto.visit(
+                trained.task.forward, model, example, record=measure.record, edits=edits
+            )
+            return measure.fn(record, outputs, example)
 
         return jnp.mean(jax.vmap(one)(batch), 0)
 
     return np.asarray(mean(trained.model, trained.edits, batch), np.float64)
 
 
-_DETECTORS: dict[str, Callable[..., Float[Array, " head"]]] = {
-    "induction_strength": opto.heads.induction_strength,
-    "previous_token": lambda pattern, role, pair, label: opto.heads.previous_token(
-        pattern, role == opto.LABEL
-    ),
+_MEASURES: dict[str, Callable[[int], Measure]] = {
+    "induction_strength": induction_strength,
+    "previous_token": previous_token_strength,
 }
 
 

@@ -18,7 +18,6 @@ import opto
 from ._atomic import write_hdf5
 from ._replay_program import Batch, batch_of
 from ._replay_stacks import answer, Question
-from ._training import check_edits
 from .dense import GroupedSequences
 from .experiment import load, Trained
 from .measures import AnyMeasure, Each, Groups, Measure, OfModel, Under
@@ -244,12 +243,7 @@ def _combinations(
     trained: Trained, edits: Edits | None, batch: Batch
 ) -> opto.Combinations:
     edits = trained.edits if edits is None else tuple(edits)
-    first = batch.at(0)
-    inputs = trained.task.inputs(first)
-    found = opto.combinations(trained.model, inputs, edits)
-    if not found.axes:
-        check_edits(trained.model, trained.task, edits, first)
-    return found
+    return opto.combinations(trained.model, trained.task.inputs(batch.at(0)), edits)
 
 
 def _check_apply(

@@ -16,7 +16,16 @@ import opto
 
 from .dense import GroupedSequences
 from .experiment import Trained
-from .measures import AnyMeasure, Each, Groups, Mean, Measure, OfModel, Under
+from .measures import (
+    AnyMeasure,
+    Each,
+    Groups,
+    Mean,
+    Measure,
+    OfModel,
+    sites_of,
+    Under,
+)
 from .models import (
     ExemplarLabelModel,
     QueryRows,
@@ -135,7 +144,7 @@ def _forward(
     measures: Mapping[str, Measure],
 ) -> Values:
     """The measures in one forward of the batch, chunk by chunk."""
-    record = list(dict.fromkeys(site for m in measures.values() for site in m.record))
+    record = sites_of(measures)
     table = opto.sites(task.forward, model, batch.at(0))
     fast = _known(task, model, batch, record, edits, table)
     by_id, model = fast is not None, model if fast is None else fast

@@ -17,6 +17,7 @@ from matplotlib import image
 from . import measures, plots
 from ._atomic import write_bytes
 from ._figures import learning, Subject, token_roles
+from .analysis import token_letters
 from .plots import DrawnFigure
 from .runs import read_object, Run
 
@@ -101,7 +102,7 @@ def _patterns(subject: Subject) -> str:
     found = subject.replay(asked, checkpoints=chosen, at_most=sequences)
     patterns, names = _flat_heads(np.asarray(found["patterns"]))
     labels = np.asarray(subject.batch.labels)[:sequences]
-    tokens = [_token_names(roles, row) for row in labels.tolist()]
+    tokens = [token_letters(roles, row) for row in labels.tolist()]
     data = {
         "checkpoints": [int(n) for n in found.sequences],
         "heads": names,
@@ -155,19 +156,6 @@ def _flat_heads(patterns: np.ndarray) -> tuple[np.ndarray, list[str]]:
     names = [f"{layer}:{head}" for layer, head in np.argwhere(there).tolist()]
     values = np.nan_to_num(patterns[:, :, there])
     return np.clip(np.rint(255 * values), 0, 255).astype(np.uint8), names
-
-
-def _token_names(roles: list[tuple[str, int]], labels: list[int]) -> list[str]:
-    """A and B for exemplars by their label, ℓ3 for a label; the query has a ?."""
-    order = {label: k for k, label in enumerate(dict.fromkeys(labels))}
-    names = []
-    for role, pair in roles:
-        label = labels[pair]
-        k = order[label]
-        letter = string.ascii_uppercase[k] if len(order) <= 26 else f"x{k}"
-        shown = {"label": f"ℓ{label}", "query": f"{letter}?"}
-        names.append(shown.get(role, letter))
-    return names
 
 
 def _colours() -> list[list[int]]:

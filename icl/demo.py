@@ -3,10 +3,8 @@
 import dataclasses
 import json
 import os
-import string
 from pathlib import Path
 
-import jax.numpy as jnp
 import numpy as np
 from matplotlib.figure import Figure
 
@@ -14,15 +12,14 @@ import opto
 
 from . import measures, plots
 from ._atomic import write_bytes
+from ._events import first_below, HALF_LN_2, since
 from ._replay import Replay, replay
+from .analysis import answer_accuracy, token_letters
 from .data import Source
 from .experiment import load, Trained
 from .running import run_experiment
 from .studies import induction
 
-
-HALF_LN_2 = 0.5 * np.log(2)
-"""The loss, in nats, below which the induction-head paper counts a run as learnt."""
 
 _Z = "blocks.*.attn.z"
 
@@ -108,31 +105,6 @@ def _findings(trained: Trained, over_training: Replay) -> Findings:
     )
 
 
-def first_below(x: np.ndarray, y: np.ndarray, level: float) -> float | None:
-    """Where `y`, linear between the points `x`, first reaches down to `level`."""
-    below = np.flatnonzero(y <= level)
-    if not below.size:
-        return None
-    k = below[0]
-    if k == 0:
-        return float(x[0])
-    return float(np.interp(level, [y[k], y[k - 1]], [x[k], x[k - 1]]))
-
-
-def since(sequences: np.ndarray, strengths: np.ndarray) -> list[float]:
-    """When each head is half way from its weakest to its strength at the end.
-
-    **Arguments:** `sequences`, `[checkpoint]`; `strengths`, `[checkpoint, head]`.
-    """
-    since = []
-    for trace in strengths.T:
-        weakest = int(np.argmin(trace))
-        half = 0.5 * float(trace[weakest] + trace[-1])
-        rise = first_below(sequences[weakest:], -trace[weakest:], -half)
-        since.append(float(sequences[-1]) if rise is None else rise)
-    return since
-
-
 def _ablations(trained: Trained) -> tuple[np.ndarray, np.ndarray, float]:
     """Accuracy without each head, with each last-layer head alone, and with all."""
     inputs = trained.task.inputs(trained.evaluations["train"])
@@ -144,14 +116,16 @@ def _ablations(trained: Trained) -> tuple[np.ndarray, np.ndarray, float]:
         for head in range(heads)
     ]
     fixed = trained.edits
-    ablated = opto.sweep(_accuracy, model, *inputs, edits=(*fixed, each))
-    alone = opto.sweep(_accuracy, model, *inputs, edits=(*fixed, opto.stack(others)))
+    ablated = opto.sweep(answer_accuracy, model, *inputs, edits=(*fixed, each))
+    alone = opto.sweep(
+        answer_accuracy, model, *inputs, edits=(*fixed, opto.stack(others))
+    )
     logits, _ = opto.run(model, *inputs, edits=fixed)
-    return np.asarray(ablated), np.asarray(alone), float(_accuracy(logits, *inputs))
-
-
-def _accuracy(logits, examples, labels):
-    return jnp.mean(jnp.argmax(logits[:, -1], -1) == labels[:, -1])
+    return (
+        np.asarray(ablated),
+        np.asarray(alone),
+        float(answer_accuracy(logits, *inputs)),
+    )
 
 
 def _figures(
@@ -209,16 +183,11 @@ def _pattern_figure(
         f"layer {layer}, head {head}\n({kind})"
         for (layer, head), kind in zip(chosen, kinds, strict=True)
     ]
-    tokens = [_token_names(row) for row in np.asarray(labels)]
+    pairs = len(labels[0]) - 1
+    roles = [(role, k) for k in range(pairs) for role in ("exemplar", "label")]
+    roles = [*roles, ("query", pairs)]
+    tokens = [token_letters(roles, row) for row in np.asarray(labels).tolist()]
     return plots.attention_patterns(np.asarray(patterns), tokens, names)
-
-
-def _token_names(labels: np.ndarray) -> list[str]:
-    """A and B for the exemplars by their label, then the labels; `?A` is the query."""
-    distinct = dict.fromkeys(labels.tolist())
-    letters = dict(zip(distinct, string.ascii_uppercase, strict=False))
-    names = [name for x in labels[:-1].tolist() for name in (letters[x], f"ℓ{x}")]
-    return [*names, f"{letters[int(labels[-1])]}?"]
 
 
 def report(findings: Findings, out: str | os.PathLike) -> str:

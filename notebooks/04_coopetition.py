@@ -244,7 +244,6 @@ Table(
 icl_only = [n for n in study if n == "icl-only" or n.startswith("graft-")]
 folder = runs_folder() / "coopetition"
 events, trained_losses = together(training_curve(folder / name) for name in icl_only)
-_, seen = together(study.curve(name, METRIC, data="flip") for name in icl_only)
 plots.traces(
     events,
     {"": trained_losses},

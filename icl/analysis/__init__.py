@@ -7,6 +7,7 @@ from ._answers import (
     answer_accuracy as answer_accuracy,
     answer_margin as answer_margin,
     exemplars_swapped as exemplars_swapped,
+    token_letters as token_letters,
     token_names as token_names,
 )
 from ._emergence import (
@@ -36,7 +37,6 @@ from ._losses import (
     losses as losses,
 )
 from ._paths import (
-    BOTH as BOTH,
     direct_ways as direct_ways,
     KEYS as KEYS,
     PairTable as PairTable,

@@ -1,5 +1,8 @@
 """How right a model's answers are, as metrics of `opto.sweep` and its kin."""
 
+import string
+from collections.abc import Sequence as List
+
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Int
 
@@ -54,3 +57,22 @@ def token_names(labels: Int[Array, "example position"]) -> list[list[str]]:
         [*(x for k, y in enumerate(row) for x in (f"x{k}", f"label {y}")), "query"]
         for row in jnp.asarray(labels)[:, :-1].tolist()
     ]
+
+
+def token_letters(roles: List[tuple[str, int]], labels: List[int]) -> list[str]:
+    """A and B for exemplars by their label, ℓ3 for a label; the query has a ?.
+
+    **Arguments:**
+
+    - `roles`: Of each token `"exemplar"`, `"label"` or `"query"`, and its pair.
+    - `labels`: Of each pair; the last is the query's.
+    """
+    order = {label: k for k, label in enumerate(dict.fromkeys(labels))}
+    names = []
+    for role, pair in roles:
+        label = labels[pair]
+        k = order[label]
+        letter = string.ascii_uppercase[k] if len(order) <= 26 else f"x{k}"
+        shown = {"label": f"ℓ{label}", "query": f"{letter}?"}
+        names.append(shown.get(role, letter))
+    return names

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from jaxtyping import Float
 
-from ..demo import first_below, HALF_LN_2
+from .._events import first_below, HALF_LN_2
 from ..plots import Confidence
 from ._study import Study
 

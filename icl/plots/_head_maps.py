@@ -1,6 +1,6 @@
 """Numbers for pairs, of heads or of a head and a label, as maps."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
 import numpy as np
 from matplotlib.cm import ScalarMappable
@@ -17,8 +17,6 @@ def head_maps(
     columns: str,
     label: str,
     limits: tuple[float, float] | None = None,
-    row_names: Sequence[str] | None = None,
-    column_names: Sequence[str] | None = None,
 ) -> DrawnFigure:
     """Maps beside each other, with their numbers, on one colour scale.
 
@@ -29,15 +27,14 @@ def head_maps(
     - `label`: What the numbers are, with their unit.
     - `limits`: The ends of the colour scale: by default the largest size, both ways,
         and then in colours that diverge from white.
-    - `row_names`, `column_names`: Of each; their numbers by default.
     """
     some = next(iter(panels.values()))
     sizes = [np.abs(x[np.isfinite(x)]).max(initial=1e-6) for x in panels.values()]
     low, high = limits or (-max(sizes), max(sizes))
     colours = "RdBu" if limits is None else "Blues"
     names = {
-        rows: np.array(row_names or np.arange(some.shape[0])),
-        columns: np.array(column_names or np.arange(some.shape[1])),
+        rows: np.arange(some.shape[0]),
+        columns: np.arange(some.shape[1]),
     }
     scale = ScalarMappable(Normalize(low, high), colours)
     drawn = {name: Quantity(x, names, label) for name, x in panels.items()}

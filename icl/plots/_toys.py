@@ -150,10 +150,12 @@ def mechanism_seeds(
         axes = fig.subplots(1, len(losses), sharey=True, squeeze=False)[0]
         drawn, highest = {}, 1.0
         for ax, (title, by_name) in zip(axes, losses.items(), strict=True):
-            seeds = [k for k, half in enumerate(halves[title]) if half is not None]
+            reached = {k: h for k, h in enumerate(halves[title]) if h is not None}
+            seeds = [*reached]
             for name, colour in zip(names, colours()[1:], strict=False):
                 aligned = [
-                    _aligned(by_name[name][k], halves[title][k], times) for k in seeds
+                    _aligned(by_name[name][k], half, times)
+                    for k, half in reached.items()
                 ]
                 median = _seeds(ax, times, np.stack(aligned), colour, name)
                 highest = max(highest, median.max())
@@ -184,9 +186,8 @@ def _seeds(
     return median
 
 
-def _aligned(losses: np.ndarray, half: int | None, times: np.ndarray) -> np.ndarray:
+def _aligned(losses: np.ndarray, half: int, times: np.ndarray) -> np.ndarray:
     """One seed's losses at times in units of `half`; NaN after the most steps."""
-    assert half is not None
     steps = np.arange(len(losses))
     last = int(np.isfinite(losses).sum()) - 1
     held = losses[np.minimum(steps, last)]

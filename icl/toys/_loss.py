@@ -24,15 +24,8 @@ class AbstractLoss(eqx.Module):
         """The loss of the learned vectors."""
 
 
-class RankOne(AbstractLoss):
-    r"""How far a learned rank-1 tensor is from the true one.
-
-    $$L = \tfrac{1}{2}\bigl\langle(t_a \otimes t_b \otimes \dots -
-    p_a \otimes p_b \otimes \dots)^2\bigr\rangle,$$
-
-    the mean over entries; with three vectors the toy of Singh et al. 2024 (arXiv
-    2404.07129, section 5 and figure 5a).
-    """
+class _OfFactors(AbstractLoss):
+    """A loss of the product of some vectors."""
 
     names: tuple[str, ...] = eqx.field(static=True, converter=tuple)
     """The factors; `"abc"` stands for `("a", "b", "c")`."""
@@ -45,24 +38,24 @@ class RankOne(AbstractLoss):
     def reads(self) -> frozenset[str]:
         return frozenset(self.names)
 
+
+class RankOne(_OfFactors):
+    r"""How far a learned rank-1 tensor is from the true one.
+
+    $$L = \tfrac{1}{2}\bigl\langle(t_a \otimes t_b \otimes \dots -
+    p_a \otimes p_b \otimes \dots)^2\bigr\rangle,$$
+
+    the mean over entries; with three vectors the toy of Singh et al. 2024 (arXiv
+    2404.07129, section 5 and figure 5a).
+    """
+
     def __call__(self, learned: Vectors, true: Vectors) -> Float[Array, ""]:
         return self.form.error(*(_factors(v, self.names) for v in (learned, true)))
 
 
-class Size(AbstractLoss):
+class Size(_OfFactors):
     r"""The size of a learned rank-1 tensor, $\frac{1}{2}\langle(p_a \otimes p_d
     \otimes \dots)^2\rangle$: what keeping the vectors costs."""
-
-    names: tuple[str, ...] = eqx.field(static=True, converter=tuple)
-    """The factors; `"ad"` stands for `("a", "d")`."""
-    form: AbstractForm = Tensor()
-
-    def __check_init__(self):
-        _check_names(self.names)
-
-    @property
-    def reads(self) -> frozenset[str]:
-        return frozenset(self.names)
 
     def __call__(self, learned: Vectors, true: Vectors) -> Float[Array, ""]:
         return self.form.size(_factors(learned, self.names))

@@ -9,7 +9,7 @@ import numpy as np
 from jaxtyping import Float
 
 from icl import Run
-from icl.demo import first_below
+from icl.analysis import crossing
 
 from ._figure import Runs
 
@@ -74,7 +74,7 @@ def crossings(found: Curves, level: float) -> dict[str, Float[np.ndarray, " seed
     Linear between the points; `inf` for a run that does not.
     """
     return {
-        str(label): np.array([crossing(found.sequences, y, level) for y in values.T])
+        str(label): np.array([_first(found.sequences, y, level) for y in values.T])
         for label, values in by_label(found).items()
     }
 
@@ -84,10 +84,8 @@ def by_label(found: Curves) -> Mapping[str, Float[np.ndarray, "point seed"]]:
     return {str(label): found.of(label) for label in dict.fromkeys(found.labels)}
 
 
-def crossing(
-    sequences: Float[np.ndarray, " point"], values: np.ndarray, level: float
-) -> float:
+def _first(sequences: np.ndarray, values: np.ndarray, level: float) -> float:
     """Where values first come down to a level; `inf` if they do not."""
     there = np.isfinite(values)
-    found = first_below(sequences[there], values[there], level)
-    return math.inf if found is None else found
+    found = crossing(sequences[there], values[there], level)
+    return math.inf if math.isnan(found) else found

@@ -13,7 +13,7 @@ import numpy as np
 
 import icl
 from icl import measures, plots, toys
-from icl.demo import HALF_LN_2
+from icl.analysis import HALF
 
 from .._clamps import CLAMPS, NUM_HEADS
 from ._claims import Alike, Ordering, Same, Within
@@ -29,7 +29,7 @@ _SETS = ("train", "heldout_labels", "heldout_exemplars")
 
 def _clamped(runs: Runs) -> Measured:
     found = curves(runs)
-    values = crossings(found, HALF_LN_2)
+    values = crossings(found, HALF)
     to_tenth = crossings(found, 0.1)
     values |= {f"{label} to 0.1 nats": each for label, each in to_tenth.items()}
     return Measured(values, _losses(found, by="clamped"))
@@ -45,7 +45,7 @@ def _losses(found: Curves, by: str) -> plots.DrawnFigure:
         by=by,
         trace="seed",
         limits=(0, None),
-        threshold=float(HALF_LN_2),
+        threshold=HALF,
     )
 
 
@@ -55,13 +55,13 @@ def _three_losses(runs: Runs) -> Measured:
     accuracy = {name: curves(runs, name, "in_context_accuracy") for name in sets}
     values = {}
     for name, found in loss.items():
-        values[name] = crossings(found, HALF_LN_2)["main"]
+        values[name] = crossings(found, HALF)["main"]
         values[f"{name} at the end"] = found.values[-1]
     figure = plots.learning_curves(
         loss["train"].sequences,
         {name: found.values for name, found in loss.items()},
         {name: found.values for name, found in accuracy.items()},
-        threshold=float(HALF_LN_2),
+        threshold=HALF,
     )
     return Measured(values, figure)
 
@@ -107,7 +107,7 @@ def _rank(k: int) -> str:
 
 def _one_head(runs: Runs) -> Measured:
     found = curves(runs)
-    times = {label: each[0] for label, each in crossings(found, HALF_LN_2).items()}
+    times = {label: each[0] for label, each in crossings(found, HALF).items()}
     alone = sorted(time for label, time in times.items() if label != "all heads")
     values = {f"{_rank(k)} alone": np.array([t]) for k, t in enumerate(alone)}
     values["all heads"] = np.array([times["all heads"]])
@@ -147,7 +147,7 @@ _LABELS = {5: _SIZES[0], 10: _SIZES[3], 15: _SIZES[4]}
 
 def _sizes(runs: Runs) -> Measured:
     every = {
-        label: crossings(curves(Runs({label: folders}, runs.seeds)), HALF_LN_2)[label]
+        label: crossings(curves(Runs({label: folders}, runs.seeds)), HALF)[label]
         for label, folders in runs.folders.items()
     }
     axes = {"classes": _CLASSES, "labels": _LABELS}

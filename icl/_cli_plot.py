@@ -1,16 +1,19 @@
 """`icl plot` and `icl report`: what a run looks like."""
 
 import dataclasses
+import hashlib
+import re
 from pathlib import Path
 from typing import Literal
 
 import tyro
 
 from . import plots
-from ._figures import KINDS, kinds_of, set_of, Subject
+from ._figures import KINDS, kinds_of, Subject
 from ._grafts import read_edits
 from ._options import parse
 from ._report import write_report
+from ._sets import check_set
 from .experiment import load
 
 
@@ -21,21 +24,25 @@ class SubjectOptions:
     run: tyro.conf.Positional[Path]
     """A run folder."""
     data: str = ""
-    """The evaluation set that is looked at, or "dense", every label pair and order of
-    100 pairs of classes; the first set if left out."""
+    """The evaluation set that is looked at, or dense, every label pair and order of 100
+    pairs of classes, or dense:N, of N; the first set if left out."""
     edit: tyro.conf.UseAppendAction[tuple[str, ...]] = ()
     """An edit in force, besides those of training, such as
     "Zero('blocks.1.attn.z', head=3)"; may be repeated."""
     training_edits: bool = True
     """Whether the edits that the run was trained under are in force too."""
     threshold: float | None = None
-    """The loss, in nats, at which the run counts as learnt; where the set's loss falls
-    to it, the phase change is marked. Half of ln 2, 0.347, in the induction paper."""
+    """A loss in nats: where the set's loss first falls to it, the phase change is
+    marked. Half of ln 2, 0.347, in the induction-head paper's figure 5b."""
 
 
 @dataclasses.dataclass(frozen=True)
 class PlotOptions(SubjectOptions):
-    """Draw figures of a run; each is a file, with its numbers in another beside it."""
+    """Draw figures of a run; each is a file, with its numbers in another beside it.
+
+    A file is named after the kind and, where they are not the default, the options that
+    say what is drawn.
+    """
 
     kinds: tyro.conf.Positional[tuple[str, ...]] = ()
     """What to draw, one or several of the above; all for everything."""
@@ -92,10 +99,29 @@ def plot(arguments: list[str]) -> None:
                 raise
             print(f"{kind}: not drawn, as {' '.join(str(error).split())}")
             continue
-        of = f"-{options.data}" if options.data and kind != "learning" else ""
         out.mkdir(parents=True, exist_ok=True)
-        path = out / f"{kind}{of}.{options.format}"
+        path = out / f"{_stem(kind, options)}.{options.format}"
         print(plots.save(figure, path, data=options.numbers))
+
+
+def _stem(kind: str, options: PlotOptions) -> str:
+    """The name of a figure's file: other figures have other names."""
+    parts = [kind]
+    if kind in ("metric", "similarity") and options.metric != "loss":
+        parts.append(options.metric)
+    if kind == "metric" and options.by != "position":
+        parts.append(f"by-{options.by}")
+    if kind == "maps" and options.checkpoint != -1:
+        parts.append(f"at-{options.checkpoint}")
+    if kind != "learning":
+        parts += [options.data] if options.data else []
+        parts += [] if options.training_edits else ["no-training-edits"]
+        parts += options.edit
+    text = "-".join(parts)
+    stem = re.sub(r"[^\w.+-]+", "-", text).strip("-")
+    if len(stem) <= 120:
+        return stem
+    return f"{stem[:110]}-{hashlib.sha256(text.encode()).hexdigest()[:8]}"
 
 
 def report(arguments: list[str]) -> None:
@@ -113,5 +139,5 @@ def _subject(options: SubjectOptions) -> Subject:
     edits = None
     if options.edit or not options.training_edits:
         edits = (*own, *read_edits(options.edit))
-    data = set_of(trained, options.data)
+    data = check_set(trained, options.data)
     return Subject(trained, data, edits, threshold=options.threshold)

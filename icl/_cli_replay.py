@@ -9,7 +9,7 @@ from . import measures
 from ._grafts import read_edits
 from ._options import parse
 from ._replay import check_file, replay as _replay
-from .dense import dense_set
+from ._sets import check_set, named_dense_set
 from .experiment import load
 
 
@@ -27,8 +27,8 @@ class ReplayOptions:
     """A measure, such as induction_strength, "induction_strength(layer=1)" or loss; may
     be repeated. Without one, the measures that there are are listed."""
     data: str = "train"
-    """An evaluation set of the run, or dense: every sequence of two training classes
-    that there is."""
+    """An evaluation set of the run, or dense: every label pair and order of 100 pairs
+    of classes, or of N with dense:N."""
     edit: tyro.conf.UseAppendAction[tuple[str, ...]] = ()
     """An edit in force besides those of training, such as
     "Zero('blocks.1.attn.z', head=3)"; may be repeated."""
@@ -59,7 +59,9 @@ def replay(arguments: list[str]) -> None:
     edits = (*own, *read_edits(options.edit))
     # What a run was trained under is no matter to measures of its weights.
     given = None if options.training_edits and not options.edit else edits
-    data = dense_set(trained.task) if options.data == "dense" else options.data
+    data = check_set(trained, options.data)
+    dense = named_dense_set(trained, data)
+    data = data if dense is None else dense
     found = _replay(
         trained, asked, data=data, edits=given, checkpoints=options.checkpoint or None
     )

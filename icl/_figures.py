@@ -1,7 +1,6 @@
 """Figures of a run: each kind from its log or from a replay of its checkpoints."""
 
 import dataclasses
-import difflib
 import functools
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -15,16 +14,11 @@ from . import measures, plots
 from ._events import first_below
 from ._grouping import GROUPS
 from ._replay import Replay, replay
-from .dense import dense_set
+from ._sets import named_dense_set, unknown
 from .experiment import Trained
 from .plots import DrawnFigure
 
 
-DENSE = "dense"
-"""The name of a set that every run has: all sequences of some pairs of classes."""
-_CLASS_PAIRS = (
-    100  # Of the dense set: of 50 classes with 8 label pairs, 3200 sequences.
-)
 _QUERIES = 5  # The last tokens, each of which has a panel.
 
 
@@ -34,11 +28,12 @@ class Subject:
 
     **Fields:**
 
-    - `data`: The name of an evaluation set, or `"dense"`; empty for no sequences.
+    - `data`: The name of an evaluation set, `"dense"` or `"dense:N"`; empty for no
+        sequences.
     - `edits`: In force; `None` is those of training.
     - `metric`, `by`: Of the kinds that draw a metric, and what it is grouped by.
     - `checkpoint`: Of the kinds that draw one; -1 is the last.
-    - `threshold`: The loss, in nats, at which a run counts as learnt.
+    - `threshold`: The loss, in nats, at which the phase change is said to be.
     """
 
     trained: Trained
@@ -54,10 +49,9 @@ class Subject:
         """The sequences, and groups that come with them."""
         if not self.data:
             raise ValueError(f"{self.trained.run.path} has no evaluation sets")
-        if self.data != DENSE:
+        every = named_dense_set(self.trained, self.data)
+        if every is None:
             return self.trained.evaluations[self.data], {}
-        task, key = self.trained.task, jax.random.key(0)
-        every = dense_set(task, max_class_pairs=_CLASS_PAIRS, key=key)
         own = {name.replace("_", "-"): x for name, x in every.groups.items()}
         return every.sequences, own
 
@@ -73,7 +67,7 @@ class Subject:
             return own[name]
         if name in GROUPS:
             return GROUPS[name][0](self.batch)
-        raise ValueError(_unknown("group", name, [*GROUPS, *own]))
+        raise ValueError(unknown("group", name, [*GROUPS, *own]))
 
     @property
     def phase_change(self) -> float | None:
@@ -242,25 +236,12 @@ def kinds_of(names: Sequence[str]) -> list[str]:
     **Raises:** `ValueError` for a name that is none.
     """
     if not names:
-        raise ValueError(f"plot needs what to draw after the run: {_list(KINDS)}, all")
+        known = ", ".join(KINDS)
+        raise ValueError(f"plot needs what to draw after the run: {known}, all")
     for name in names:
         if name != "all" and name not in KINDS:
-            raise ValueError(_unknown("figure", name, [*KINDS, "all"]))
+            raise ValueError(unknown("figure", name, [*KINDS, "all"]))
     return [*KINDS] if "all" in names else list(dict.fromkeys(names))
-
-
-def set_of(trained: Trained, name: str) -> str:
-    """The name of an evaluation set, checked; for an empty one the first, if any.
-
-    **Raises:** `ValueError` if there is none of that name.
-    """
-    order = [*trained.experiment.evaluations, *trained.evaluations]
-    known = [n for n in dict.fromkeys(order) if n in trained.evaluations]
-    if not name:
-        return known[0] if known else ""
-    if name not in (*known, DENSE):
-        raise ValueError(_unknown("data", name, [*known, DENSE]))
-    return name
 
 
 def token_roles(subject: Subject) -> list[tuple[str, int]]:
@@ -299,13 +280,3 @@ def _metric(subject: Subject) -> tuple[np.ndarray, np.ndarray]:
 def _label(metric: str) -> str:
     words = metric.replace("_", " ")
     return f"{words} (nats)" if metric.endswith("loss") else words
-
-
-def _unknown(what: str, name: str, known: Sequence[str]) -> str:
-    close = difflib.get_close_matches(name, known, n=1, cutoff=0.4)
-    hint = f"did you mean {close[0]!r}?" if close else f"there is {_list(known)}"
-    return f"no {what} {name!r}; {hint}"
-
-
-def _list(names: Any) -> str:
-    return ", ".join(names)

@@ -444,7 +444,7 @@ plots.traces(
 # at the end).
 
 # %%
-ways = icl.replay(trained, analysis.direct_ways(task))
+ways = icl.replay(trained, analysis.direct_ways(trained))
 plots.traces(
     ways.sequences,
     np.stack([*ways.values.values()], 1),

@@ -36,11 +36,9 @@ import numpy as np
 import icl
 import opto
 from icl import measures, plots
-from icl.analysis import only, runs_folder, Study, Table, together
+from icl.analysis import logged_curve, only, runs_folder, Study, Table, together
 from icl.analysis.coopetition import (
     attention_differences,
-    clamped_attention,
-    curve_so_far,
     latest_run,
     lower_layer_ablations,
     passage,
@@ -75,9 +73,9 @@ METRIC = "in_context_accuracy"
 SETS = [
     name for name in ("train", "icl", "flip", "ciwl") if name in trained.evaluations
 ]
-sequences = curve_so_far(main, METRIC, data="flip")[0]
-accuracies = {name: curve_so_far(main, METRIC, data=name)[1] for name in SETS}
-losses = {name: curve_so_far(main, data=name)[1] for name in SETS}
+sequences = logged_curve(main, METRIC, data="flip")[0]
+accuracies = {name: logged_curve(main, METRIC, data=name)[1] for name in SETS}
+losses = {name: logged_curve(main, data=name)[1] for name in SETS}
 flip = passage(sequences, accuracies["flip"])
 plots.learning_curves(sequences, losses, accuracies)
 
@@ -137,7 +135,13 @@ clamped = {
 }
 
 # %%
-clamped_attention(differences, clamped)
+plots.head_lines(
+    differences,
+    clamped,
+    of="attention to the correct label\nless the incorrect",
+    label="accuracy among\nlabels in context",
+    threshold=0.5,
+)
 
 # %% [markdown]
 # ## Figure 3a: the heads over training
@@ -216,7 +220,7 @@ plots.traces(
 # %%
 ablations = {
     what: measures.Under(edits, accuracy["accuracy"])
-    for what, edits in lower_layer_ablations().items()
+    for what, edits in lower_layer_ablations(trained).items()
 }
 ablated = {
     name: {

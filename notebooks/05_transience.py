@@ -44,8 +44,8 @@ import numpy as np
 
 import icl
 from icl import plots
-from icl.analysis import Estimate, runs_folder, Study, Table, together
-from icl.analysis.coopetition import begun, curve_so_far, passage
+from icl.analysis import Estimate, logged_curve, runs_folder, Study, Table, together
+from icl.analysis.coopetition import begun, passage
 
 
 study = Study.read(runs_folder() / "transience")
@@ -68,11 +68,11 @@ print(icl.load(study.path / runs[0]).experiment.data if runs else "no data")
 METRIC = "in_context_accuracy"
 SETS = ("flip", "ciwl", "icl")
 curves = {
-    name: {run: curve_so_far(study.path / run, METRIC, data=name) for run in runs}
+    name: {run: logged_curve(study.path / run, METRIC, data=name) for run in runs}
     for name in SETS
 }
 losses = {
-    name: {run: curve_so_far(study.path / run, data=name) for run in runs}
+    name: {run: logged_curve(study.path / run, data=name) for run in runs}
     for name in SETS
 }
 shown = [name for name in SETS if runs and len(curves[name][runs[0]][0])]

@@ -22,8 +22,8 @@ instead of 12,800 and ten times the learning rate, so that its times are not the
 paper's. *Synthetic* classes (`icl.data.LowRankClasses`) stand in for the papers' ResNet
 features of Omniglot; *Omniglot* is the real drawings of the two small background sets,
 turned by 0, 90, 180 and 270 degrees, through a small convolutional encoder of ours.
-Means are over seeds, with 95 % intervals (Student's t); where a seed never got there,
-there is a count instead.
+Numbers are means over seeds, with 95 % intervals (Student's t); where some seed never
+got there it is the median over all of them, with how many did.
 """
 
 
@@ -40,17 +40,18 @@ def section(found: dict[str, Any]) -> list[str]:
         low, high = values["interval"]
         interval = "–" if low is None else f"{number(low)} to {number(high)}"
         target = number(values["target"])
-        lines.append(f"| {row} | {target} | {mean(values)} | {interval} |")
+        lines.append(f"| {row} | {target} | {value_of(values)} | {interval} |")
     return [*lines, ""]
 
 
-def mean(values: dict[str, Any]) -> str:
-    """The mean, or in how many seeds it was reached at all."""
-    measured = values["measured"]
-    reached = [value for value in measured if value is not None]
-    if values["mean"] is None and reached:
-        return f"in {len(reached)} of {len(measured)} seeds"
-    return number(values["mean"])
+def value_of(values: dict[str, Any]) -> str:
+    """The number, and in how many seeds it was reached if not in all."""
+    reached, count = values["reached"], len(values["measured"])
+    text = number(values["value"])
+    if reached in (0, count):
+        return text if reached or not count else "not reached"
+    seeds = f"in {reached} of {count} seeds"
+    return seeds if values["value"] is None else f"{text}, {seeds}"
 
 
 def number(value: float | None) -> str:

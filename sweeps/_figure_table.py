@@ -4,9 +4,7 @@ import math
 from collections.abc import Iterable
 from typing import Any
 
-import numpy as np
-
-from icl.plots import Confidence
+from icl.analysis import Estimate
 
 from ._table import counted, NONE, table
 from .figures import Claim, Figure, Measured, shown
@@ -19,12 +17,17 @@ def figures_table(figures: Iterable[Figure]) -> str:
     return table(rows, header, "llll")
 
 
+def estimates(chosen: Figure, measured: Measured) -> dict[str, Estimate]:
+    """Each row over seeds; of none if it was not measured."""
+    return {row: Estimate.of(measured.values.get(row, ())) for row in chosen.targets}
+
+
 def numbers(chosen: Figure, measured: Measured) -> dict[str, float]:
-    """Each row as one number: the mean over seeds, NaN if it was not measured."""
-    return {
-        row: float(np.mean(measured.values.get(row, [math.nan])))
-        for row in chosen.targets
-    }
+    """Each row as one number, NaN if it was not measured.
+
+    The mean over seeds, or their median where it was not reached in all of them.
+    """
+    return {row: each.value for row, each in estimates(chosen, measured).items()}
 
 
 def verdict(chosen: Figure, measured: Measured) -> bool:
@@ -52,7 +55,7 @@ def report(
     rows = [_row(row, chosen, measured, several) for row in chosen.targets]
     head = [f"{chosen.name}: {chosen.shows}", f"({chosen.source})", *about]
     lines = [_line(claim, chosen, measured, judged) for claim in chosen.claims]
-    over = f"; means over {counted(len(seeds), 'seed')}" if several else ""
+    over = f"; over {counted(len(seeds), 'seed')}" if several else ""
     text = table(rows, header, "l" + "r" * (len(header) - 1))
     return "\n".join([*head, "", f"{chosen.about}{over}", text, "", *lines])
 
@@ -66,6 +69,7 @@ def as_json(
 ) -> dict[str, Any]:
     """The same as data; what is not a number, or was not reached, is null."""
     found = numbers(chosen, measured)
+    every = estimates(chosen, measured)
     return {
         "figure": chosen.name,
         "source": chosen.source,
@@ -76,11 +80,10 @@ def as_json(
         "rows": {
             row: {
                 "target": _finite(target),
-                "measured": [
-                    *map(_finite, np.asarray(measured.values.get(row, ())).tolist())
-                ],
-                "mean": _finite(found[row]),
-                "interval": [*map(_finite, _interval(measured, row))],
+                "measured": [*map(_finite, measured.values.get(row, ()))],
+                "value": _finite(every[row].value),
+                "interval": [_finite(every[row].low), _finite(every[row].high)],
+                "reached": every[row].known,
             }
             for row, target in chosen.targets.items()
         },
@@ -91,37 +94,28 @@ def as_json(
 
 
 def _row(row: str, chosen: Figure, measured: Measured, several: bool) -> list[str]:
-    target, value = chosen.targets[row], numbers(chosen, measured)[row]
-    low, high = _interval(measured, row)
-    interval = f"{shown(low)} to {shown(high)}" if math.isfinite(low) else NONE
-    ratio = value / target if math.isfinite(value) and target else math.nan
+    target, found = chosen.targets[row], estimates(chosen, measured)[row]
+    known = math.isfinite(found.low)
+    interval = f"{shown(found.low)} to {shown(found.high)}" if known else NONE
+    ratio = found.value / target if math.isfinite(found.value) and target else math.nan
     return [
         row,
         NONE if math.isnan(target) else shown(target),
-        _value(measured, row, value),
+        _value(found),
         *([interval] if several else []),
         f"{ratio:.2f}" if math.isfinite(ratio) else NONE,
     ]
 
 
-def _value(measured: Measured, row: str, mean: float) -> str:
-    """The mean; of those that were reached, if some were not, and how many are."""
-    values = np.asarray(measured.values.get(row, ()), float)
-    reached = values[np.isfinite(values)]
-    if not math.isinf(mean) or not reached.size:
-        return shown(mean)
-    return f"{shown(float(reached.mean()))} in {reached.size} of {len(values)}"
+def _value(found: Estimate) -> str:
+    """The mean; or the median, and in how many seeds it was reached."""
+    if found.known in (0, found.count):
+        return shown(found.value)
+    reached = f"in {found.known} of {found.count}"
+    return reached if math.isinf(found.value) else f"{shown(found.value)}, {reached}"
 
 
-def _interval(measured: Measured, row: str) -> tuple[float, float]:
-    values = np.asarray(measured.values.get(row, ()), float)
-    if len(values) < 2 or not np.isfinite(values).all():
-        return math.nan, math.nan
-    low, high = Confidence().bounds(values[None])
-    return float(low[0]), float(high[0])
-
-
-def _finite(value: float) -> float | None:
+def _finite(value: Any) -> float | None:
     return float(value) if math.isfinite(value) else None
 
 
@@ -142,7 +136,7 @@ def _in_seeds(claim: Claim, chosen: Figure, measured: Measured) -> str:
     count = max((len(values) for values in measured.values.values()), default=1)
     if count < 2:
         return ""
-    nothing = np.full(count, math.nan)
+    nothing = [math.nan] * count
     each = (
         {row: float(measured.values.get(row, nothing)[k]) for row in chosen.targets}
         for k in range(count)

@@ -12,11 +12,11 @@ from scipy import optimize
 
 import icl
 import opto
+from icl import plots
+from icl.analysis import logged_curve
 from icl.analysis.coopetition import (
     attention_differences,
     begun,
-    clamped_attention,
-    curve_so_far,
     latest_run,
     lower_layer_ablations,
     passage,
@@ -83,6 +83,18 @@ def test_chance_before_training_is_no_peak():
     assert math.isnan(found.gone_at)
 
 
+def test_a_curve_that_comes_and_goes_by_hand():
+    x = np.arange(0.0, 11.0)
+    y = np.array([0.9, 0.0, 0.4, 0.8, 0.9, 0.7, 0.6, 0.2, 0.1, 0.1, 0.0])
+    # 0.5 is a quarter of the way from 2 to 3, and from 6 to 7; 0 is before training.
+    found = passage(x, y)
+    assert (found.came_at, found.peak_at, found.gone_at) == pytest.approx(
+        (2.25, 4, 6.25)
+    )
+    assert math.isnan(passage(x, y / 2).came_at)
+    assert math.isnan(passage(x, y + 1).came_at)
+
+
 def test_no_events_give_no_numbers():
     found = passage(np.zeros(0), np.zeros(0))
     assert all(map(math.isnan, dataclasses.astuple(found)))
@@ -104,14 +116,14 @@ def test_the_training_curve_is_the_mean_of_the_steps_between_events(run, tmp_pat
 
 
 def test_curves_are_of_runs_as_far_as_they_are(run, tmp_path):
-    events, values = curve_so_far(run, "accuracy", data="flip")
+    events, values = logged_curve(run, "accuracy", data="flip")
     rows = icl.Run(run).log.evaluations["flip"]["accuracy"]
     assert events.tolist() == [0, 32, 64]
     wanted = [row.astype(np.float64).mean() for row in rows]
     np.testing.assert_allclose(values, wanted)
     for missing in ({"data": "absent"}, {"metric": "absent", "data": "flip"}):
-        assert [len(x) for x in curve_so_far(run, **missing)] == [0, 0]
-    assert [len(x) for x in curve_so_far(tmp_path)] == [0, 0]
+        assert [len(x) for x in logged_curve(run, **missing)] == [0, 0]
+    assert [len(x) for x in logged_curve(tmp_path)] == [0, 0]
 
 
 def test_begun_are_runs_with_a_log_and_the_latest_is_the_finished_one(run, tmp_path):
@@ -185,7 +197,7 @@ def test_lower_layer_ablations_change_what_they_say_alone(run):
         name: opto.visit(
             trained.task.forward, trained.model, example, record=names, edits=edits
         )[1]
-        for name, edits in lower_layer_ablations().items()
+        for name, edits in lower_layer_ablations(trained).items()
     }
     changed = {
         name: {
@@ -208,7 +220,7 @@ def test_lower_layer_ablations_change_what_they_say_alone(run):
 def test_without_all_heads_the_context_is_not_seen(run):
     trained = icl.load(run)
     measure = Measure(lambda record, outputs, example: outputs)
-    edits = lower_layer_ablations()["all heads"]
+    edits = lower_layer_ablations(trained)["all heads"]
     sequences = trained.evaluations["flip"]
     turned = dataclasses.replace(
         sequences,
@@ -227,7 +239,9 @@ def test_without_all_heads_the_context_is_not_seen(run):
 def test_the_figure_has_a_line_for_each_head_and_keeps_what_it_draws():
     x = np.linspace(-1, 1, 5)
     given = {"a": np.stack([x**2, (x + 1) / 2, 0 * x], 1), "b": np.ones((5, 3))}
-    figure = clamped_attention(x, given)
+    figure = plots.head_lines(
+        x, given, of="difference", label="accuracy", threshold=0.5
+    )
     for ax, (title, values) in zip(figure.axes, given.items(), strict=True):
         lines = [line for line in ax.get_lines() if np.size(line.get_xdata()) == 5]
         assert ax.get_title() == title

@@ -22,7 +22,6 @@ from sweeps._folder import Folder
 from sweeps._launch import pinned
 from sweeps._study import list_trials, load_study
 from sweeps.figures import Alike, FIGURES, Ordering, Same, Together, Within
-from sweeps.figures.coopetition import _events
 
 
 HALF = math.log(2) / 2
@@ -114,7 +113,7 @@ def test_measured_against_closed_forms(tmp_path, capsys, nothing_trained, not_dr
         wanted = [crossed(end), crossed(1.1 * end)]
         row = found["rows"][name]
         np.testing.assert_allclose(row["measured"], wanted, rtol=1e-9)
-        np.testing.assert_allclose(row["mean"], np.mean(wanted), rtol=1e-9)
+        np.testing.assert_allclose(row["value"], np.mean(wanted), rtol=1e-9)
         # Student's t of one degree of freedom, at 0.975: tan(0.475 π).
         half = math.tan(0.475 * math.pi) * np.std(wanted, ddof=1) / math.sqrt(2)
         np.testing.assert_allclose(np.ptp(row["interval"]), 2 * half, rtol=1e-6)
@@ -152,8 +151,9 @@ def test_what_is_not_reached_is_later(tmp_path, capsys, nothing_trained, not_dra
     make_study(tmp_path / "clamps", {**ENDS, "none": 1040})
     assert run(tmp_path, "induction/5b") == 0
     printed = capsys.readouterr().out
-    assert f"{crossed(1040):,.0f} in 1 of 2" in printed
-    assert read(tmp_path)["rows"]["none"]["mean"] is None
+    assert "in 1 of 2" in printed
+    row = read(tmp_path)["rows"]["none"]
+    assert (row["value"], row["reached"], row["interval"]) == (None, 1, [None, None])
 
 
 def test_what_cannot_be_told(tmp_path, capsys, nothing_trained, not_drawn):
@@ -355,15 +355,6 @@ def test_other_claims():
 # What is read off curves
 
 
-def test_when_a_curve_rises_peaks_and_falls():
-    x = np.arange(0.0, 11.0)
-    y = np.array([0.9, 0.0, 0.4, 0.8, 0.9, 0.7, 0.6, 0.2, 0.1, 0.1, 0.0])
-    # 0.5 is a quarter of the way from 2 to 3, and from 6 to 7; 0 is before training.
-    np.testing.assert_allclose(_events(x, y), (2.25, 4, 6.25))
-    assert _events(x, y / 2) == (math.inf, 4, math.inf)
-    assert _events(x, np.where(x > 4, 0.8, y))[2] == math.inf
-
-
 def test_runs_of_a_label_are_the_first_pattern_that_is_there():
     figure = dataclasses.replace(FIGURES["transience/flip"], runs={"main": "a-* | b-*"})
     assert figure.found(["b-1", "c"]) == {"main": {0: "b-1"}}
@@ -398,7 +389,7 @@ def test_from_nothing_at_smoke_scale(tmp_path, capsys, monkeypatch):
     with h5py.File(log) as file:
         peak = file["eval/flip/in_context_accuracy"][1:].mean(1).max()
     found = json.loads(picture.with_suffix(".json").read_text())
-    np.testing.assert_allclose(found["rows"]["flip peak"]["mean"], peak, rtol=1e-6)
+    np.testing.assert_allclose(found["rows"]["flip peak"]["value"], peak, rtol=1e-6)
 
 
 def test_claims_that_hold_together_hold_in_one_seed():

@@ -15,7 +15,7 @@ import pytest
 import icl
 import opto
 from icl import plots
-from icl._cli_plot import plot, report
+from icl._cli_plot import _stem, plot, PlotOptions, report
 from icl._figures import KINDS
 from icl._grouping import GROUPS
 from icl._report import _affordable, _MOST_BYTES
@@ -101,11 +101,38 @@ def test_the_strengths_are_those_of_the_patterns(capsys, run, trained, tmp_path)
             np.testing.assert_allclose(mean.values[k], wanted, atol=1e-6)
 
 
+def _only(folder, pattern):
+    (file,) = folder.glob(pattern)
+    return file
+
+
+def test_figures_of_other_options_have_other_names(capsys, run, tmp_path):
+    other = (
+        (),
+        ("--metric", "accuracy"),
+        ("--by", "label"),
+        ("--data", "heldout_labels"),
+        ("--data", "dense:2"),
+        ("--edit", "Zero('blocks.0.attn.z', head=0)"),
+        ("--edit", "Zero('blocks.0.attn.z', head=1)"),
+        ("--no-training-edits",),
+    )
+    for options in other:
+        assert call(capsys, "plot", run, "metric", *options, "--out", tmp_path)[0] == 0
+    assert len({file.name for file in tmp_path.glob("*.png")}) == len(other)
+    edits = tuple(f"Zero('blocks.{k}.attn.z', head=0)" for k in range(9))
+    one, two = (_stem("maps", PlotOptions(run, edit=e)) for e in (edits, edits[:-1]))
+    assert one != two
+    assert len(one) < 130
+
+
 def test_an_edit_is_in_force(capsys, run, tmp_path):
     uniform = "Clamp('blocks.*.attn.scores', 0.0)"
     options = ["--edit", uniform, "--out", tmp_path, "--checkpoint", 320]
     assert call(capsys, "plot", run, "maps", *options)[0] == 0
-    attention = plots.read_drawn(tmp_path / "maps.h5")["attention"].values
+    attention = plots.read_drawn(_only(tmp_path, "maps-at-320-Clamp*.h5"))[
+        "attention"
+    ].values
     assert attention.shape == (2, 4, 5, 5)
     np.testing.assert_allclose(attention[0], np.full((4, 5, 5), 0.2), atol=1e-6)
     assert np.isnan(attention[1, 2:]).all()  # Heads that the layer lacks.
@@ -115,7 +142,7 @@ def test_an_edit_is_in_force(capsys, run, tmp_path):
 def test_a_logged_metric_is_grouped(by, capsys, run, trained, tmp_path):
     options = ["--by", by, "--metric", "accuracy", "--numbers", "h5"]
     assert call(capsys, "plot", run, "metric", *options, "--out", tmp_path)[0] == 0
-    found = plots.read_drawn(tmp_path / "metric.h5")
+    found = plots.read_drawn(_only(tmp_path, "*.h5"))
     logged = trained.run.log.evaluations["train"]["accuracy"]
     np.testing.assert_array_equal(found["traces"].values, logged)
     batch = trained.evaluations["train"]
@@ -139,7 +166,7 @@ def test_a_logged_metric_is_grouped(by, capsys, run, trained, tmp_path):
 def test_the_dense_set_and_its_groups(capsys, run, tmp_path):
     options = ["--data", "dense", "--by", "class-pair", "--out", tmp_path]
     assert call(capsys, "plot", run, "metric", *options)[0] == 0
-    found = plots.read_drawn(tmp_path / "metric-dense.h5")
+    found = plots.read_drawn(tmp_path / "metric-by-class-pair-dense.h5")
     assert found["mean"].axes["sequences seen"].tolist() == [0, 160, 320, 480, 640]
     assert set(found["group"].values) == set(range(100))  # Pairs, of 32 sequences each.
 

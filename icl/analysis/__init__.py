@@ -47,6 +47,7 @@ from ._paths import (
 )
 from ._study import (
     find_run as find_run,
+    logged_curve as logged_curve,
     RUNS as RUNS,
     runs_folder as runs_folder,
     Study as Study,

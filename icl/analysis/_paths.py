@@ -60,7 +60,7 @@ def path_ablations(
     **Raises:** `ValueError` for a run that was trained under edits, as what is held is
     the run without any.
     """
-    _check(trained)
+    check_two_layers(trained)
     measure = measures.task_metric(trained.task, metric)
     found = replay(
         trained,
@@ -95,7 +95,7 @@ def path_pairs(
 
     **Raises:** `ValueError` as `path_ablations`.
     """
-    _check(trained)
+    check_two_layers(trained)
     measure = measures.task_metric(trained.task, metric)
     found = replay(
         trained,
@@ -117,13 +117,16 @@ def path_pairs(
     )
 
 
-def direct_ways(task: Any) -> dict[str, Any]:
+def direct_ways(trained: Trained) -> dict[str, Any]:
     """Measures: the loss as it is, and without what each layer writes to the output.
 
     `"all"`; `"without layer 0"`, whose outputs layer 1 still reads as they are, so that
     only the way past it is cut; and `"without layer 1"`.
+
+    **Raises:** `ValueError` as `path_ablations`.
     """
-    loss = measures.task_metric(task, "loss")
+    check_two_layers(trained)
+    loss = measures.task_metric(trained.task, "loss")
     held = (*_HELD[VALUES], *_HELD[KEYS], opto.Zero("blocks.0.attn.z"))
     return {
         "all": loss,
@@ -132,7 +135,8 @@ def direct_ways(task: Any) -> dict[str, Any]:
     }
 
 
-def _check(trained: Trained) -> None:
+def check_two_layers(trained: Trained) -> None:
+    """Raises `ValueError` for another number of layers, or a run with edits."""
     count = len(trained.model.blocks)
     if count != 2:
         raise ValueError(f"trained: paths are from one layer to the other, got {count}")

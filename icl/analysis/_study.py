@@ -106,14 +106,30 @@ class Study:
         """
         if name not in self:
             return np.empty(0, np.int64), np.empty(0)
-        events, sets = _logged(self.path / name)
-        if metric not in sets.get(data, {}):
-            return np.empty(0, np.int64), np.empty(0)
-        return events, sets[data][metric]
+        return logged_curve(self.path / name, metric, data=data)
+
+
+def logged_curve(
+    run: str | os.PathLike, metric: str = "loss", *, data: str = "train"
+) -> tuple[np.ndarray, np.ndarray]:
+    """A metric of a run over training, so far; the mean over an evaluation set.
+
+    **Returns:** As `Study.curve`; empty for what is not there.
+    """
+    log = Path(run) / "log.h5"
+    if not log.is_file() or not (log.parent / "config.json").is_file():
+        return np.empty(0, np.int64), np.empty(0)
+    # A notebook reads a log many times, and a run that goes on has another one.
+    events, sets = _means(Path(run), log.stat().st_mtime_ns)
+    if metric not in sets.get(data, {}):
+        return np.empty(0, np.int64), np.empty(0)
+    return events, sets[data][metric]
 
 
 @functools.lru_cache(maxsize=256)
-def _logged(path: Path) -> tuple[np.ndarray, Mapping[str, Mapping[str, np.ndarray]]]:
+def _means(
+    path: Path, written_at: int
+) -> tuple[np.ndarray, Mapping[str, Mapping[str, np.ndarray]]]:
     """The events of a run's log, and the means of each set's metrics."""
     log = Run(path).log
     means = {

@@ -51,12 +51,6 @@ class Table:
         body = "".join(_row("td", row) for row in self.texts)
         return f"<table><thead>{head}</thead><tbody>{body}</tbody></table>"
 
-    def markdown(self) -> str:
-        """The table in Markdown, for a file."""
-        rows = [[*self.columns], ["---", *["---:"] * (len(self.columns) - 1)]]
-        rows += [[x.replace("|", "\\|") for x in row] for row in self.texts]
-        return "\n".join(f"| {' | '.join(row)} |" for row in rows)
-
 
 def cell(value: Any) -> str:
     """A value as a cell of a table shows it."""

@@ -5,21 +5,21 @@ Layer 0 is the papers' layer 1, and layer 1 their layer 2.
 
 import math
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from jaxtyping import Float, Num
+from jaxtyping import Num
 
 import opto
 
 from .._grafts import sources
 from ..config import from_json
-from ..experiment import Experiment
-from ..plots import DrawnFigure, Quantity, style
+from ..experiment import Experiment, Trained
 from ..runs import Run
+from ._paths import check_two_layers
 
 
 @dataclass(frozen=True)
@@ -28,12 +28,15 @@ class Passage:
 
     **Attributes:**
 
+    - `came_at`: Where it first comes up to the level; NaN if it never does, or is at it
+        from the first event on.
     - `peak`, `peak_at`: The largest value, and the sequences seen there.
     - `gone_at`: Where it comes below the level for good; NaN if it was never at it, or
         is at the end.
     - `final`: The last value.
     """
 
+    came_at: float
     peak: float
     peak_at: float
     gone_at: float
@@ -45,7 +48,7 @@ def passage(
     values: Num[np.ndarray, " event"],
     level: float = 0.5,
 ) -> Passage:
-    """When a curve is highest, when it is below a level for good, and where it ends.
+    """When a curve comes up to a level, is highest, and is below for good; its end.
 
     What was before training does not count: an untrained model is at chance, which may
     well be the level. Between two events the curve is linear.
@@ -53,15 +56,20 @@ def passage(
     known = np.isfinite(values) & (sequences > 0)
     x, y = sequences[known].astype(float), values[known].astype(float)
     if not y.size:
-        return Passage(math.nan, math.nan, math.nan, math.nan)
+        return Passage(*[math.nan] * 5)
     top = int(y.argmax())
     there = np.flatnonzero(y >= level)
-    gone = math.nan
+    came = gone = math.nan
+    if there.size and there[0] > 0:
+        came = _between(x, y, int(there[0]) - 1, level)
     if there.size and there[-1] + 1 < len(y):
-        last = int(there[-1])
-        part = (y[last] - level) / (y[last] - y[last + 1])
-        gone = float(x[last] + part * (x[last + 1] - x[last]))
-    return Passage(float(y[top]), float(x[top]), gone, float(y[-1]))
+        gone = _between(x, y, int(there[-1]), level)
+    return Passage(came, float(y[top]), float(x[top]), gone, float(y[-1]))
+
+
+def _between(x: np.ndarray, y: np.ndarray, k: int, level: float) -> float:
+    """Where the line from point `k` to the next is at the level."""
+    return float(x[k] + (level - y[k]) / (y[k + 1] - y[k]) * (x[k + 1] - x[k]))
 
 
 def begun(study: str | os.PathLike, pattern: str = "*") -> list[str]:
@@ -87,20 +95,6 @@ def latest_run(*runs: str | os.PathLike) -> Path:
 
 def _is_run(path: str | os.PathLike) -> bool:
     return os.path.isfile(os.path.join(path, "config.json"))
-
-
-def curve_so_far(
-    run: str | os.PathLike, metric: str = "loss", *, data: str = "train"
-) -> tuple[np.ndarray, np.ndarray]:
-    """`Study.curve` of a run that need not be finished.
-
-    **Returns:** Sequences seen and values, `[event]` each; empty for what is not there.
-    """
-    if _is_run(run):
-        log = Run(run).log
-        if metric in (found := log.evaluations.get(data, {})):
-            return log.events, found[metric].mean(1, dtype=np.float64)
-    return np.empty(0, np.int64), np.empty(0)
 
 
 def training_curve(
@@ -163,12 +157,18 @@ def without_way_past(layer: int) -> tuple[opto.AbstractEdit, ...]:
     )
 
 
-def lower_layer_ablations() -> dict[str, tuple[opto.AbstractEdit, ...]]:
+def lower_layer_ablations(
+    trained: Trained,
+) -> dict[str, tuple[opto.AbstractEdit, ...]]:
     """Ablations of a model of two layers, by what they take away.
 
     What layer 0 writes is lost to layer 1's queries, its keys or its values, each time
     together with the way past layer 1, of which the first is alone.
+
+    **Raises:** `ValueError` for another number of layers, or a run trained under edits,
+    as what is held is the run without any.
     """
+    check_two_layers(trained)
     lost = opto.Zero("blocks.0.attn.z")
     held = {part: opto.Freeze(f"blocks.1.attn.{part}") for part in "qkv"}
     return {
@@ -179,36 +179,3 @@ def lower_layer_ablations() -> dict[str, tuple[opto.AbstractEdit, ...]]:
         "layer 0 to values": (lost, held["q"], held["k"]),
         "all heads": (opto.Zero("blocks.*.attn.z"),),
     }
-
-
-def clamped_attention(
-    differences: Float[np.ndarray, " difference"],
-    accuracies: Mapping[str, Float[np.ndarray, "difference head"]],
-) -> DrawnFigure:
-    """The figure of `attention_differences`, a line for each head.
-
-    **Arguments:**
-
-    - `differences`: What was clamped.
-    - `accuracies`: Of each head, by the title of the panel.
-    """
-    figure = DrawnFigure(figsize=(3.0 * len(accuracies) + 0.6, 2.6))
-    label = "accuracy among labels in context"
-    with style():
-        figure.set_layout_engine("constrained")
-        axes = figure.subplots(1, len(accuracies), sharey=True, squeeze=False)[0]
-        for ax, (title, values) in zip(axes, accuracies.items(), strict=True):
-            for head, curve in enumerate(values.T):
-                ax.plot(differences, curve, label=f"{head}")
-            ax.axhline(0.5, color="0.6", lw=0.8, ls=":")
-            ax.set_xlabel("attention to the correct label\nless the incorrect")
-            ax.set_title(title)
-        axes[0].set(ylabel=label.replace(" labels", "\nlabels"), ylim=(0, 1.02))
-        lines, names = axes[0].get_legend_handles_labels()
-        figure.legend(lines, names, loc="outside right upper", title="head")
-    where = {"difference": differences}
-    figure.drawn = {
-        title: Quantity(values, {**where, "head": np.arange(values.shape[1])}, label)
-        for title, values in accuracies.items()
-    }
-    return figure

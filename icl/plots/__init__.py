@@ -13,6 +13,7 @@ from ._drawn import (
     Quantity as Quantity,
     read_drawn as read_drawn,
 )
+from ._head_lines import head_lines as head_lines
 from ._head_maps import head_maps as head_maps
 from ._heads import (
     attention_over_time as attention_over_time,
@@ -26,6 +27,7 @@ from ._interval import (
     Interval as Interval,
     Quantiles as Quantiles,
 )
+from ._learning_times import learning_times as learning_times
 from ._patterns import (
     attention_patterns as attention_patterns,
     token_maps as token_maps,

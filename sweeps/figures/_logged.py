@@ -9,7 +9,7 @@ import numpy as np
 from jaxtyping import Float
 
 from icl import Run
-from icl.analysis import crossing
+from icl.analysis import crossing, logged_curve, together
 
 from ._figure import Runs
 
@@ -44,10 +44,9 @@ def curves(runs: Runs, set: str = "train", metric: str = "loss") -> Curves:
         for label, folders in runs.folders.items()
         for seed, folder in zip(runs.seeds, folders, strict=True)
     }
-    points = np.unique(np.concatenate([events for events, _ in every.values()]))
-    values = [np.interp(points, x, y, right=np.nan) for x, y in every.values()]
+    points, values = together(every)
     labels = np.array([label for label, _ in every])
-    return Curves(points.astype(float), np.stack(values, 1), labels)
+    return Curves(points.astype(float), values, labels)
 
 
 def logged(folder: Path, set: str, metric: str) -> tuple[np.ndarray, np.ndarray]:
@@ -55,11 +54,10 @@ def logged(folder: Path, set: str, metric: str) -> tuple[np.ndarray, np.ndarray]
 
     **Raises:** `ValueError` if it was not logged.
     """
-    log = Run(folder).log
-    known = log.evaluations
-    if metric not in known.get(set, {}):
+    events, values = logged_curve(folder, metric, data=set)
+    if not len(events):
         raise ValueError(f"{folder} has not logged {metric} of a set {set!r}")
-    return log.events, known[set][metric].mean(1, dtype=np.float64)
+    return events, values
 
 
 def has_set(runs: Runs, set: str) -> bool:

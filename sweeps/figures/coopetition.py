@@ -10,6 +10,7 @@ import math
 import numpy as np
 
 from icl import plots, toys
+from icl.analysis.coopetition import passage
 
 from ._claims import Same, Together, Within
 from ._figure import Figure, Measured, Runs
@@ -35,36 +36,16 @@ def _transience(runs: Runs) -> Measured:
     }
     if "icl" in every:
         values["icl peak"] = _trained(every["icl"]).max(0)
-    events = [_events(flip.sequences, values) for values in flip.values.T]
-    values |= dict(zip(_TIMES, np.array(events).T, strict=True))
+    passages = [passage(flip.sequences, values) for values in flip.values.T]
+    times = [(found.came_at, found.peak_at, found.gone_at) for found in passages]
+    never = np.nan_to_num(np.array(times), nan=math.inf)
+    values |= dict(zip(_TIMES, never.T, strict=True))
     return Measured(values, _accuracies(every))
 
 
 def _trained(found: Curves) -> np.ndarray:
     """Without the first look, before training, which is chance."""
     return found.values[found.sequences > 0]
-
-
-def _events(
-    sequences: np.ndarray, values: np.ndarray, level: float = 0.5
-) -> tuple[float, float, float]:
-    """Where values first rise above a level, peak and last fall; `inf` if never."""
-    after = sequences > 0
-    x, y = sequences[after], values[after]
-    above = np.flatnonzero(y > level)
-    peak = float(x[np.argmax(y)])
-    if not above.size:
-        return math.inf, peak, math.inf
-    first, last = above[0], above[-1]
-    rise, fall = float(x[first]), math.inf
-    if first > 0:
-        rise = float(
-            np.interp(level, y[first - 1 : first + 1], x[first - 1 : first + 1])
-        )
-    if last + 1 < len(x):
-        # The other way round: interpolation wants what ascends.
-        fall = float(np.interp(level, y[[last + 1, last]], x[[last + 1, last]]))
-    return rise, peak, fall
 
 
 def _accuracies(every: dict[str, Curves]) -> plots.DrawnFigure:

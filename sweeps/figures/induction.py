@@ -19,7 +19,6 @@ from .._clamps import CLAMPS, NUM_HEADS
 from ._claims import Alike, Ordering, Same, Within
 from ._figure import Figure, Measured, Runs
 from ._logged import crossings, Curves, curves, has_set
-from ._scaling import learning_times
 
 
 _PAPER = "Singh et al. 2024, arXiv 2404.07129"
@@ -111,12 +110,9 @@ def _one_head(runs: Runs) -> Measured:
     alone = sorted(time for label, time in times.items() if label != "all heads")
     values = {f"{_rank(k)} alone": np.array([t]) for k, t in enumerate(alone)}
     values["all heads"] = np.array([times["all heads"]])
-    values["last ÷ first"] = np.array([_ratio(alone[-1], alone[0])])
+    if math.isfinite(alone[-1]):
+        values["last ÷ first"] = np.array([alone[-1] / alone[0]])
     return Measured(values, _losses(found, by="heads of layer 1"))
-
-
-def _ratio(last: float, first: float) -> float:
-    return last / first if math.isfinite(last) else math.nan
 
 
 _GIVEN = {"none": "none", "c": "c", "b, c": "b and c"}
@@ -132,7 +128,7 @@ def _phase_changes(runs: Runs) -> Measured:
     halves = {name: toys.half_time(each) for name, each in losses.items()}
     panels = {"loss": losses, r"$1 - \cos^2$ of $a$ to the true $a$": turned}
     values = {
-        name: np.array([math.inf if half is None else half])
+        name: np.array([math.inf if half is None else float(half)])
         for name, half in halves.items()
     }
     return Measured(values, plots.clamped_descents(panels, halves=halves))
@@ -162,7 +158,7 @@ def _sizes(runs: Runs) -> Measured:
         }
         for name, sizes in axes.items()
     }
-    return Measured(every, learning_times(panels, by="left to learn"))
+    return Measured(every, plots.learning_times(panels, by="left to learn"))
 
 
 def _size_runs() -> dict[str, str]:

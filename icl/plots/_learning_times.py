@@ -5,8 +5,8 @@ from collections.abc import Mapping
 import numpy as np
 from matplotlib.ticker import NullLocator
 
-from icl.plots import DrawnFigure, Quantity, style
-from icl.plots._style import figure
+from ._drawn import DrawnFigure, Quantity
+from ._style import figure, style
 
 
 def learning_times(

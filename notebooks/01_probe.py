@@ -132,23 +132,23 @@ print(f"accuracy with all heads: {accuracy:.3f}")
 plots.ablation(np.asarray(ablated - accuracy))
 
 # %% [markdown]
-# There are several induction heads, so that hardly any single one is missed.
+# Where there are several induction heads, hardly any single one is missed.
 #
 # ## 6 · The same from one backward pass
 #
-# The *margin* is the right label's logit, less that of the other label in context. Its
-# derivative in the strength of each ablation, at strength zero, estimates what the
-# ablation does. Dots on the line would be exact; heads in whose place others step in,
-# or that saturate, are off it.
+# The *logit difference* is the right label's logit, less that of the other label in
+# context. Its derivative in the strength of each ablation, at strength zero, estimates
+# what the ablation does. Dots on the line would be exact; heads in whose place others
+# step in, or that saturate, are off it.
 
 # %%
-margin = analysis.answer_margin(opto.run(model, *inputs)[0], *inputs)
-effect = opto.sweep(analysis.answer_margin, model, *inputs, edits=heads) - margin
-estimate = opto.strength_grad(analysis.answer_margin, model, *inputs, edits=heads)
+whole = analysis.logit_difference(opto.run(model, *inputs)[0], *inputs)
+effect = opto.sweep(analysis.logit_difference, model, *inputs, edits=heads) - whole
+estimate = opto.strength_grad(analysis.logit_difference, model, *inputs, edits=heads)
 layers = {f"layer {i}": (estimate[i], effect[i]) for i in range(len(model.blocks))}
 plots.dots(
     {"": {name: tuple(map(np.asarray, each)) for name, each in layers.items()}},
-    x="estimated change of the margin (nats)",
+    x="estimated change of the logit difference (nats)",
     y="change when ablated (nats)",
     names={name: [*map(str, range(effect.shape[1]))] for name in layers},
     by="head",
@@ -165,10 +165,10 @@ plots.dots(
 
 # %%
 swapped = task.inputs(analysis.exemplars_swapped(sequences))
-other = analysis.answer_margin(opto.run(model, *swapped)[0], *inputs)
+other = analysis.logit_difference(opto.run(model, *swapped)[0], *inputs)
 turned = {
     name: opto.path_patch(
-        analysis.answer_margin,
+        analysis.logit_difference,
         model,
         inputs,
         swapped,
@@ -180,7 +180,7 @@ turned = {
 plots.bars(
     {
         "": {
-            name: np.asarray((margin - patched) / (margin - other))
+            name: np.asarray((whole - patched) / (whole - other))
             for name, patched in turned.items()
         }
     },
@@ -192,8 +192,8 @@ plots.bars(
 )
 
 # %% [markdown]
-# It is the keys, and the heads that attend to the previous token: by them a label's
-# token says which exemplar it belongs to.
+# In an induction circuit it is the keys, and the heads that attend to the previous
+# token: by them a label's token says which exemplar it belongs to.
 #
 # ## 8 · What was missing on the plateau?
 #
@@ -234,8 +234,8 @@ stream, places = opto.lens.logit_lens(model, *inputs, sites=["embed", "**.resid_
 terms, parts = opto.lens.logit_terms(
     model, *inputs, norm=model.final_norm, unembed=model.unembed
 )
-lens = [float(analysis.answer_margin(x, *inputs)) for x in stream]
-wrote = [float(analysis.answer_margin(x, *inputs)) for x in terms]
+lens = [float(analysis.logit_difference(x, *inputs)) for x in stream]
+wrote = [float(analysis.logit_difference(x, *inputs)) for x in terms]
 for place, x in zip(places, lens, strict=True):
     print(f"{place:20}{x:6.2f} nats")
 plots.bars(
@@ -254,7 +254,7 @@ shares = np.linspace(0, 1, 11)
 chosen = {"the strongest head": induction[:1], "all heads of layer 1": heads}
 margins = {
     name: opto.sweep(
-        analysis.answer_margin,
+        analysis.logit_difference,
         model,
         *inputs,
         edits=opto.stack(

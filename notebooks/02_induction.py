@@ -36,6 +36,7 @@
 # %%
 import jax
 import numpy as np
+from scipy import stats
 
 import icl
 from icl import analysis, measures, plots, toys
@@ -135,7 +136,7 @@ plots.head_strengths(
 # %%
 table = analysis.head_table(trained, data=every)
 previous = analysis.previous_token_heads(trained, data=part)
-others = [head for head in range(8) if head not in previous]
+others = [head for head in range(len(table.order)) if head not in previous]
 print(f"previous-token heads of layer 0, the strongest first: {previous}")
 target = (0.845, 0.736, 0.708, 0.570, 0.553, 0.418, 0.289, 0.104)
 rows = [
@@ -185,32 +186,33 @@ analysis.Table(
 )
 
 # %% [markdown]
-# Heads that are weaker alone still get right much of what the strongest gets wrong:
-# they add up, rather than repeat each other.
+# The paper: heads that are weaker alone still get right much of what the strongest gets
+# wrong, so that they add up rather than repeat each other.
 #
 # ## Figure 4b · Why several? Any one would do
 #
-# With one head of layer 1 alone throughout training, the task is learned as well, only
-# later. (Learnt is a loss below 0.4 ln 2, as in the paper.)
+# With one head of layer 1 alone throughout training, the paper's model learns the task
+# as well, only later. (Learnt is a loss below 0.4 ln 2, as there.)
 
 # %%
-only_heads = {f"{head}": [f"only-head-{head}"] for head in range(8)}
+heads = range(len(table.order))
+only_heads = {f"{head}": [f"only-head-{head}"] for head in heads}
 analysis.loss_figure(induction, {"all": ["main"], **only_heads}, by="heads of layer 1")
 
 # %%
 times = analysis.emergence(
-    induction, [f"only-head-{head}" for head in range(8)], level=analysis.LEARNT
+    induction, [f"only-head-{head}" for head in heads], level=analysis.LEARNT
 )
 points = {"head": (table.strength, times / 1e3)}
 plots.dots(
     {"": points},
     x="induction strength, all heads trained",
     y="learnt alone after (thousands)",
-    names={"head": [*map(str, range(8))]},
+    names={"head": [*map(str, heads)]},
 ) if np.isfinite(times).any() else analysis.Table(("not run, or not reached",))
 
 # %%
-half = np.sort(analysis.emergence(induction, [f"only-head-{h}" for h in range(8)]))
+half = np.sort(analysis.emergence(induction, [f"only-head-{h}" for h in heads]))
 target = (291, 314, 359, 379, 435, 457, 547, 594)
 rows = [(k + 1, a, b / 1e3) for k, (a, b) in enumerate(zip(target, half, strict=True))]
 analysis.Table(
@@ -280,13 +282,15 @@ for name, each in found.items():
 analysis.emergence_table("clamped", target, columns)
 
 # %% [markdown]
-# So of the three subcircuits (A: previous token and its copy, B: matching, C: copying
-# the label), none is slow by itself: what takes long is that they must come together.
+# The paper's conclusion: of the three subcircuits (A: previous token and its copy, B:
+# matching, C: copying the label) none is slow by itself. What takes long is that they
+# must come together.
 #
 # ## Figure 6 · Classes act through matching, labels through copying
 #
-# More classes or more labels make the phase change later. With everything but part B
-# (matching) clamped, only classes matter; with everything but C (copying), only labels.
+# In the paper more classes or more labels make the phase change later. With everything
+# but part B (matching) clamped, only classes matter; with everything but C (copying),
+# only labels.
 
 # %%
 sizes = {
@@ -374,7 +378,7 @@ plots.dots(
 # ## A7 · Layer 0 from the end of another run
 #
 # Embedding and layer 0 as they are at the end of a run, frozen, and the rest trained
-# anew: there is no plateau, also with those of another seed.
+# anew. In the paper there is then no plateau, with those of another seed a short one.
 
 # %%
 donors = ("main", "seed-6", "seed-7")
@@ -411,20 +415,30 @@ analysis.emergence_table("clamped", target, {"ours": (induction, heads)})
 #
 # The loss at each checkpoint of the run `none` of figure 5b, with a part clamped only
 # now. Where it is lower than as it is, the rest of the circuit has been there already:
-# copying is learned all through the plateau.
+# in the paper copying is learned all through the plateau. The heads are this run's own,
+# found at its end.
 
 # %%
 plain = analysis.find_run("induction/clamp-none", "clamps/seed-5-none")
 progress = icl.load(plain or path)
+ends = icl.replay(
+    progress,
+    {
+        "induction": measures.induction_strength(1),
+        "previous": measures.previous_token_strength(0),
+    },
+    checkpoints=[-1],
+)
+matching, attending = (int(np.argmax(ends[name][0])) for name in ends.values)
 loss = measures.task_metric(task, "loss")
 after = icl.replay(
     progress,
     {
         "as it is": loss,
         "previous token clamped": measures.previous_token_clamped(
-            loss, [(0, previous[0])]
+            loss, [(0, attending)]
         ),
-        "match clamped": measures.match_clamped(loss, [(1, best)]),
+        "match clamped": measures.match_clamped(loss, [(1, matching)]),
     },
 )
 plots.traces(
@@ -440,8 +454,8 @@ plots.traces(
 # ## A12 · Direct ways to the output
 #
 # What the loss is without what a layer writes to the output directly; layer 1 reads
-# layer 0 as it is. Of layer 0 it hardly matters (the paper: accuracy 0.99986 without,
-# at the end).
+# layer 0 as it is. In the paper that of layer 0 hardly matters (accuracy 0.99986
+# without, at the end).
 
 # %%
 ways = icl.replay(trained, analysis.direct_ways(trained))
@@ -507,7 +521,8 @@ analysis.Table(
 # ## A16, table 3 · What heads copy
 #
 # Each head alone, attending to the right label as well as can be: what is still wrong
-# is copying. Heads copy some labels better than others, which is why they add up.
+# is copying. In the paper heads copy some labels better than others, which is why they
+# add up.
 
 # %%
 match = analysis.perfect_match(trained, data=every)
@@ -522,7 +537,8 @@ plots.head_maps(
 # %%
 fixes = analysis.mended(match.right, best)
 missed = int((~match.right[best]).sum())
-second = int(np.nanargmax(np.where(np.arange(8) == best, -1, np.nan_to_num(fixes))))
+rest = np.where(np.arange(len(fixes)) == best, -1, np.nan_to_num(fixes))
+second = int(np.argmax(rest))
 analysis.Table(
     ("", "paper", "ours"),
     [
@@ -535,8 +551,8 @@ analysis.Table(
 # %% [markdown]
 # ## A17 · Two heads
 #
-# The strongest head and one more, by its rank, throughout training: with two, the phase
-# change is sooner than with one.
+# The strongest head and one more, by its rank, throughout training: in the paper the
+# phase change is sooner with two than with one.
 
 # %%
 two = {f"with the next {rank}": [f"heads-0-{rank}"] for rank in range(1, 8)}
@@ -552,11 +568,14 @@ analysis.emergence_table(
 # %% [markdown]
 # ## A18 · Other seeds
 #
-# What each head does alone against its induction strength, at the end of each run: it
-# is the strength that says it, in all seeds.
+# What each head does alone against its induction strength, at the end of each run.
 
 # %%
-by_seed = {name: analysis.head_table(replicas.load(name)) for name in seeds}
+by_seed = {}
+for name in seeds:
+    run = replicas.load(name)
+    some = icl.dense_set(run.task, max_class_pairs=most, key=jax.random.key(0))
+    by_seed[name] = analysis.head_table(run, data=some)
 plots.dots(
     {
         "": {
@@ -576,6 +595,7 @@ target |= {"main": 0.980, "seed-8": 0.933, "seed-9": 0.916}
 rows = [
     (name, each.best, each.strength[each.best], target.get(name))
     + (each.alone["accuracy"][each.best],)
+    + (stats.spearmanr(each.strength, each.alone["accuracy"]).statistic,)
     for name, each in by_seed.items()
 ]
 analysis.Table(
@@ -585,6 +605,7 @@ analysis.Table(
         "its strength",
         "paper: accuracy alone",
         "accuracy alone",
+        "rank correlation of strength and accuracy alone",
     ),
     rows,
 )

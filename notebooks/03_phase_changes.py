@@ -126,9 +126,12 @@ plots.mechanism_seeds(
     left,
 )
 
+# %%
+for name, halves_left in left.items():
+    still = sum(half is None for half in halves_left)
+    print(f"{name}: {still} of {len(halves_left)} on their plateaus after 16,000 steps")
+
 # %% [markdown]
-# Two of the twelve are on their plateaus still after 16,000 steps.
-#
 # ## The papers' numbers and ours
 #
 # Descents of the second toy stop at a loss of $10^{-6}$, or after 16,000 steps. The

@@ -35,7 +35,7 @@ import numpy as np
 
 import icl
 import opto
-from icl import measures, plots
+from icl import measures, plots, toys
 from icl.analysis import logged_curve, only, runs_folder, Study, Table, together
 from icl.analysis.coopetition import (
     attention_differences,
@@ -80,10 +80,19 @@ flip = passage(sequences, accuracies["flip"])
 plots.learning_curves(sequences, losses, accuracies)
 
 # %% [markdown]
-# The loss on `ciwl` is where the toy of the paper's figure 5 has its **divot**: it
-# rises for a while as learning in context gains. That toy is in
-# [notebook 03](03_phase_changes.ipynb).
-#
+# On `ciwl` the toy of the paper's figure 5 ([notebook 03](03_phase_changes.ipynb)) has
+# a **divot**: its loss rises for a while as learning in context gains. The same here:
+
+# %%
+low, high = toys.rise(losses["ciwl"]) if "ciwl" in losses else (0, 0)
+if high > low:
+    before, after = losses["ciwl"][[low, high]]
+    print(f"largest rise on ciwl: from {before:.3f} to {after:.3f} nats,")
+    print(f"from {sequences[low]:,} to {sequences[high]:,} sequences")
+else:
+    print("the loss on ciwl never rises")
+
+# %% [markdown]
 # ## Figure 2a: what CIWL attends to
 #
 # The query's attention in layer 1 on `ciwl`, each head thin, and their mean. The label
@@ -172,10 +181,12 @@ plots.head_strengths(over_time.sequences, over_time.values)
 # %%
 by_set = {name: icl.replay(trained, accuracy, data=name) for name in SETS}
 checkpoints = by_set["flip"].sequences
+# At the start the model is at chance, which is no peak.
+trained_at = checkpoints[checkpoints > 0]
 moments = {
-    f"peak on {name}": int(checkpoints[np.argmax(by_set[name]["accuracy"][1:]) + 1])
-    if len(checkpoints) > 1
-    else int(checkpoints[0])
+    f"peak on {name}": int(
+        trained_at[np.argmax(by_set[name]["accuracy"][checkpoints > 0])]
+    )
     for name in ("flip", "icl")
     if name in SETS
 }

@@ -33,11 +33,15 @@
 #
 # **What stands in for what.** The paper's classes are Omniglot's images, as a ResNet
 # sees them. Here they are **synthetic**: random directions in a space of few
-# dimensions, rectified, each with noisy exemplars (which ones is printed below). At the
-# scale `small` the model has two layers of attention and two pairs in context, in the
-# place of twelve and eight, and a learning rate of $10^{-4}$; it is that of the
-# coopetition paper ([notebook 04](04_coopetition.ipynb)). The runs are made by
-# `python -m sweeps transience --scale small`.
+# dimensions, rectified, each with noisy exemplars (which ones is printed below). How
+# exemplars vary was **chosen**, by runs of one seed each: with noise in each feature by
+# itself of size 0.5 learning in context stayed (flip .97 at the end), with noise of
+# size 2 it never came; with variation along the classes' own dimensions
+# (`class_spread=0.5`, here) it comes and goes. At the scale `small` the model has two
+# layers of attention and two pairs in context, in the place of twelve and eight, and a
+# learning rate of $10^{-4}$; it is that of the coopetition paper ([notebook
+# 04](04_coopetition.ipynb)). The runs are made by `python -m sweeps transience --scale
+# small`.
 
 # %%
 import numpy as np
@@ -46,10 +50,12 @@ import icl
 from icl import plots
 from icl.analysis import Estimate, logged_curve, runs_folder, Study, Table, together
 from icl.analysis.coopetition import begun, passage
+from sweeps.figures import FIGURES
 
 
+FIGURE = FIGURES["transience/flip"]  # Its runs, of several seeds.
 study = Study.read(runs_folder() / "transience")
-runs = begun(study.path, "omniglot-*")
+runs = [*FIGURE.found(begun(study.path)).get("main", {}).values()]
 print(study)
 for run in runs:
     found = icl.Run(study.path / run)
@@ -170,9 +176,8 @@ claims = {
     "flip accuracy rises above 0.6": [p.peak > 0.6 for p in flips],
     "it falls below 0.2 afterwards": [p.peak > 0.6 and p.final < 0.2 for p in flips],
     "accuracy on CIWL ends above 0.9": [end > 0.9 for end in ends["ciwl"]],
-    "ICL fades later than flip": [
-        p.gone_at < np.inf and end > p.final
-        for p, end in zip(flips, ends["icl"], strict=True)
+    "at the end icl is above flip": [
+        end > p.final for p, end in zip(flips, ends["icl"], strict=True)
     ],
 }
 Table(
@@ -187,9 +192,5 @@ print(f"Scale {study.scale!r}, synthetic classes, seeds: {len(runs)}.")
 print(f"Learning in context came in {came} of them, and went again in {went}.")
 
 # %% [markdown]
-# It is a race. Where weights have learned the classes before the circuit for the
-# context is there, nothing is left that would drive it, and there is nothing to go
-# away; where the context is read without a fault, nothing drives the weights. Which of
-# them it is depends on the number of classes and on how alike their exemplars are, and
-# on how easily layer 0 comes to attend to the previous token, so that a setting that
-# was not chosen with care shows one of the two alone.
+# A seed in which learning in context never came has nothing to lose: it is no case of
+# transience, however low its end, and is not counted as one.

@@ -312,7 +312,7 @@ def test_answers_are_scored_as_numpy_does(trained):
     rows = np.arange(len(labels))
     other = np.where(labels[:, 0] == labels[:, 2], labels[:, 1], labels[:, 0])
     margin = (last[rows, labels[:, 2]] - last[rows, other]).mean()
-    assert analysis.answer_margin(logits, *inputs) == pytest.approx(margin, abs=1e-5)
+    assert analysis.logit_difference(logits, *inputs) == pytest.approx(margin, abs=1e-5)
     accuracy = (last.argmax(-1) == labels[:, 2]).mean()
     assert analysis.answer_accuracy(logits, *inputs) == pytest.approx(accuracy)
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence as List
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Int
 
-from .._patching import logit_difference
+from .. import _patching
 from ..tasks import Sequence
 
 
@@ -25,7 +25,7 @@ def answer_accuracy(
     return jnp.mean(jnp.argmax(logits[:, -1], -1) == labels[:, -1])
 
 
-def answer_margin(
+def logit_difference(
     logits: Float[Array, "example seq label"],
     examples: Array,
     labels: Int[Array, "example position"],
@@ -37,7 +37,7 @@ def answer_margin(
 
     **Arguments:** As for `answer_accuracy`.
     """
-    return logit_difference(logits[:, -1], labels)
+    return _patching.logit_difference(logits[:, -1], labels)
 
 
 def exemplars_swapped(batch: Sequence) -> Sequence:

@@ -227,7 +227,8 @@ plots.traces(
 # ## 9 · Where is the answer read off?
 #
 # The *logit lens* reads the residual stream on the way as if it were the last;
-# *direct logit attribution* says how much of the margin each part writes itself.
+# *direct logit attribution* says how much of the logit difference each part writes
+# itself.
 
 # %%
 stream, places = opto.lens.logit_lens(model, *inputs, sites=["embed", "**.resid_post"])
@@ -239,7 +240,11 @@ wrote = [float(analysis.logit_difference(x, *inputs)) for x in terms]
 for place, x in zip(places, lens, strict=True):
     print(f"{place:20}{x:6.2f} nats")
 plots.bars(
-    {"": {"margin": np.array(wrote)}}, parts, label="margin (nats)", of="", line=0
+    {"": {"written": np.array(wrote)}},
+    parts,
+    label="logit difference (nats)",
+    of="",
+    line=0,
 )
 
 # %% [markdown]
@@ -252,7 +257,7 @@ plots.bars(
 # %%
 shares = np.linspace(0, 1, 11)
 chosen = {"the strongest head": induction[:1], "all heads of layer 1": heads}
-margins = {
+differences = {
     name: opto.sweep(
         analysis.logit_difference,
         model,
@@ -264,9 +269,9 @@ margins = {
     for name, which in chosen.items()
 }
 plots.dots(
-    {"": {name: (shares, np.asarray(each)) for name, each in margins.items()}},
+    {"": {name: (shares, np.asarray(each)) for name, each in differences.items()}},
     x="attention to the right label,\nthe rest to the wrong one",
-    y="margin (nats)",
+    y="logit difference (nats)",
     by="clamped",
 )
 

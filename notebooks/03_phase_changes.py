@@ -119,7 +119,7 @@ many = {
     offset: toys.run(toys.coopetition(offset, form=toys.InnerProducts()), range(12))
     for offset in (0.1, 0.0)
 }
-many = {rf"$\mu_1 = {offset:g}$": traces["none"] for offset, traces in many.items()}
+many = {f"μ₁ = {offset:g}": traces["none"] for offset, traces in many.items()}
 left = {name: [*map(toys.half_time, trace.losses)] for name, trace in many.items()}
 plots.mechanism_seeds(
     {name: {part: t.measures[part] for part in parts} for name, t in many.items()},

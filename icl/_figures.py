@@ -71,12 +71,16 @@ class Subject:
 
     @property
     def phase_change(self) -> float | None:
-        """Where the logged loss of the set falls to the threshold, if it does."""
+        """Where the loss of the set, under the edits, falls to the threshold, if so."""
+        if self.threshold is None:
+            return None
         log = self.trained.run.log
         loss = log.evaluations.get(self.data, {}).get("loss")
-        if self.threshold is None or loss is None:
-            return None
-        return first_below(log.events, loss.mean(1), self.threshold)
+        if self.edits is None and loss is not None:
+            return first_below(log.events, loss.mean(1), self.threshold)
+        loss = measures.task_metric(self.trained.task, "loss")
+        found = self.replay({"loss": loss})
+        return first_below(found.sequences, found["loss"], self.threshold)
 
     def replay(
         self,
@@ -93,6 +97,8 @@ class Subject:
 
 def learning(subject: Subject) -> DrawnFigure:
     """Loss and accuracy of every evaluation set, from the log."""
+    if subject.edits is not None:
+        raise ValueError("edits: learning curves are logged, as the run was trained")
     log, order = subject.trained.run.log, subject.trained.experiment.evaluations
     known = log.evaluations
     if not known:

@@ -112,7 +112,7 @@ def replay(
         {"strength": measures.induction_strength()},
         edits=[opto.Zero("blocks.0.attn.z").each("head")],
     )
-    found["strength"]  # [checkpoint, head, layer, head]
+    found["strength"]  # [checkpoint, edit_head, layer, head]
     ```
 
     **Arguments:**
@@ -129,7 +129,8 @@ def replay(
     **Returns:**
 
     A `Replay`, whose arrays have the axes checkpoint, those of the sweep, and the
-    measure's.
+    measure's. An axis of the sweep with the name of one of the measure's has `edit_` in
+    front.
 
     **Raises:** `ValueError` for a set, checkpoint, site or edit that does not exist,
     and for edits that cannot apply to these sequences.
@@ -139,6 +140,7 @@ def replay(
     chosen = _chosen(trained.run, checkpoints)
     sequences = _sequences(trained, data)
     batch = batch_of(trained, sequences)
+    _check_weights(trained, measures, edits)
     found = _combinations(trained, edits, batch)
     questions = {
         name: Question.of(trained, name, measure, found, batch)
@@ -152,7 +154,7 @@ def replay(
         for name, question in questions.items()
     }
     axes = {
-        name: " ".join(["checkpoint", *found.axes, *_axes(measure, value, found)])
+        name: " ".join(["checkpoint", *_all_axes(measure, value, found)])
         for (name, measure), value in zip(
             measures.items(), values.values(), strict=True
         )
@@ -207,6 +209,20 @@ def _check(measures: Mapping[str, AnyMeasure], edits: Edits | None) -> None:
         if edits and isinstance(measure, OfModel) and measure.reads == "weights":
             wanted = "is of the weights, which edits do not change: pass edits=()"
             raise ValueError(f"measure {name!r} {wanted}")
+
+
+def _check_weights(
+    trained: Trained, measures: Mapping[str, AnyMeasure], edits: Edits | None
+) -> None:
+    """Raises `ValueError` for weights that the run has, but does not use."""
+    grafts = [edit for edit in trained.edits if isinstance(edit, opto.Graft)]
+    for name, measure in measures.items():
+        weights = isinstance(measure, OfModel) and measure.reads == "weights"
+        if edits is None and weights and grafts:
+            was = "is of the run's own weights, but it was trained with other ones in"
+            raise ValueError(
+                f"measure {name!r} {was}: {grafts[0]!r}; pass edits=() for its own"
+            )
 
 
 def _path(run: str | os.PathLike | Run) -> str | os.PathLike:
@@ -278,6 +294,14 @@ def _bases(found: opto.Combinations) -> Iterator[tuple[opto.AbstractEdit, ...]]:
 
 def _plain(measure: AnyMeasure) -> Measure | OfModel:
     return measure.measure if isinstance(measure, Under) else measure
+
+
+def _all_axes(
+    measure: AnyMeasure, value: np.ndarray, found: opto.Combinations
+) -> list[str]:
+    """The names of the sweep's axes and of the measure's, each another one."""
+    own = _axes(measure, value, found)
+    return [*(f"edit_{name}" if name in own else name for name in found.axes), *own]
 
 
 def _axes(

@@ -1,6 +1,7 @@
 """One HTML page about a run, with everything in it."""
 
 import base64
+import dataclasses
 import html
 import importlib.resources
 import io
@@ -55,7 +56,8 @@ def _sections(subject: Subject) -> Iterator[str]:
     run = subject.trained.run
     if run.log.evaluations:
         yield "<h2>Learning</h2>"
-        yield _figure(learning(subject), "Means over the sequences of each set.")
+        logged = learning(dataclasses.replace(subject, edits=None))
+        yield _figure(logged, "Means over the sequences of each set, as logged.")
     if subject.data == "":
         yield "<p>It has no evaluation sets, on which to look at its heads.</p>"
         return

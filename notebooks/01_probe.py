@@ -71,7 +71,7 @@ over_training = icl.replay(
 )
 seen, loss = over_training.sequences, over_training["loss"]
 change = analysis.crossing(seen, loss)
-change = None if np.isnan(change) else change
+change = change if np.isfinite(change) else None
 plots.traces(
     seen,
     loss[:, None],

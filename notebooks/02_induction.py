@@ -123,7 +123,7 @@ strengths = icl.replay(
 )
 loss = trained.run.log.evaluations["train"]["loss"].mean(1)
 change = analysis.crossing(log.events, loss)
-change = None if np.isnan(change) else change
+change = change if np.isfinite(change) else None
 plots.head_strengths(
     strengths.sequences,
     {
@@ -260,7 +260,7 @@ analysis.loss_figure(
 target = dict(zip(kinds, (292e3, 197e3, 72e3, 29e3, 35e3, 25e3), strict=True))
 columns = {
     "one seed": (induction, one_seed),
-    "five seeds, mean [95 %]": (clamps, many_seeds),
+    f"{len(seeds)} seeds": (clamps, many_seeds),
     "Omniglot": (omniglot, on_omniglot),
 }
 found = {
@@ -378,7 +378,7 @@ plots.dots(
 # ## A7 · Layer 0 from the end of another run
 #
 # Embedding and layer 0 as they are at the end of a run, frozen, and the rest trained
-# anew. In the paper there is then no plateau, with those of another seed a short one.
+# anew. In the paper there is then no plateau; with those of another seed a slow fall.
 
 # %%
 donors = ("main", "seed-6", "seed-7")
@@ -393,8 +393,8 @@ analysis.emergence_table("given", target, {"ours": (induction, grafts)})
 # %% [markdown]
 # ## A8 · Other heads clamped to the previous token
 #
-# The weakest head (the paper: head 6 of its layer 0), the three strongest, or all: with
-# all of them nothing is left that could do anything else.
+# The weakest head (the paper: head 6 of its layer 0), the three strongest, or all: in
+# the paper that is worse than none, as nothing is left that could do anything else.
 
 # %%
 heads = {

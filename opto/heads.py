@@ -35,10 +35,13 @@ def previous_token_excess(
     """`previous_token`, less what a head has that attends to all it sees alike.
 
     Under a causal mask the token at position t has `1 / (t + 1)` of such attention to
-    the one before it. Zero for that head; what is reached by attending to the previous
-    token alone depends on the length of the sequence.
+    the one before it, without one (there is attention to later tokens) all have 1 over
+    the number of tokens. Zero for that head; what is reached by attending to the
+    previous token alone depends on the length of the sequence.
     """
-    seen = jnp.arange(1, pattern.shape[-2] + 1, dtype=pattern.dtype)
+    places = jnp.arange(1, pattern.shape[-2] + 1)
+    causal = jnp.all(jnp.triu(pattern, 1) == 0)
+    seen = jnp.where(causal, places, pattern.shape[-1]).astype(pattern.dtype)
     alike = jnp.broadcast_to(1 / seen[:, None], pattern.shape[-2:])
     return previous_token(pattern, rows) - previous_token(alike[None], rows)
 

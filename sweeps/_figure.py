@@ -8,7 +8,9 @@ published, and drawn.
 import dataclasses
 import difflib
 import functools
+import hashlib
 import json
+import os
 import sys
 from pathlib import Path
 
@@ -187,6 +189,13 @@ def _data_text(data: Source) -> str:
     return f"on synthetic classes ({kind}), for the paper's features of Omniglot"
 
 
+def _named(data: str) -> str:
+    """A short name of one's own data; another file or dataset has another one."""
+    file, _, _ = data.partition(".h5")
+    whole = hashlib.sha256(os.path.abspath(data).encode()).hexdigest()
+    return f"{Path(file).name}-{whole[:6]}"
+
+
 def _finish(
     chosen: Figure,
     options: FigureOptions,
@@ -201,7 +210,7 @@ def _finish(
     judged = options.scale != "smoke" or not chosen.study
     # Figures of one scale, of some seeds, or on one's own data, do not replace others.
     scale = f"-{options.scale}" if chosen.study else ""
-    own = f"-{Path(options.data.partition('.h5')[0]).name}" if options.data else ""
+    own = f"-{_named(options.data)}" if options.data else ""
     some = "".join(f"-seed-{seed}" for seed in options.seeds) if chosen.study else ""
     path = folder / f"{chosen.stem}{scale}{own}{some}.png"
     for file in (path, path.with_suffix(".pdf")):

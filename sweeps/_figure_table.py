@@ -31,9 +31,24 @@ def numbers(chosen: Figure, measured: Measured) -> dict[str, float]:
 
 
 def verdict(chosen: Figure, measured: Measured) -> bool:
-    """Whether all that is claimed holds, of the means over seeds."""
-    found = numbers(chosen, measured)
-    return all(claim.holds(found, chosen.targets) for claim in chosen.claims)
+    """Whether all that is claimed holds."""
+    return all(holds(claim, chosen, measured) for claim in chosen.claims)
+
+
+def holds(claim: Claim, chosen: Figure, measured: Measured) -> bool | None:
+    """Whether a claim does, of all seeds; `None` if it cannot be told."""
+    found, each = numbers(chosen, measured), by_seed(chosen, measured)
+    return claim.over_seeds(found, each, chosen.targets)
+
+
+def by_seed(chosen: Figure, measured: Measured) -> list[dict[str, float]]:
+    """The rows of each seed; NaN for what was not measured."""
+    count = max((len(values) for values in measured.values.values()), default=0)
+    nothing = [math.nan] * count
+    return [
+        {row: float(measured.values.get(row, nothing)[k]) for row in chosen.targets}
+        for k in range(count)
+    ]
 
 
 def report(
@@ -68,7 +83,6 @@ def as_json(
     about: Iterable[str],
 ) -> dict[str, Any]:
     """The same as data; what is not a number, or was not reached, is null."""
-    found = numbers(chosen, measured)
     every = estimates(chosen, measured)
     return {
         "figure": chosen.name,
@@ -84,11 +98,16 @@ def as_json(
                 "value": _finite(every[row].value),
                 "interval": [_finite(every[row].low), _finite(every[row].high)],
                 "reached": every[row].known,
+                "seeds": every[row].count,
             }
             for row, target in chosen.targets.items()
         },
         "claims": {
-            str(claim): claim.holds(found, chosen.targets) for claim in chosen.claims
+            str(claim): {
+                "holds": holds(claim, chosen, measured),
+                "seeds": _good(claim, chosen, measured),
+            }
+            for claim in chosen.claims
         },
     }
 
@@ -101,16 +120,17 @@ def _row(row: str, chosen: Figure, measured: Measured, several: bool) -> list[st
     return [
         row,
         NONE if math.isnan(target) else shown(target),
-        _value(found),
+        _value(found, len(measured.values.get(row, ()))),
         *([interval] if several else []),
         f"{ratio:.2f}" if math.isfinite(ratio) else NONE,
     ]
 
 
-def _value(found: Estimate) -> str:
+def _value(found: Estimate, seeds: int) -> str:
     """The mean; or the median, and in how many seeds it was reached."""
     if found.known in (0, found.count):
-        return shown(found.value)
+        of = f", of {found.count} of them" if 0 < found.count < seeds else ""
+        return shown(found.value) + of
     reached = f"in {found.known} of {found.count}"
     return reached if math.isinf(found.value) else f"{shown(found.value)}, {reached}"
 
@@ -120,26 +140,20 @@ def _finite(value: Any) -> float | None:
 
 
 def _line(claim: Claim, chosen: Figure, measured: Measured, judged: bool) -> str:
-    found = numbers(chosen, measured)
     if not judged:
         return f"{claim}: not judged at scale smoke, where training is too short"
-    holds = claim.holds(found, chosen.targets)
-    if holds:
-        return f"{claim}: holds{_in_seeds(claim, chosen, measured)}"
-    verb = "cannot be told" if holds is None else "does not hold"
-    reasons = "; ".join(claim.against(found, chosen.targets))
-    return f"{claim}: {verb}{_in_seeds(claim, chosen, measured)}: {reasons}"
+    found = holds(claim, chosen, measured)
+    good, count = _good(claim, chosen, measured)
+    seeds = f" (in {good} of {count} seeds)" if count > 1 else ""
+    if found:
+        return f"{claim}: holds{seeds}"
+    verb = "cannot be told" if found is None else "does not hold"
+    reasons = claim.against(numbers(chosen, measured), chosen.targets)
+    why = f": {'; '.join(reasons)}" if reasons else ""
+    return f"{claim}: {verb}{seeds}{why}"
 
 
-def _in_seeds(claim: Claim, chosen: Figure, measured: Measured) -> str:
-    """In how many of the seeds it does, if there are several."""
-    count = max((len(values) for values in measured.values.values()), default=1)
-    if count < 2:
-        return ""
-    nothing = [math.nan] * count
-    each = (
-        {row: float(measured.values.get(row, nothing)[k]) for row in chosen.targets}
-        for k in range(count)
-    )
-    good = sum(claim.holds(found, chosen.targets) is True for found in each)
-    return f" (in {good} of {count} seeds)"
+def _good(claim: Claim, chosen: Figure, measured: Measured) -> tuple[int, int]:
+    """In how many of the seeds it holds, and how many there are."""
+    each = by_seed(chosen, measured)
+    return sum(claim.holds(one, chosen.targets) is True for one in each), len(each)

@@ -128,7 +128,7 @@ def test_a_loss_that_falls_exponentially_crosses_where_the_logarithm_says():
     x = np.linspace(0, 10, 2001)
     found = analysis.crossing(x, np.exp(-x), 0.25)
     assert found == pytest.approx(math.log(4), abs=1e-5)
-    assert math.isnan(analysis.crossing(x, np.exp(-x) + 1, 0.25))
+    assert analysis.crossing(x, np.exp(-x) + 1, 0.25) == math.inf
     assert math.isnan(analysis.crossing(np.array([]), np.array([])))
 
 
@@ -145,18 +145,18 @@ def test_intervals_are_students():
 
 
 def test_what_some_seeds_never_reach_has_a_median_and_no_interval():
-    found = analysis.Estimate.of([3.0, 5.0, 4.5, np.nan, 6.0])
+    found = analysis.Estimate.of([3.0, 5.0, np.nan, 4.5, np.inf, 6.0])
     assert found.value == 5.0
     assert math.isnan(found.low)
     assert str(found) == "median 5, reached in 4 of 5 seeds"
-    found = analysis.Estimate.of([3.0, np.nan]) / 10.0
+    found = analysis.Estimate.of([3.0, np.inf]) / 10.0
     assert math.isinf(found.value)
     assert str(found) == "reached in 1 of 2 seeds"
 
 
 def test_estimates_say_what_is_not_known():
     assert str(analysis.Estimate.of([])) == "–"
-    assert str(analysis.Estimate.of([np.nan])) == "not reached"
+    assert str(analysis.Estimate.of([np.inf])) == "not reached"
     assert str(analysis.Estimate.of([2.0])) == "2"
 
 

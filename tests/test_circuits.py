@@ -333,6 +333,10 @@ def test_previous_token():
     close(heads.previous_token(pattern, labels), [1, 1, alike, 0], rtol=1e-6)
     corrected = [1 - alike, 1 - alike, 0, -alike]
     close(heads.previous_token_excess(pattern, labels), corrected, atol=1e-6)
+    # Without a causal mask tokens see 9, not as many as are before them.
+    everywhere = jnp.full((1, 9, 9), 1 / 9)
+    close(heads.previous_token_excess(everywhere), [0], atol=1e-6)
+    close(heads.previous_token_excess(everywhere, labels), [0], atol=1e-6)
     # The first token has none before it.
     first = labels.at[0].set(True)
     close(heads.previous_token(pattern, first), [1, 1, alike, 0], rtol=1e-6)

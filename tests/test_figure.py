@@ -107,7 +107,7 @@ def test_measured_against_closed_forms(tmp_path, capsys, nothing_trained, not_dr
     assert f"{claim}: holds (in 2 of 2 seeds)" in printed
     assert "on synthetic classes" in printed
     found = read(tmp_path)
-    assert found["claims"] == {claim: True}
+    assert found["claims"] == {claim: {"holds": True, "seeds": [2, 2]}}
     assert found["seeds"] == [5, 6]
     for name, end in ENDS.items():
         wanted = [crossed(end), crossed(1.1 * end)]
@@ -399,3 +399,19 @@ def test_claims_that_hold_together_hold_in_one_seed():
     assert claim.holds({"peak": 0.4, "end": 0.1}, {}) is False
     assert claim.against({"peak": 0.4, "end": 0.1}, {}) == ["peak is 0.4"]
     assert claim.holds({"peak": 0.7, "end": math.nan}, {}) is None
+
+
+def test_claims_that_hold_together_are_counted_over_seeds():
+    claims = Within("peak", low=0.6), Within("end", high=0.2)
+    claim = Together(claims, seeds=2)
+    good, never, stays = (
+        {"peak": peak, "end": end} for peak, end in ((0.7, 0.1), (0.4, 0), (0.9, 0.3))
+    )
+    # The mean over seeds of the last three would be good; only one of them is.
+    mean = {"peak": 0.67, "end": 0.13}
+    assert claim.over_seeds(mean, [good, never, stays], {}) is False
+    assert claim.over_seeds(mean, [good, never, good], {}) is True
+    assert claim.over_seeds(good, [good], {}) is True
+    assert claim.over_seeds(mean, [good, {"peak": 1, "end": math.nan}], {}) is None
+    assert claim.over_seeds({}, [], {}) is None
+    assert str(claim).endswith("end below 0.2, in 2 seeds or more")

@@ -120,6 +120,9 @@ def test_known_exemplars_give_the_same(num_layers, getkey):
         assert np.isnan(np.asarray(unknown)[-1]).all()
     added = TransformerConfig(positions=Learned(9)).build(5, dim=7, key=getkey())
     assert with_known_tokens(added, table) is None
+    # The table may be longer than a sequence can be.
+    added = TransformerConfig(positions=Learned(5)).build(5, dim=7, key=getkey())
+    assert with_known_tokens(added, jnp.ones((20, 7))) is None
 
 
 @pytest.mark.parametrize("name", CONFIGS)

@@ -395,6 +395,22 @@ def test_measures_of_weights_say_that_edits_do_nothing(trained):
         replay(trained, biases, edits=[HEAD])
 
 
+def test_weights_that_a_graft_has_replaced_are_refused(trained):
+    grafted = dataclasses.replace(trained, edits=(opto.Graft(trained.model, until=0),))
+    biases = {"b": measures.unembedding_biases()}
+    with pytest.raises(ValueError, match="'b' is of the run's own weights, .* Graft"):
+        replay(grafted, biases)
+    assert replay(grafted, biases, edits=())["b"].shape == (11, 5)
+
+
+def test_axes_of_one_name_are_told_apart(trained):
+    heads = opto.Zero("blocks.1.attn.z").each("head")
+    found = replay(trained, {"to": TO_LABELS}, edits=[heads], checkpoints=[-1])
+    assert found.axes["to"] == "checkpoint edit_head head"
+    wanted = by_hand(trained, [opto.Zero("blocks.1.attn.z", head=2)])[1].mean(1)
+    close(found["to"][0, 2], wanted[-1])
+
+
 # What is refused
 
 

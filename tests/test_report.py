@@ -9,6 +9,7 @@ import re
 import shutil
 import subprocess
 
+import jax
 import numpy as np
 import pytest
 
@@ -16,7 +17,7 @@ import icl
 import opto
 from icl import plots
 from icl._cli_plot import _stem, plot, PlotOptions, report
-from icl._figures import KINDS
+from icl._figures import KINDS, learning, Subject
 from icl._grouping import GROUPS
 from icl._report import _affordable, _MOST_BYTES
 from icl.cli import guarded
@@ -179,6 +180,24 @@ def test_where_the_loss_falls_to_the_threshold_is_marked(capsys, run, trained):
     assert call(capsys, "plot", run, "learning", "--threshold", level)[0] == 0
     mark = plots.read_drawn(run / "figures/learning.h5")["phase change"]
     assert mark.values == pytest.approx(160, rel=1e-3)  # Half way from 0 to 320.
+
+
+def test_the_mark_is_of_the_edited_model_and_of_any_data(trained):
+    edits = (opto.Zero("blocks.*.attn.z"),)
+    losses = []
+    for checkpoint in (0, 160):
+        model = trained.run.load(trained.model, checkpoint)
+        batch = trained.evaluations["train"]
+        logits, _ = opto.run(model, *trained.task.inputs(batch), edits=edits)
+        each = jax.nn.log_softmax(logits[:, -1])[np.arange(20), batch.labels[:, -1]]
+        losses.append(-float(each.mean()))
+    level = sum(losses) / 2
+    subject = Subject(trained, "train", edits, threshold=level)
+    assert subject.phase_change == pytest.approx(80, rel=1e-3)
+    dense = Subject(trained, "dense:3", threshold=2.0)
+    assert dense.phase_change is not None
+    with pytest.raises(ValueError, match="edits: learning curves are logged"):
+        learning(subject)
 
 
 BAD = {

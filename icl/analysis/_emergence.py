@@ -31,7 +31,7 @@ class Estimate:
         NaN of no seeds.
     - `low`, `high`: A 95 % confidence interval of the mean (Student's t); NaN for fewer
         than two seeds, or if it was not reached in one.
-    - `known`, `count`: In how many seeds it was reached, and how many there are.
+    - `known`, `count`: In how many seeds it was reached, of how many.
     """
 
     value: float
@@ -42,14 +42,17 @@ class Estimate:
 
     @staticmethod
     def of(values: Iterable[float]) -> "Estimate":
-        """Of one value a seed; NaN where it was never reached."""
+        """Of one value a seed; infinite where it was never reached.
+
+        A seed with NaN, of which it cannot be said, does not count.
+        """
         array = np.asarray([*values], float)
+        array = array[~np.isnan(array)]
         there = array[np.isfinite(array)]
         known, count = there.size, len(array)
         if known < count or not count:
-            never = np.where(np.isfinite(array), array, math.inf)
             # Of an even number the larger one in the middle: no mean with infinity.
-            median = float(np.sort(never)[count // 2]) if count else math.nan
+            median = float(np.sort(array)[count // 2]) if count else math.nan
             return Estimate(median, math.nan, math.nan, known, count)
         low, high = Confidence().bounds(there[None])
         mean = float(there.mean())
@@ -74,10 +77,14 @@ class Estimate:
 def crossing(sequences: np.ndarray, losses: np.ndarray, level: float = HALF) -> float:
     """Where a loss, linear between the points, first comes down to a level.
 
-    NaN if it never does, or if there are no points.
+    Infinite if it never does, NaN if there are no points. Points where the loss is NaN
+    do not count.
     """
-    found = first_below(np.asarray(sequences), np.asarray(losses), level)
-    return math.nan if found is None else found
+    there = np.isfinite(losses)
+    if not there.any():
+        return math.nan
+    found = first_below(np.asarray(sequences)[there], np.asarray(losses)[there], level)
+    return math.inf if found is None else found
 
 
 def emergence(
@@ -89,7 +96,7 @@ def emergence(
 ) -> Float[np.ndarray, " run"]:
     """When the loss of each run comes down to a level, in sequences seen.
 
-    NaN for a run that does not, or is not there.
+    Infinite for a run that does not, NaN for one that is not there.
 
     **Arguments:**
 

@@ -136,10 +136,12 @@ def direct_ways(trained: Trained) -> dict[str, Any]:
 
 
 def check_two_layers(trained: Trained) -> None:
-    """Raises `ValueError` for another number of layers, or a run with edits."""
+    """Raises `ValueError` but for two layers of attention alone, without edits."""
     count = len(trained.model.blocks)
     if count != 2:
         raise ValueError(f"trained: paths are from one layer to the other, got {count}")
+    if any(block.mlp is not None for block in trained.model.blocks):
+        raise ValueError("trained: want a model of attention alone, got one with MLPs")
     if trained.edits:
         got = ", ".join(map(repr, trained.edits))
         raise ValueError(f"trained: want a run without edits, got {got}")

@@ -11,7 +11,8 @@ from typing import Any
 class Table:
     """Rows under headings.
 
-    A number has three digits, or four decimals; one that is not known is a dash.
+    A number has three digits, or four decimals; one that is not known is a dash, an
+    infinite one was not reached.
 
     **Fields:**
 
@@ -66,8 +67,10 @@ def cell(value: Any) -> str:
         return str(value)
     if isinstance(value, str):
         return value
-    if not math.isfinite(number):
+    if math.isnan(number):
         return "–"
+    if math.isinf(number):
+        return "not reached"
     if abs(number) >= 1000:
         return f"{number:,.0f}"
     if 0.001 <= abs(number) <= 1:  # 0.9999 is not 1.

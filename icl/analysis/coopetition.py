@@ -24,15 +24,15 @@ from ._paths import check_two_layers
 
 @dataclass(frozen=True)
 class Passage:
-    """How a curve comes and goes; NaN for what does not happen.
+    """How a curve comes and goes.
 
     **Attributes:**
 
-    - `came_at`: Where it first comes up to the level; NaN if it never does, or is at it
-        from the first event on.
+    - `came_at`: Where it first comes up to the level; infinite if it never does, NaN if
+        it is at it from the first event on.
     - `peak`, `peak_at`: The largest value, and the sequences seen there.
-    - `gone_at`: Where it comes below the level for good; NaN if it was never at it, or
-        is at the end.
+    - `gone_at`: Where it comes below the level for good; infinite if it is at it at the
+        end, NaN if it never was.
     - `final`: The last value.
     """
 
@@ -59,11 +59,11 @@ def passage(
         return Passage(*[math.nan] * 5)
     top = int(y.argmax())
     there = np.flatnonzero(y >= level)
-    came = gone = math.nan
-    if there.size and there[0] > 0:
-        came = _between(x, y, int(there[0]) - 1, level)
-    if there.size and there[-1] + 1 < len(y):
-        gone = _between(x, y, int(there[-1]), level)
+    came, gone = math.inf, math.nan
+    if there.size:
+        first, last = int(there[0]), int(there[-1])
+        came = _between(x, y, first - 1, level) if first else math.nan
+        gone = _between(x, y, last, level) if last + 1 < len(y) else math.inf
     return Passage(came, float(y[top]), float(x[top]), gone, float(y[-1]))
 
 

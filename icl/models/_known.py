@@ -47,7 +47,8 @@ def with_known_tokens(
     embedding = model.embedding
     known = per_token(embedding.exemplar, examples)
     rows = jnp.concatenate([known, embedding.label.weight])
-    if embedding.positions.embed(rows) is not rows:
+    one = rows[:1]  # Learned positions are for a sequence's length, not for a table's.
+    if embedding.positions.embed(one) is not one:
         return None
     # Of a label that the model does not have.
     rows = jnp.concatenate([rows, jnp.full((1, rows.shape[1]), jnp.nan)])

@@ -1,6 +1,6 @@
 """Figures of the papers as values: runs, measurement, targets and claims of each."""
 
-from . import coopetition, induction
+from . import coopetition, heads, induction
 from ._claims import (
     Alike as Alike,
     Claim as Claim,
@@ -13,5 +13,6 @@ from ._claims import (
 from ._figure import Figure as Figure, Measured as Measured, Runs as Runs
 
 
-FIGURES = {each.name: each for each in (*induction.FIGURES, *coopetition.FIGURES)}
+_EVERY = (*induction.FIGURES, *heads.FIGURES, *coopetition.FIGURES)
+FIGURES = {each.name: each for each in sorted(_EVERY, key=lambda each: each.name)}
 """By name."""

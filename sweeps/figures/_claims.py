@@ -7,7 +7,7 @@ all of a run, later than any that did; NaN is what was not measured.
 import abc
 import dataclasses
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 
 
 Numbers = Mapping[str, float]
@@ -30,6 +30,18 @@ class Claim(abc.ABC):
         if False in found:
             return False
         return None if None in found else True
+
+    def over_seeds(
+        self, value: Numbers, each: Sequence[Numbers], targets: Numbers
+    ) -> bool | None:
+        """Whether it does of several seeds: of the numbers over them.
+
+        **Arguments:**
+
+        - `value`: Each row over seeds, a mean or a median.
+        - `each`: The rows of each seed.
+        """
+        return self.holds(value, targets)
 
     def against(self, numbers: Numbers, targets: Numbers) -> list[str]:
         """What of it does not hold or cannot be told, in words."""
@@ -121,16 +133,30 @@ class Same(Claim):
 
 @dataclasses.dataclass(frozen=True)
 class Together(Claim):
-    """Claims that say something of one seed if they hold in it together."""
+    """Claims that say something of a seed if they hold in it together.
+
+    Of a study they do if there are so many `seeds` of which they do, or all if it has
+    fewer.
+    """
 
     claims: tuple[Claim, ...]
+    seeds: int = 1
+
+    def over_seeds(self, value, each, targets):
+        found = [self.holds(one, targets) for one in each]
+        good, unknown = found.count(True), found.count(None)
+        wanted = min(self.seeds, len(found))
+        if found and good >= wanted:
+            return True
+        return None if good + unknown >= wanted else False
 
     def parts(self, numbers, targets):
         for claim in self.claims:
             yield from claim.parts(numbers, targets)
 
     def __str__(self) -> str:
-        return ", and then ".join(map(str, self.claims))
+        several = f", in {self.seeds} seeds or more" if self.seeds > 1 else ""
+        return ", and then ".join(map(str, self.claims)) + several
 
 
 def shown(value: float) -> str:

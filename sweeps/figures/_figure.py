@@ -37,8 +37,8 @@ class Measured:
 
     **Fields:**
 
-    - `values`: By the name of a row, `[seed]`; `inf` for an event that did not come. A
-        row that is not there was not measured.
+    - `values`: By the name of a row, `[seed]`; `inf` for an event that did not come,
+        NaN where it could not. A row that is not there was not measured.
     - `figure`: The picture.
     """
 

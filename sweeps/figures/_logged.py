@@ -1,12 +1,11 @@
 """What runs logged, put together for a figure."""
 
 import dataclasses
-import math
 from collections.abc import Mapping
 from pathlib import Path
 
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Float, Shaped
 
 from icl import Run
 from icl.analysis import crossing, logged_curve, together
@@ -27,7 +26,7 @@ class Curves:
 
     sequences: Float[np.ndarray, " point"]
     values: Float[np.ndarray, "point run"]
-    labels: Float[np.ndarray, " run"]
+    labels: Shaped[np.ndarray, " run"]
 
     def of(self, label: str) -> Float[np.ndarray, "point seed"]:
         """Those of a run of the figure, a column for each seed."""
@@ -72,7 +71,7 @@ def crossings(found: Curves, level: float) -> dict[str, Float[np.ndarray, " seed
     Linear between the points; `inf` for a run that does not.
     """
     return {
-        str(label): np.array([_first(found.sequences, y, level) for y in values.T])
+        str(label): np.array([crossing(found.sequences, y, level) for y in values.T])
         for label, values in by_label(found).items()
     }
 
@@ -80,10 +79,3 @@ def crossings(found: Curves, level: float) -> dict[str, Float[np.ndarray, " seed
 def by_label(found: Curves) -> Mapping[str, Float[np.ndarray, "point seed"]]:
     """The curves of each run of the figure, in order."""
     return {str(label): found.of(label) for label in dict.fromkeys(found.labels)}
-
-
-def _first(sequences: np.ndarray, values: np.ndarray, level: float) -> float:
-    """Where values first come down to a level; `inf` if they do not."""
-    there = np.isfinite(values)
-    found = crossing(sequences[there], values[there], level)
-    return math.inf if math.isnan(found) else found

@@ -37,9 +37,12 @@ def _transience(runs: Runs) -> Measured:
     if "icl" in every:
         values["icl peak"] = _trained(every["icl"]).max(0)
     passages = [passage(flip.sequences, values) for values in flip.values.T]
-    times = [(found.came_at, found.peak_at, found.gone_at) for found in passages]
-    never = np.nan_to_num(np.array(times), nan=math.inf)
-    values |= dict(zip(_TIMES, never.T, strict=True))
+    # Where it never came, its largest value is noise, and it cannot go.
+    times = [
+        (p.came_at, math.nan if math.isinf(p.came_at) else p.peak_at, p.gone_at)
+        for p in passages
+    ]
+    values |= dict(zip(_TIMES, np.array(times).T, strict=True))
     return Measured(values, _accuracies(every))
 
 
@@ -101,7 +104,7 @@ def _two_mechanisms(runs: Runs) -> Measured:
 
 # A low end says nothing of a seed where it never rose.
 _TRANSIENT = (
-    Together((Within("flip peak", low=0.6), Within("flip end", high=0.2))),
+    Together((Within("flip peak", low=0.6), Within("flip end", high=0.2)), seeds=3),
     Within("ciwl end", low=0.9),
 )
 

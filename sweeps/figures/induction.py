@@ -1,5 +1,5 @@
 """Figures of Singh et al. 2024, "What needs to go right for an induction head?" (ICML;
-arXiv 2404.07129).
+arXiv 2404.07129), on losses and on a toy model.
 
 Targets are read off the paper's figures, to about 2 %, and are of one seed, on features
 of Omniglot. Heads are compared by their ranks: which number has which is chance.
@@ -8,20 +8,18 @@ of Omniglot. Heads are compared by their ranks: which number has which is chance
 import math
 from collections.abc import Mapping
 
-import jax
 import numpy as np
 
-import icl
-from icl import measures, plots, toys
+from icl import plots, toys
 from icl.analysis import HALF
 
 from .._clamps import CLAMPS, NUM_HEADS
 from ._claims import Alike, Ordering, Same, Within
 from ._figure import Figure, Measured, Runs
 from ._logged import crossings, Curves, curves, has_set
+from .heads import PAPER, rank
 
 
-_PAPER = "Singh et al. 2024, arXiv 2404.07129"
 _TO_HALF = "sequences seen until the loss on training sequences is half of ln 2"
 _SETS = ("train", "heldout_labels", "heldout_exemplars")
 
@@ -65,50 +63,11 @@ def _three_losses(runs: Runs) -> Measured:
     return Measured(values, figure)
 
 
-def _strengths(runs: Runs) -> Measured:
-    """Over training on a part of the sequences, at the end on all of them."""
-    asked = {"strength": measures.induction_strength(1)}
-    over_training, at_end, sequences = [], [], np.empty(0)
-    for folder in runs.folders["main"]:
-        trained = icl.load(folder)
-        key = jax.random.key(0)
-        part = icl.dense_set(trained.task, max_class_pairs=50, key=key)
-        found = icl.replay(trained, asked, data=part)
-        every = icl.dense_set(trained.task)
-        last = icl.replay(trained, asked, data=every, checkpoints=[-1])
-        # The strongest first, at the end.
-        order = np.argsort(-last["strength"][0])
-        over_training.append(found["strength"][:, order])
-        at_end.append(last["strength"][0, order])
-        sequences = found.sequences
-    ranked = np.stack(at_end, 1)
-    values = {_rank(k): each for k, each in enumerate(ranked)}
-    values["heads above 0.4"] = (ranked > 0.4).sum(0).astype(float)
-    several = np.stack(over_training, -1)
-    names = np.repeat([_rank(k) for k in range(len(ranked))], several.shape[-1])
-    figure = plots.traces(
-        sequences,
-        several.reshape(len(sequences), -1),
-        groups=names,
-        label="induction strength",
-        by="head of layer 1",
-        trace="seed",
-    )
-    return Measured(values, figure)
-
-
-_ORDINALS = ("1st", "2nd", "3rd", *(f"{k}th" for k in range(4, NUM_HEADS + 1)))
-
-
-def _rank(k: int) -> str:
-    return f"{_ORDINALS[k]} head"
-
-
 def _one_head(runs: Runs) -> Measured:
     found = curves(runs)
     times = {label: each[0] for label, each in crossings(found, HALF).items()}
     alone = sorted(time for label, time in times.items() if label != "all heads")
-    values = {f"{_rank(k)} alone": np.array([t]) for k, t in enumerate(alone)}
+    values = {f"{rank(k)} alone": np.array([t]) for k, t in enumerate(alone)}
     values["all heads"] = np.array([times["all heads"]])
     if math.isfinite(alone[-1]):
         values["last ÷ first"] = np.array([alone[-1] / alone[0]])
@@ -203,7 +162,7 @@ FIGURES = (
     Figure(
         "induction/3a",
         "the loss on training sequences, other label pairs and other exemplars",
-        f"{_PAPER}, figure 3a",
+        f"{PAPER}, figure 3a",
         cost="10 min",
         about="sequences seen until the loss is half of ln 2, and the loss at the end",
         study="clamps",
@@ -228,29 +187,9 @@ FIGURES = (
         ),
     ),
     Figure(
-        "induction/3b",
-        "the induction strength of each head: there are several induction heads",
-        f"{_PAPER}, figure 3b",
-        cost="12 min",
-        about="induction strength at the end, over all training sequences there are",
-        study="clamps",
-        runs={"main": "seed-{seed}"},
-        measure=_strengths,
-        targets={
-            **{
-                _rank(k): strength
-                for k, strength in enumerate(
-                    (0.845, 0.736, 0.708, 0.570, 0.553, 0.418, 0.289, 0.104)
-                )
-            },
-            "heads above 0.4": 6,
-        },
-        claims=(Within("1st head", low=0.7), Within("heads above 0.4", low=1)),
-    ),
-    Figure(
         "induction/4b",
         "the loss with one head of layer 1 alone: any can do it, not all as soon",
-        f"{_PAPER}, figure 4b",
+        f"{PAPER}, figure 4b",
         cost="8 min",
         about=_TO_HALF,
         study="induction",
@@ -262,7 +201,7 @@ FIGURES = (
         targets={
             "all heads": 257e3,
             **{
-                f"{_rank(k)} alone": 1e3 * time
+                f"{rank(k)} alone": 1e3 * time
                 for k, time in enumerate((291, 314, 359, 379, 435, 457, 547, 594))
             },
             "last ÷ first": 594 / 291,
@@ -275,7 +214,7 @@ FIGURES = (
     Figure(
         "induction/5a",
         "a toy of three vectors: a phase change, which comes sooner if some are given",
-        f"{_PAPER}, figure 5a; targets are of its public code",
+        f"{PAPER}, figure 5a; targets are of its public code",
         cost="10 s",
         about="gradient steps until half of the plateau's loss, by what is clamped",
         measure=_phase_changes,
@@ -285,7 +224,7 @@ FIGURES = (
     Figure(
         "induction/5b",
         "the loss with parts of the circuit given: what the phase change waits for",
-        f"{_PAPER}, figure 5b",
+        f"{PAPER}, figure 5b",
         cost="35 min, or 7 for one of the seeds",
         about=f"{_TO_HALF}, by what is clamped",
         study="clamps",
@@ -320,7 +259,7 @@ FIGURES = (
     Figure(
         "induction/6",
         "more classes act through subcircuit B, more labels through subcircuit C",
-        f"{_PAPER}, figure 6",
+        f"{PAPER}, figure 6",
         cost="25 min",
         about=f"{_TO_HALF}, by what is left to learn: all, or subcircuits alone",
         study="induction",
@@ -328,7 +267,8 @@ FIGURES = (
         measure=_sizes,
         targets={
             **_sized("", (292, 365, 397), (842, 1380)),
-            **_sized("B: ", (24, 27, 30), (24, 24)),
+            # Of part B the paper says that labels have no effect, and no number.
+            **_sized("B: ", (24, 27, 30), (math.nan, math.nan)),
             **_sized("C: ", (28.5, 31, 30), (72, 104)),
             **_sized("BC: ", (71.5, 83, 91), (110, 144)),
         },

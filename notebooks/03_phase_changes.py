@@ -126,6 +126,10 @@ plots.mechanism_seeds(
     left,
 )
 
+# %% [markdown]
+# The jags on the right are the descent's own: at a rate of 1 it is at the edge of being
+# stable there, with numbers of 64 bits, too.
+
 # %%
 for name, halves_left in left.items():
     still = sum(half is None for half in halves_left)

@@ -26,6 +26,10 @@ def write_bytes(path: Path, content: bytes | memoryview) -> None:
             file.flush()
             os.fsync(file.fileno())
         os.replace(temporary, path)
+    except OSError as error:
+        temporary.unlink(missing_ok=True)
+        # The file that was asked for, not one that nobody has heard of.
+        raise OSError(error.errno, error.strerror, str(path)) from None
     except BaseException:
         temporary.unlink(missing_ok=True)
         raise

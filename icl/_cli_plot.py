@@ -2,7 +2,9 @@
 
 import dataclasses
 import hashlib
+import math
 import re
+import sys
 from pathlib import Path
 from typing import Literal
 
@@ -11,10 +13,12 @@ import tyro
 from . import plots
 from ._figures import KINDS, kinds_of, Subject
 from ._grafts import read_edits
+from ._grouping import Inapplicable
 from ._options import parse
-from ._report import write_report
+from ._report import check_page, write_report
 from ._sets import check_set
 from .experiment import load
+from .runs import disk
 
 
 @dataclasses.dataclass(frozen=True)
@@ -91,17 +95,24 @@ def plot(arguments: list[str]) -> None:
         by=options.by,
         checkpoint=options.checkpoint,
     )
+    with disk(out):
+        out.mkdir(parents=True, exist_ok=True)
+    drawn = 0
     for kind in kinds:
         try:
             figure = KINDS[kind](subject)
-        except ValueError as error:
-            if "all" not in options.kinds:
+        except Inapplicable as error:
+            if kind in options.kinds:
                 raise
-            print(f"{kind}: not drawn, as {' '.join(str(error).split())}")
+            reason = " ".join(str(error).split())
+            print(f"{kind}: not drawn, as {reason}", file=sys.stderr)
             continue
-        out.mkdir(parents=True, exist_ok=True)
+        drawn += 1
         path = out / f"{_stem(kind, options)}.{options.format}"
         print(plots.save(figure, path, data=options.numbers))
+
+    if not drawn:
+        raise ValueError(f"{options.run}: there is nothing to draw")
 
 
 def _stem(kind: str, options: PlotOptions) -> str:
@@ -127,13 +138,16 @@ def _stem(kind: str, options: PlotOptions) -> str:
 def report(arguments: list[str]) -> None:
     """The command `icl report`."""
     options = parse(ReportOptions, arguments, "report")
+    subject = _subject(options)
     out = options.out or options.run / "report.html"
-    if options.out is not None and (out.is_dir() or not out.parent.is_dir()):
-        raise ValueError(f"out must be a file in a folder that is there, got {out}")
-    print(write_report(_subject(options), out))
+    check_page(out)
+    print(write_report(subject, out))
 
 
 def _subject(options: SubjectOptions) -> Subject:
+    level = options.threshold
+    if level is not None and not (math.isfinite(level) and level > 0):
+        raise ValueError(f"--threshold must be a loss above 0, in nats, got {level}")
     trained = load(options.run)
     own = trained.edits if options.training_edits else ()
     edits = None

@@ -12,7 +12,7 @@ import opto
 
 from . import measures, plots
 from ._events import first_below
-from ._grouping import GROUPS
+from ._grouping import GROUPS, Inapplicable
 from ._replay import Replay, replay
 from ._sets import named_dense_set, unknown
 from .experiment import Trained
@@ -48,7 +48,7 @@ class Subject:
     def _sequences(self) -> tuple[Any, dict[str, np.ndarray]]:
         """The sequences, and groups that come with them."""
         if not self.data:
-            raise ValueError(f"{self.trained.run.path} has no evaluation sets")
+            raise Inapplicable(f"{self.trained.run.path} has no evaluation sets")
         every = named_dense_set(self.trained, self.data)
         if every is None:
             return self.trained.evaluations[self.data], {}
@@ -98,11 +98,11 @@ class Subject:
 def learning(subject: Subject) -> DrawnFigure:
     """Loss and accuracy of every evaluation set, from the log."""
     if subject.edits is not None:
-        raise ValueError("edits: learning curves are logged, as the run was trained")
+        raise Inapplicable("learning curves are logged: leave out the edits")
     log, order = subject.trained.run.log, subject.trained.experiment.evaluations
     known = log.evaluations
     if not known:
-        raise ValueError(f"{subject.trained.run.path} has no evaluations in its log")
+        raise Inapplicable(f"{subject.trained.run.path} has no evaluations in its log")
     names = [*(n for n in order if n in known), *(n for n in known if n not in order)]
     losses, accuracies = (
         {name: known[name][metric].mean(1) for name in names}
@@ -204,6 +204,10 @@ def maps(subject: Subject) -> DrawnFigure:
 
 def biases(subject: Subject) -> DrawnFigure:
     """The bias of each output."""
+    grafts = any(isinstance(edit, opto.Graft) for edit in subject.trained.edits)
+    if subject.edits is not None or grafts:
+        reason = "a graft replaces them" if grafts else "edits do not change them"
+        raise Inapplicable(f"biases are the run's own weights, and {reason}")
     found = subject.replay({"biases": measures.unembedding_biases()})
     return plots.output_biases(
         found.sequences, found["biases"], phase_change=subject.phase_change

@@ -6,6 +6,10 @@ from typing import Any
 import numpy as np
 
 
+class Inapplicable(ValueError):
+    """A figure that this run, or these sequences, cannot have."""
+
+
 def _positions(batch: Any) -> np.ndarray:
     labels = np.asarray(batch.labels)
     right = labels[:, :-1] == labels[:, -1:]
@@ -22,7 +26,7 @@ def _similarities(batch: Any) -> np.ndarray:
     """The mean cosine between exemplars of the context that are of other labels."""
     examples = np.asarray(batch.examples, float)
     if examples.ndim != 3:
-        raise ValueError("similarity needs exemplars that are vectors, got ids")
+        raise Inapplicable("similarity needs exemplars that are vectors, got ids")
     context, labels = examples[:, :-1], np.asarray(batch.labels)[:, :-1]
     size = np.linalg.norm(context, axis=-1, keepdims=True)
     unit = context / np.where(size > 0, size, 1)

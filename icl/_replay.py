@@ -169,6 +169,8 @@ def check_file(file: Path) -> None:
         raise ValueError(f"out: {file} must end in .h5")
     if not file.parent.is_dir():
         raise ValueError(f"out: there is no folder {file.parent}")
+    if not os.access(file.parent, os.W_OK):
+        raise ValueError(f"out: nothing can be written in {file.parent}")
     if not file.exists():
         return
     try:
@@ -196,18 +198,22 @@ def replays(
 
 
 def _check(measures: Mapping[str, AnyMeasure], edits: Edits | None) -> None:
+    if isinstance(edits, opto.AbstractEdit):
+        raise ValueError(f"edits is a list of edits, [{edits!r}]; got one")
     if not isinstance(measures, Mapping) or not measures:
         got = "none" if isinstance(measures, Mapping) else type(measures).__name__
         raise ValueError(f"measures is a mapping of names to measures, got {got}")
     for name, measure in measures.items():
-        if not name or "/" in name:  # They are names in HDF5 files.
+        # They are names in HDF5 files.
+        plain = isinstance(name, str) and name.strip(".") and not {*"/\0"} & {*name}
+        if not plain:
             raise ValueError(f"a measure's name is some text without '/', got {name!r}")
         if not isinstance(measure, Measure | Under | OfModel):
             kind = type(measure).__name__
             wanted = "an icl.measures.Measure, Under or OfModel"
             raise ValueError(f"measure {name!r} must be {wanted}, got {kind}")
         if edits and isinstance(measure, OfModel) and measure.reads == "weights":
-            wanted = "is of the weights, which edits do not change: pass edits=()"
+            wanted = "is of the weights, which edits do not change: ask it without them"
             raise ValueError(f"measure {name!r} {wanted}")
 
 
@@ -232,6 +238,8 @@ def _path(run: str | os.PathLike | Run) -> str | os.PathLike:
 def _chosen(run: Run, checkpoints: Iterable[int] | None) -> list[int]:
     if checkpoints is None:
         chosen = run.checkpoints
+    elif not isinstance(checkpoints, Iterable):
+        raise ValueError(f"checkpoints is a list of them, [{checkpoints!r}]; got one")
     else:
         chosen = list(dict.fromkeys(run.find(at) for at in checkpoints))
     if not chosen:
@@ -244,14 +252,17 @@ def _sequences(trained: Trained, data: str | PyTree) -> PyTree:
         return data
     if not isinstance(data, str):
         lengths = {np.shape(x)[:1] for x in jax.tree.leaves(data)}
-        if len(lengths) != 1 or lengths <= {(), (0,)}:
+        same = len(lengths) == 1 and not lengths <= {(), (0,)}
+        if not same or isinstance(data, Mapping | np.ndarray | jax.Array):
             kind = type(data).__name__
             wanted = "the name of an evaluation set, or a batch of sequences"
             raise ValueError(f"data is {wanted}, got {kind}")
         return data
     if data not in trained.evaluations:
         known = ", ".join(map(repr, trained.evaluations)) or "none"
-        raise ValueError(f"no evaluation set {data!r} in {trained.run.path}: {known}")
+        also = "; the dense set is icl.dense_set(task)" * data.startswith("dense")
+        where = f"in {trained.run.path}: {known}{also}"
+        raise ValueError(f"no evaluation set {data!r} {where}")
     return trained.evaluations[data]
 
 

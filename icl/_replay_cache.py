@@ -2,7 +2,7 @@
 
 import dataclasses
 import warnings
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import h5py
@@ -11,6 +11,9 @@ import numpy as np
 from ._atomic import write_hdf5
 from ._checkpoints import digest, Stamp
 from .runs import disk, Run
+
+
+_COLUMNS = ("sequences", "size", "modified", "digest", "value")
 
 
 class Kept:
@@ -65,6 +68,7 @@ class Kept:
             text = h5py.string_dtype()
             file.create_dataset("digest", data=[row.digest for row in rows], dtype=text)
             file["value"] = np.stack([row.value for row in rows])
+            file.attrs["content"] = _content([_column(file, name) for name in _COLUMNS])
 
         try:
             with disk(self._file.parent):
@@ -78,13 +82,14 @@ class Kept:
             return {}
         try:
             with h5py.File(self._file, "r") as file:
-                names = ("sequences", "size", "modified", "digest", "value")
-                columns = [_column(file, name) for name in names]
+                columns = [_column(file, name) for name in _COLUMNS]
+                if file.attrs["content"] != _content(columns):
+                    return {}
             return {
                 int(at): _Row(Stamp(int(a), int(b)), text.decode(), np.asarray(value))
                 for at, a, b, text, value in zip(*columns, strict=True)
             }
-        except (OSError, KeyError, ValueError):
+        except (OSError, KeyError, ValueError, TypeError):
             return {}  # Damaged; nothing is lost but time.
 
 
@@ -93,6 +98,18 @@ class _Row:
     stamp: Stamp
     digest: str
     value: np.ndarray
+
+
+def _content(columns: Sequence[np.ndarray]) -> str:
+    """A digest of what a file holds: a damaged one is not to be read."""
+    parts = [x.tolist() if x.dtype == object else x for x in columns]
+    texts = [
+        repr(x).encode()
+        if isinstance(x, list)
+        else f"{x.dtype} {x.shape} ".encode() + np.ascontiguousarray(x).tobytes()
+        for x in parts
+    ]
+    return digest(b"".join(texts))
 
 
 def _column(file: h5py.File, name: str) -> np.ndarray:

@@ -6,6 +6,7 @@ import html
 import importlib.resources
 import io
 import json
+import os
 import string
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -27,6 +28,21 @@ from .runs import read_object, Run
 _MOST_BYTES = 1_400_000
 _MOST_CHECKPOINTS = 40
 _MOST_SEQUENCES = 4
+
+
+_MARK = b'<meta name="generator" content="icl report">'
+
+
+def check_page(path: Path) -> None:
+    """Raises `ValueError` unless a report may be written there."""
+    if path.is_dir() or not path.parent.is_dir():
+        raise ValueError(f"out must be a file in a folder that is there, got {path}")
+    if path.suffix != ".html":
+        raise ValueError(f"out must end in .html, got {path}")
+    if path.exists() and _MARK not in path.read_bytes()[:1000]:
+        raise ValueError(f"out: {path} is there and not a report; name another file")
+    if not os.access(path.parent, os.W_OK):
+        raise ValueError(f"out: nothing can be written in {path.parent}")
 
 
 def write_report(subject: Subject, path: Path) -> Path:

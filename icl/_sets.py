@@ -28,6 +28,8 @@ def check_set(trained: Trained, name: str) -> str:
     known = [n for n in dict.fromkeys(order) if n in trained.evaluations]
     if not name:
         return known[0] if known else ""
+    if name.startswith(f"{DENSE}:") and _pairs(name) is None:
+        raise ValueError(f"data {DENSE}:N is of N pairs of classes, from 1; got {name}")
     if name not in known and _pairs(name) is None:
         raise ValueError(unknown("data", name, [*known, DENSE, f"{DENSE}:N"]))
     return name

@@ -164,6 +164,9 @@ def _assembled(
 
 
 def _check_task(task: ExemplarLabelTask) -> None:
+    if not isinstance(task, ExemplarLabelTask):
+        kind = type(task).__name__
+        raise ValueError(f"task must be an ExemplarLabelTask, got {kind}")
     context, labels = task.config.context, task.config.labels
     two = isinstance(context, Context) and context.has_two_classes
     if not two or context.length != 2:

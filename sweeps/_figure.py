@@ -111,7 +111,7 @@ def _chosen(name: str) -> Figure:
 
 
 def _toy(chosen: Figure, options: FigureOptions) -> int:
-    for name in ("data", "seeds", "dry_run"):
+    for name in ("data", "seeds", "dry_run", "cluster_file"):
         if getattr(options, name):
             option = f"--{name.replace('_', '-')}"
             raise ValueError(f"{option}: {chosen.name} is of a toy, and has no runs")

@@ -319,8 +319,34 @@ def test_programs_are_shared_by_edits_of_other_names(trained):
 def test_a_damaged_file_of_what_was_found_costs_time_alone(trained):
     first = replay(trained, {"l": LOSS})
     (file,) = (trained.run.path / "replays").glob("*.h5")
-    file.write_bytes(file.read_bytes()[:500])
+    whole = file.read_bytes()
+    file.write_bytes(whole[:500])
     assert np.array_equal(replay(trained, {"l": LOSS})["l"], first["l"])
+    for name, other in {
+        "value": np.zeros((11, 3)),
+        "digest": np.arange(11),
+        "sequences": np.int64(3),
+    }.items():
+        file.write_bytes(whole)
+        with h5py.File(file, "a") as opened:
+            del opened[name]
+            opened[name] = other
+        assert np.array_equal(replay(trained, {"l": LOSS})["l"], first["l"])
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        ({"data": np.zeros(3)}, "data is the name of an evaluation set, .* ndarray"),
+        ({"data": {"train": np.zeros(3)}}, "data is the name .* got dict"),
+        ({"data": "dense"}, "no evaluation set 'dense' .* icl.dense_set"),
+        ({"measures": {"..": LOSS}}, "a measure's name is some text"),
+    ],
+)
+def test_slips_are_said(trained, arguments, said):
+    given = {"measures": {"l": LOSS}, **arguments}
+    with pytest.raises(ValueError, match=said):
+        replay(trained, **given)
 
 
 def test_what_cannot_be_kept_is_returned_with_a_warning(trained):
@@ -391,7 +417,7 @@ def test_measures_of_weights_say_that_edits_do_nothing(trained):
     found = replay(trained, biases)
     model = trained.run.load(trained.model, -1)
     close(found["b"][-1], np.asarray(model.unembed.bias))
-    with pytest.raises(ValueError, match="'b' is of the weights, .* pass edits="):
+    with pytest.raises(ValueError, match="'b' is of the weights, .* ask it without"):
         replay(trained, biases, edits=[HEAD])
 
 

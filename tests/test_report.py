@@ -8,6 +8,7 @@ import json
 import re
 import shutil
 import subprocess
+from pathlib import Path
 
 import jax
 import numpy as np
@@ -196,7 +197,7 @@ def test_the_mark_is_of_the_edited_model_and_of_any_data(trained):
     assert subject.phase_change == pytest.approx(80, rel=1e-3)
     dense = Subject(trained, "dense:3", threshold=2.0)
     assert dense.phase_change is not None
-    with pytest.raises(ValueError, match="edits: learning curves are logged"):
+    with pytest.raises(ValueError, match="learning curves are logged: leave out"):
         learning(subject)
 
 
@@ -214,6 +215,19 @@ BAD = {
     ("report", "{run}/none"): "is not a run folder",
     ("report", "{run}", "--out", "{run}/no/r.html"): "out must be a file in a folder",
     ("report", "{run}", "--out", "{run}"): "out must be a file in a folder",
+    ("report", "{run}", "--out", "{run}/config.json"): "out must end in .html",
+    ("plot", "{run}", "all", "--metric", "los"): "no metric 'los'; did you mean",
+    ("plot", "{run}", "all", "--edit", "Zero('blocks.5.attn.z')"): "blocks.5.attn.z",
+    (
+        "plot",
+        "{run}",
+        "all",
+        "biases",
+        "--edit",
+        "Zero('embed')",
+    ): "biases are the run's",
+    ("plot", "{run}", "metric", "--data", "dense:0"): "pairs of classes, from 1; got",
+    ("plot", "{run}", "learning", "--threshold", "nan"): "--threshold must be a loss",
 }
 
 
@@ -224,6 +238,26 @@ def test_what_cannot_be_is_said_in_one_line(arguments, capsys, run):
     assert status == 2
     assert err[0].startswith("icl: ")
     assert BAD[arguments] in err[0]
+
+
+def test_kinds_that_edits_cannot_change_are_left_out(capsys, run, tmp_path):
+    given = ["all", "--edit", "Zero('blocks.1.attn.z', head=0)", "--out", tmp_path]
+    status, out, err = call(capsys, "plot", run, *given)
+    assert status == 0
+    assert len(out.splitlines()) == len(KINDS) - 2
+    drawn = {Path(line).name.split("-Zero")[0] for line in out.splitlines()}
+    assert drawn == {*KINDS} - {"learning", "biases"}
+
+
+def test_a_report_replaces_reports_alone(capsys, run, tmp_path):
+    page = tmp_path / "page.html"
+    page.write_text("<p>mine")
+    status, _, err = call(capsys, "report", run, "--out", page)
+    assert (status, page.read_text()) == (2, "<p>mine")
+    assert "is there and not a report" in err[0]
+    page.unlink()
+    assert call(capsys, "report", run, "--out", page)[0] == 0
+    assert call(capsys, "report", run, "--out", page)[0] == 0
 
 
 # The page

@@ -40,6 +40,9 @@ def save(
     in the way that is no figure's data; `OSError` for what cannot be written.
     """
     path = Path(path)
+    if not isinstance(figure, Figure):
+        kind = type(figure).__name__
+        raise ValueError(f"figure must be a matplotlib Figure, got {kind}")
     check_path(path)
     if data not in ("h5", "csv"):
         raise ValueError(f"data is 'h5' or 'csv', got {data!r}")
@@ -82,3 +85,5 @@ def check_path(path: Path) -> None:
         )
     if not path.parent.is_dir():
         raise ValueError(f"path: there is no folder {path.parent} for {path.name}")
+    if path.is_dir():
+        raise ValueError(f"path: {path} is a folder")

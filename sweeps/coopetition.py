@@ -9,8 +9,9 @@ model without a transformer.
 
 `small` is what shows the effects in an hour: 6400 classes, a learning rate ten times
 the paper's, a selection of the runs: 700 thousand steps, of which two cores make 200 a
-second. With these settings the main run's transience was seen in 3.2·10⁶ sequences;
-that grafts and restarts scale along was not tested.
+second. With these settings the main run's transience is seen in 3.2·10⁶ sequences, and
+layers grafted from it or from the run on CIWL end the plateau; of the restarts from
+CIWL even the earlier one is too late for learning in context.
 """
 
 import dataclasses

@@ -1,4 +1,5 @@
 import os
+import signal
 
 import jax
 import jaxtyping
@@ -8,6 +9,11 @@ import pytest
 # Two host devices, so that members are spread over devices in the tests.
 jax.config.update("jax_num_cpu_devices", 2)
 os.environ.setdefault("MPLBACKEND", "Agg")
+
+# What a shell starts in the background ignores Ctrl-C, and so do its children: the tests
+# of it would wait for nothing.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture

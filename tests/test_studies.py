@@ -189,7 +189,9 @@ def test_edits_mean_what_the_flags_mean(name, model_and_inputs):
     np.testing.assert_allclose(logits[:, -1], wanted[:, -1], rtol=1e-5, atol=1e-5)
     for site in at:
         rows = slice(-1, None) if site.startswith("blocks.1") else slice(None)
-        np.testing.assert_allclose(at[site][:, rows], there[site][:, rows], atol=1e-5)
+        np.testing.assert_allclose(
+            at[site][:, rows], there[site][:, rows], rtol=1e-5, atol=1e-5
+        )
 
 
 def test_the_induction_papers_numbers():

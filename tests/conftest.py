@@ -10,7 +10,7 @@ import pytest
 jax.config.update("jax_num_cpu_devices", 2)
 os.environ.setdefault("MPLBACKEND", "Agg")
 
-# What a shell starts in the background ignores Ctrl-C, and so do its children: the tests
+# What a shell starts in the background ignores Ctrl-C, as do its children: the tests
 # of it would wait for nothing.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)

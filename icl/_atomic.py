@@ -47,6 +47,15 @@ def write_hdf5(path: Path, fill: Callable[[h5py.File], None]) -> None:
     write_bytes(path, buffer.getbuffer())
 
 
+def hdf5_kind(path: Path) -> str | None:
+    """What an HDF5 file of ours says it is; `None` for another one, or another file."""
+    try:
+        with h5py.File(path, "r") as file:
+            return file.attrs.get("kind")
+    except OSError:
+        return None
+
+
 def _sync_folder(folder: Path) -> None:
     descriptor = os.open(folder, os.O_RDONLY)
     try:

@@ -33,13 +33,13 @@ def fingerprint(fn: Callable[..., Any], *args: PyTree) -> str:
 def _parts(jaxpr: Jaxpr, consts: Iterable[Any]) -> Iterator[bytes]:
     """What the text of a program leaves out, of the programs within it too."""
     for const in consts:
-        yield _bytes(const)
+        yield array_bytes(const)
     for eqn in jaxpr.eqns:
         if "callback" in eqn.primitive.name:
             yield os.urandom(16)
         for var in eqn.invars:
             if isinstance(var, Literal):
-                yield _bytes(var.val)
+                yield array_bytes(var.val)
         inner = lambda leaf: isinstance(leaf, Jaxpr | ClosedJaxpr)
         for leaf in jax.tree.leaves(eqn.params, is_leaf=inner):
             if isinstance(leaf, ClosedJaxpr):
@@ -47,18 +47,19 @@ def _parts(jaxpr: Jaxpr, consts: Iterable[Any]) -> Iterator[bytes]:
             elif isinstance(leaf, Jaxpr):
                 yield from _parts(leaf, ())
             elif eqx.is_array(leaf):
-                yield _bytes(leaf)
+                yield array_bytes(leaf)
 
 
 def content(tree: PyTree) -> str:
     """A digest of a tree's arrays."""
     found = hashlib.blake2b(digest_size=16)
     for leaf in jax.tree.leaves(eqx.filter(tree, eqx.is_array)):
-        found.update(_bytes(leaf))
+        found.update(array_bytes(leaf))
     return found.hexdigest()
 
 
-def _bytes(leaf: Any) -> bytes:
+def array_bytes(leaf: Any) -> bytes:
+    """What an array is: its type, shape and content; of a key, its data."""
     if isinstance(leaf, jax.Array) and jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key):
         leaf = jax.random.key_data(leaf)
     array = np.asarray(leaf)

@@ -15,7 +15,7 @@ from jaxtyping import PyTree
 
 import opto
 
-from ._atomic import write_hdf5
+from ._atomic import hdf5_kind, write_hdf5
 from ._replay_program import Batch, batch_of
 from ._replay_stacks import answer, Question
 from .dense import GroupedSequences
@@ -171,14 +171,7 @@ def check_file(file: Path) -> None:
         raise ValueError(f"out: there is no folder {file.parent}")
     if not os.access(file.parent, os.W_OK):
         raise ValueError(f"out: nothing can be written in {file.parent}")
-    if not file.exists():
-        return
-    try:
-        with h5py.File(file, "r") as opened:
-            ours = opened.attrs.get("kind") == _MARK
-    except OSError:
-        ours = False
-    if not ours:
+    if file.exists() and hdf5_kind(file) != _MARK:
         raise ValueError(f"out: {file} is there and not a replay; name another file")
 
 

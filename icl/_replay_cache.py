@@ -10,6 +10,7 @@ import numpy as np
 
 from ._atomic import write_hdf5
 from ._checkpoints import digest, Stamp
+from ._fingerprint import array_bytes
 from .runs import disk, Run
 
 
@@ -102,14 +103,9 @@ class _Row:
 
 def _content(columns: Sequence[np.ndarray]) -> str:
     """A digest of what a file holds: a damaged one is not to be read."""
-    parts = [x.tolist() if x.dtype == object else x for x in columns]
-    texts = [
-        repr(x).encode()
-        if isinstance(x, list)
-        else f"{x.dtype} {x.shape} ".encode() + np.ascontiguousarray(x).tobytes()
-        for x in parts
-    ]
-    return digest(b"".join(texts))
+    # Texts come as objects, whose bytes would be pointers.
+    plain = (np.asarray(x.tolist() if x.dtype == object else x) for x in columns)
+    return digest(b"".join(map(array_bytes, plain)))
 
 
 def _column(file: h5py.File, name: str) -> np.ndarray:

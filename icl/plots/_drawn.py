@@ -12,7 +12,7 @@ import numpy as np
 from matplotlib.figure import Figure
 from PIL import Image
 
-from .._atomic import write_bytes, write_hdf5
+from .._atomic import hdf5_kind, write_bytes, write_hdf5
 
 
 @dataclass(frozen=True)
@@ -170,11 +170,7 @@ def _check_ours(path: Path) -> None:
         with open(path, newline="", errors="replace") as file:
             ours = file.readline().startswith(f"{_COLUMN},")
     else:
-        try:
-            with h5py.File(path, "r") as file:
-                ours = file.attrs.get("kind") == _KIND
-        except OSError:
-            ours = False
+        ours = hdf5_kind(path) == _KIND
     if not ours:
         raise ValueError(
             f"{path} is in the way of a figure's data, and is none; save the figure "

@@ -5,8 +5,12 @@ UV := 0.13.8
 export UV_PROJECT_ENVIRONMENT := $(VENV)
 # Extra packages for a GPU: `make EXTRA=cuda12`, see setup.md.
 EXTRA ?=
+# A machine may say not to keep bytecode: then each process takes three times as long to
+# start.
+unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: install demo test slow slurm lint types contract check bench notebooks clean
+.PHONY: install demo test slow all-tests slurm lint types contract check bench \
+	notebooks clean
 .DEFAULT_GOAL := install
 
 # A stamp for each extra: with another one there is something to install.
@@ -26,12 +30,26 @@ $(STAMP): pyproject.toml uv.lock Makefile
 demo: install
 	$(VENV)/bin/icl demo --out runs/demo
 
+# A file of tests is one worker's, which trains what they share; the longest files come
+# first (tests/conftest.py).
+PYTEST := $(VENV)/bin/python -m pytest -n auto --dist loadfile --no-loadscope-reorder \
+	--ignore tests/slurm
+# Parity with public code and runs to the bit are tested as users compile them. All else
+# compiles quickly, not well.
+AS_USERS := tests/test_runs.py tests/test_compat.py tests/test_parity.py
+
 test: install
-	$(VENV)/bin/python -m pytest -n auto --dist loadgroup -m "not slow" --ignore tests/slurm
+	tests/quickly $(PYTEST) -m "not slow" $(AS_USERS:%=--ignore %)
+	$(PYTEST) -m "not slow" $(AS_USERS)
 
 # Science: an induction head forms, and is one. Each study at smoke scale.
 slow: install
-	$(VENV)/bin/python -m pytest -m slow --ignore tests/slurm
+	tests/cached $(PYTEST) -m slow
+
+# Everything as users compile it.
+all-tests: install
+	$(PYTEST)
+	$(MAKE) slurm
 
 # Sweeps on a Slurm cluster of one node, of Debian's packages, which only root installs.
 slurm: install

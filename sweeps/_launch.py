@@ -242,8 +242,9 @@ def _again(
 ) -> Job | None:
     """A job that was cut off, to go on with the members that had begun.
 
-    To the bits, they are one program. `None` if they are finished or have no point in
-    common to resume from: then the runs are packed anew.
+    To the bits, they are one program. Killed as it began, it keeps those that had not:
+    all start together. `None` if the members are finished or have no point in common
+    to resume from: then the runs are packed anew.
 
     **Raises:** `ValueError` if one is not in the study any more, or has changed.
     """
@@ -257,7 +258,15 @@ def _again(
                 f"more; give it back, or delete {folder.run(run)}"
             )
         _check_same(folder, run, experiments[run])
-    return dataclasses.replace(job, runs=tuple(points))
+    kept = {*points}
+    if all(at == {0} for at in points.values()):
+        planned = folder.read()["runs"]
+        kept |= {
+            run
+            for run in rest & {*job.runs}
+            if not _differences(planned.get(run, {}), experiments[run])
+        }
+    return dataclasses.replace(job, runs=tuple(r for r in job.runs if r in kept))
 
 
 def _with(trial: Trial, sets: Sequence[str]) -> Experiment:

@@ -302,16 +302,11 @@ def test_a_model_without_norms_is_already_folded(getkey):
     assert eqx.tree_equal(fold_layer_norms(model), model)
 
 
-def tokens(*roles):
-    role = jnp.array(roles)
-    return role, jnp.arange(len(roles)) // 2
-
-
 # Four pairs, bursts of two, and a query of the first class: a b a b, then a.
-ROLE, PAIR = tokens(*[EXEMPLAR, LABEL] * 4, QUERY)
-LABELS = jnp.array([3, 1, 3, 1, 3])
-CLASSES = jnp.array([10, 20, 10, 20, 10])
-UNIFORM = jnp.tril(jnp.ones((9, 9))) / jnp.arange(1, 10.0)[:, None]
+ROLE, PAIR = np.array([EXEMPLAR, LABEL] * 4 + [QUERY]), np.arange(9) // 2
+LABELS = np.array([3, 1, 3, 1, 3])
+CLASSES = np.array([10, 20, 10, 20, 10])
+UNIFORM = (np.tri(9) / np.arange(1, 10)[:, None]).astype(np.float32)
 
 
 def attending(*keys):
@@ -329,7 +324,7 @@ def test_previous_token():
     corrected = [1 - alike, 0.5 - alike, 0, -alike]
     close(heads.previous_token_excess(pattern), corrected, atol=1e-6)
     alike = (1 / 2 + 1 / 4 + 1 / 6 + 1 / 8) / 4
-    labels = ROLE == LABEL
+    labels = jnp.asarray(ROLE == LABEL)
     close(heads.previous_token(pattern, labels), [1, 1, alike, 0], rtol=1e-6)
     corrected = [1 - alike, 1 - alike, 0, -alike]
     close(heads.previous_token_excess(pattern, labels), corrected, atol=1e-6)
@@ -354,12 +349,13 @@ def test_induction_strength():
             UNIFORM,
         ]
     )
-    ours = heads.induction_strength(pattern, ROLE, PAIR, LABELS)
+    role, pair, label = map(jnp.asarray, (ROLE, PAIR, LABELS))
+    ours = heads.induction_strength(pattern, role, pair, label)
     close(ours, [1, 1, -1, 1 / 3, 1 / 4, 0], atol=1e-6)
     # Three of its own out of four.
-    ours = heads.induction_strength(pattern, ROLE, PAIR, jnp.array([3, 3, 3, 1, 3]))
+    ours = heads.induction_strength(pattern, role, pair, jnp.array([3, 3, 3, 1, 3]))
     close(ours[-1], (3 - 1) / 9, atol=1e-6)
-    nowhere = heads.induction_strength(pattern, ROLE, PAIR, LABELS.at[-1].set(0))
+    nowhere = heads.induction_strength(pattern, role, pair, label.at[-1].set(0))
     close(nowhere, [-1, -1, -1, -1, -1 / 4, -4 / 9], atol=1e-6)
 
 
@@ -377,22 +373,22 @@ def test_induction_strength_goes_by_role():
 @pytest.mark.parametrize("kind", ["ids", "vectors"])
 def test_duplicate_token(kind, getkey):
     """Exemplars of the query's class stand at 0 and 4, its own at 8."""
-    exemplar = CLASSES
+    role, pair, exemplar = map(jnp.asarray, (ROLE, PAIR, CLASSES))
     if kind == "vectors":
-        exemplar = jax.random.normal(getkey(), (21, 3))[CLASSES]
+        exemplar = jax.random.normal(getkey(), (21, 3))[exemplar]
     pattern = jnp.stack([attending(0, 4), attending(8), attending(0, 2, 1), UNIFORM])
-    ours = heads.duplicate_token(pattern, ROLE, PAIR, exemplar)
+    ours = heads.duplicate_token(pattern, role, pair, exemplar)
     close(ours, [1, 0, 1 / 3, 2 / 9], atol=1e-6)
     # Another drawing of the class, that differs in one entry, is another exemplar.
     other = exemplar.at[0].add(1) if kind == "ids" else exemplar.at[0, 1].add(0.1)
-    ours = heads.duplicate_token(pattern, ROLE, PAIR, other)
+    ours = heads.duplicate_token(pattern, role, pair, other)
     close(ours, [1 / 2, 0, 0, 1 / 9], atol=1e-6)
 
 
 def test_entropy():
     ours = heads.entropy(jnp.stack([jnp.eye(9), UNIFORM, jnp.full((9, 9), 1 / 9)]))
     close(ours, [0, np.log(np.arange(1, 10)).mean(), np.log(9)], atol=1e-6)
-    close(heads.entropy(UNIFORM[None, -1:]), [np.log(9)], rtol=1e-6)
+    close(heads.entropy(jnp.asarray(UNIFORM[None, -1:])), [np.log(9)], rtol=1e-6)
 
 
 def test_detectors_of_a_model(getkey):
@@ -416,8 +412,12 @@ def test_detectors_of_a_model(getkey):
         close(ours, pattern[:, :, -1, 0], atol=1e-6)
 
 
-ONE = Factored(jnp.ones((1, 4, 2)), jnp.ones((1, 2, 4)))
-HEADS = HeadWeights(*[jnp.ones((1, 2, 4))] * 3, jnp.ones((1, 4, 2)))
+def one():
+    return Factored(jnp.ones((1, 4, 2)), jnp.ones((1, 2, 4)))
+
+
+def head():
+    return HeadWeights(*[jnp.ones((1, 2, 4))] * 3, jnp.ones((1, 4, 2)))
 
 
 @pytest.mark.usefixtures("unchecked")
@@ -434,32 +434,35 @@ HEADS = HeadWeights(*[jnp.ones((1, 2, 4))] * 3, jnp.ones((1, 4, 2)))
             lambda: Factored(jnp.ones((3, 2)), jnp.ones((2, 4))).eigenvalues(),
             r"eigenvalues are of square matrices, got shape \(3, 4\)",
         ),
-        (lambda: ONE @ jnp.ones(4), r"matrices that fit, got .*\(1, 4, 4\) and \(4,\)"),
-        (lambda: jnp.ones((4, 3)) @ ONE, r"got shapes \(4, 3\) and \(1, 4, 4\)"),
-        (lambda: ONE @ Factored(jnp.ones((5, 1)), jnp.ones((1, 4))), "got shapes"),
+        (
+            lambda: one() @ jnp.ones(4),
+            r"matrices that fit, got .*\(1, 4, 4\) and \(4,\)",
+        ),
+        (lambda: jnp.ones((4, 3)) @ one(), r"got shapes \(4, 3\) and \(1, 4, 4\)"),
+        (lambda: one() @ Factored(jnp.ones((5, 1)), jnp.ones((1, 4))), "got shapes"),
         (
             lambda: HeadWeights(*[jnp.ones((3, 2, 4))] * 4),
             r"output \[.*d_head\], got shapes .*\(3, 2, 4\)",
         ),
         (lambda: HeadWeights(*[jnp.ones((2, 4))] * 3, jnp.ones((4, 2))), "got shapes"),
         (
-            lambda: circuits.composition(ONE, ONE[0]),
+            lambda: circuits.composition(one(), one()[0]),
             r"one batch axis, the heads; got shapes \(1, 4, 4\) and \(4, 4\)",
         ),
         (
             lambda: circuits.k_composition(
-                HEADS, HeadWeights(*[jnp.ones((1, 2, 6))] * 3, jnp.ones((1, 6, 2)))
+                head(), HeadWeights(*[jnp.ones((1, 2, 6))] * 3, jnp.ones((1, 6, 2)))
             ),
             r"got shapes \(1, 6, 6\) and \(1, 4, 4\)",
         ),
         (
             lambda: circuits.random_composition(
-                HEADS, HEADS, key=jax.random.key(0), samples=1
+                head(), head(), key=jax.random.key(0), samples=1
             ),
             "samples must be at least 2, got 1",
         ),
         (
-            lambda: circuits.alignment(ONE, jnp.ones((3, 4)), jnp.ones((3, 5))),
+            lambda: circuits.alignment(one(), jnp.ones((3, 4)), jnp.ones((3, 5))),
             r"got shapes \(3, 5\) and \(1, 4, 3\)",
         ),
         (

@@ -1,4 +1,3 @@
-import dataclasses
 import json
 import re
 import subprocess
@@ -8,37 +7,21 @@ from pathlib import Path
 import h5py
 import numpy as np
 import pytest
+from small import small
 
 import icl
 from icl import cli
 from icl.config import to_json
 from icl.data import LowRankClasses
-from icl.schedules import Every
-from icl.studies import induction
-from icl.train import Training
 
 
 README = Path(__file__).parents[1] / "README.md"
 OMNIGLOT = Path(__file__).parents[1].parent / "shared/data/omniglot"
 
 
-def small(**changes):
-    """The main run, small enough to train in a moment."""
-    base = induction(LowRankClasses(num_classes=60, num_exemplars=3, dim=16))
-    sets = {
-        name: dataclasses.replace(s, size=20) for name, s in base.evaluations.items()
-    }
-    training = Training(1280, 32, None, Every(640), Every(640))
-    changes = {"evaluations": sets, "training": training, **changes}
-    return dataclasses.replace(base, **changes)
-
-
-@pytest.fixture(scope="module")
-def run(tmp_path_factory):
-    """The folder of a small finished run."""
-    folder = tmp_path_factory.mktemp("runs") / "small"
-    icl.run_experiment(small(), folder)
-    return folder
+@pytest.fixture
+def run(small_run):
+    return small_run
 
 
 def call(capsys, *arguments):
@@ -52,7 +35,7 @@ def call(capsys, *arguments):
 def test_sites(capsys, run):
     status, out, _ = call(capsys, "sites", run)
     assert status == 0
-    assert "blocks.1.attn.pattern  float32  head=8 seq=5 kv_seq=5" in out
+    assert "blocks.1.attn.pattern  float32  head=2 seq=5 kv_seq=5" in out
     assert len(out.splitlines()) == 44
 
 
@@ -114,7 +97,7 @@ def test_train_from_a_config_file(capsys, run, tmp_path):
     out = tmp_path / "again"
     status, text, _ = call(capsys, "train", run / "config.json", "--out", out)
     assert status == 0
-    assert "1,280 sequences" in text
+    assert "640 sequences" in text
     name = "checkpoints/000000001280.eqx"
     assert (out / name).read_bytes() == (run / name).read_bytes()
     meta = json.loads((out / "meta.json").read_text())
@@ -262,7 +245,7 @@ def test_readme_example_runs(run, capsys):
     names = {}
     exec(code.replace("runs/demo", str(run)), names)
     out = capsys.readouterr().out
-    assert "(20, 8, 5, 5)" in out
+    assert "(20, 2, 5, 5)" in out
     assert names["logits"].shape == (20, 3, 5)
 
 

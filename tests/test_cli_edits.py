@@ -1,27 +1,23 @@
 """`icl ablate`, `icl patch`, `icl sites` and `icl import` on small runs."""
 
 import csv
-import dataclasses
 from pathlib import Path
 
 import jax.numpy as jnp
 import numpy as np
 import pytest
 from PIL import Image
+from small import small
 
 import icl
 import opto
 from icl import cli
 from icl._patching import labels_swapped, logit_difference, resampled
-from icl.data import LowRankClasses
 from icl.evaluate import evaluate
 from icl.models import TransformerConfig
 from icl.plots._changes import change_bars, change_maps
 from icl.plots._recovered import recovered_maps
-from icl.schedules import Every
-from icl.studies import induction
 from icl.tasks import Sequence
-from icl.train import Training
 
 
 THEIRS = Path(__file__).resolve().parents[2] / "shared/data/icl_dynamics"
@@ -29,26 +25,17 @@ TRAINED_UNDER = "Scale('blocks.0.attn.z', factor=3.0, head=2)"
 Z = "blocks.*.attn.z"
 
 
-def small(**changes):
-    """The main run with few units, trained for a moment; its layers differ in heads."""
-    base = induction(LowRankClasses(num_classes=60, num_exemplars=3, dim=16))
-    sets = {
-        name: dataclasses.replace(base.evaluations[name], size=20)
-        for name in ("train", "heldout_labels")
-    }
-    changes = {
-        "evaluations": sets,
-        "training": Training(640, 32, None, Every(640), Every(640)),
-        "model": TransformerConfig(d_model=16, num_heads=(4, 2), mlp_ratio=1.0),
-        **changes,
-    }
-    return dataclasses.replace(base, **changes)
-
-
 @pytest.fixture(scope="module")
 def run(tmp_path_factory):
     folder = tmp_path_factory.mktemp("runs") / "small"
-    icl.run_experiment(small(edits=(TRAINED_UNDER,)), folder)
+    experiment = small(
+        edits=(TRAINED_UNDER,),
+        model=TransformerConfig(d_model=16, num_heads=(4, 2), mlp_ratio=1.0),
+        evaluations={
+            name: small().evaluations[name] for name in ("train", "heldout_labels")
+        },
+    )
+    icl.run_experiment(experiment, folder)
     return folder
 
 

@@ -7,7 +7,6 @@ import sys
 import types
 from pathlib import Path
 
-import jax
 import pytest
 
 import opto
@@ -61,16 +60,6 @@ def outputs(given: list[Fenced]) -> dict[int, str]:
     }
 
 
-@pytest.fixture
-def quick():
-    """Compiles in less time to slower programs."""
-    name = "jax_disable_most_optimizations"
-    before = jax.config.values[name]
-    jax.config.update(name, True)
-    yield
-    jax.config.update(name, before)
-
-
 def test_every_block_is_run_or_compared():
     languages = [block.language for block in blocks()]
     assert set(languages) == {"python", "text"}
@@ -85,7 +74,7 @@ def test_every_edit_and_pattern_is_in_it():
             assert abstract or f"opto.{name}(" in text, name
 
 
-@pytest.mark.usefixtures("quick", "unchecked")
+@pytest.mark.usefixtures("unchecked")
 def test_it_does_what_it_says(monkeypatch):
     module = types.ModuleType("guide")
     monkeypatch.setitem(sys.modules, "guide", module)

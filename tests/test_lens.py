@@ -220,20 +220,20 @@ def test_positions_are_in_the_term_of_the_embedding():
 STEER = np.linspace(-1, 1, D_MODEL)
 
 EDITS = {
-    "head": [opto.Zero("blocks.0.attn.z", head=1)],
-    "stream": [opto.Steer("blocks.0.resid_post", STEER, axes="d_model")],
-    "end": [opto.Steer("final.in", STEER, axes="d_model", pos=-1)],
-    "output": [opto.Zero("blocks.0.attn.out")],
-    "pattern": [opto.Pattern(opto.PreviousToken(), heads="0:0")],
-    "frozen": [opto.Freeze("**.pattern"), opto.Zero("tok_embed", pos=2)],
-    "result": [opto.Scale("blocks.1.attn.result", 2.0, head=0)],
+    "head": lambda: [opto.Zero("blocks.0.attn.z", head=1)],
+    "stream": lambda: [opto.Steer("blocks.0.resid_post", STEER, axes="d_model")],
+    "end": lambda: [opto.Steer("final.in", STEER, axes="d_model", pos=-1)],
+    "output": lambda: [opto.Zero("blocks.0.attn.out")],
+    "pattern": lambda: [opto.Pattern(opto.PreviousToken(), heads="0:0")],
+    "frozen": lambda: [opto.Freeze("**.pattern"), opto.Zero("tok_embed", pos=2)],
+    "result": lambda: [opto.Scale("blocks.1.attn.result", 2.0, head=0)],
 }
 
 
 @pytest.mark.usefixtures("x64")
 @pytest.mark.parametrize("name", EDITS)
 def test_terms_sum_to_the_logits_under_edits(name):
-    model, inputs, edits = build("mlp"), batch(4), EDITS[name]
+    model, inputs, edits = build("mlp"), batch(4), EDITS[name]()
     values, names = terms_of(model, *inputs, edits=edits)
     expected = logits_of(model, *inputs, edits=edits)
     assert np.abs(expected - logits_of(model, *inputs)).max() > 1e-3
@@ -284,17 +284,26 @@ ERRORS = {
     "no stream": (_lens(sites="**.attn.z"), "a lens reads what is like final.in"),
     "several": (_lens(into="**.resid_pre"), "into must be one site, got 2"),
     "order": (_lens(into="logits", read="embed"), "read='embed' is computed before"),
-    "head": (_lens(edits=[opto.Zero("**.z", head=9)]), "head 9 is out of range"),
+    "head": (
+        lambda m, i: _lens(edits=[opto.Zero("**.z", head=9)])(m, i),
+        "head 9 is out of range",
+    ),
     "no heads": (_terms(heads="**.reslt"), "no site matches '**.reslt'"),
     "graft": (
         lambda m, i: _terms(edits=[opto.Graft(m, until=0)])(m, i),
         "what a grafted model wrote",
     ),
-    "norm": (_terms(norm=eqx.nn.PReLU()), "RMSNorm or Identity of Equinox, got PReLU"),
-    "width": (_terms(norm=eqx.nn.LayerNorm(5)), "a norm of d_model=12, got one of"),
+    "norm": (
+        lambda m, i: _terms(norm=eqx.nn.PReLU())(m, i),
+        "RMSNorm or Identity of Equinox, got PReLU",
+    ),
+    "width": (
+        lambda m, i: _terms(norm=eqx.nn.LayerNorm(5))(m, i),
+        "a norm of d_model=12, got one of",
+    ),
     "unembed": (_terms(unembed=eqx.nn.Identity()), "[label, d_model], got Identity"),
     "read": (
-        _terms(unembed=eqx.nn.Linear(5, 2, key=jax.random.key(0))),
+        lambda m, i: _terms(unembed=eqx.nn.Linear(5, 2, key=jax.random.key(0)))(m, i),
         "unembed must read d_model=12, got a weight of shape (2, 5)",
     ),
 }

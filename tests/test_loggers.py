@@ -59,12 +59,6 @@ def tiny():
     )
 
 
-@pytest.fixture(autouse=True)
-def compiled_quickly_not_well(monkeypatch):
-    options = {**icl._compile._CPU_OPTIONS, "xla_backend_optimization_level": 0}
-    monkeypatch.setattr(icl._compile, "_options", lambda: options)
-
-
 # What training tells
 
 

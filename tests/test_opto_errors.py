@@ -664,36 +664,36 @@ def test_duplicated_indices_are_harmless():
 # Texts.
 
 TEXTS = {
-    "plain": Zero("blocks.*.attn.z"),
-    "quotes": Zero("""a'b"c"""),
-    "number": Clamp("x", 0.1),
-    "tiny": Clamp("x", np.float32(1e-30)),
-    "denormal": Clamp("x", np.float32(1e-40)),
-    "third": Clamp("x", np.float32(1 / 3), strength=np.float32(1 / 3)),
-    "minus_zero": Clamp("x", -0.0),
-    "big": Clamp("x", np.finfo(np.float32).max),
-    "whole": Clamp("x", -7),
-    "whole_big": Clamp("x", -(2**31)),
-    "flag": Clamp("x", True),
-    "complex": Clamp("x", 1.5 - 2j),
-    "nested": Clamp("x", [[0.1, -0.0, 1e-30], [-3, 1e20, 7]], axes="seq d"),
-    "deep": Clamp("x", np.arange(-12, 12).reshape(2, 3, 1, 4)),
-    "empty": Clamp("x", np.zeros((2, 0))),
-    "bfloat16": Clamp("x", jnp.array([0.1, 3e38], jnp.bfloat16)),
-    "float16": Clamp("x", jnp.array([0.1, 6e-8], jnp.float16)),
-    "axes": Clamp("x", [1.0, 2.0], axes="head", pos=-1),
-    "head": Zero("x", head=3),
-    "many": Zero("x", unit=[0, -1, 5], layer=2, kv_seq=[1]),
-    "heads": Zero("x", heads=[(0, 1), (1, -2)]),
-    "all": Clamp("x", [1, 2], axes="d", heads="0:1", pos=[0, 1], strength=0.7),
-    "off": Zero("x", strength=0),
-    "over": Zero("x", strength=-1.5),
+    "plain": lambda: Zero("blocks.*.attn.z"),
+    "quotes": lambda: Zero("""a'b"c"""),
+    "number": lambda: Clamp("x", 0.1),
+    "tiny": lambda: Clamp("x", np.float32(1e-30)),
+    "denormal": lambda: Clamp("x", np.float32(1e-40)),
+    "third": lambda: Clamp("x", np.float32(1 / 3), strength=np.float32(1 / 3)),
+    "minus_zero": lambda: Clamp("x", -0.0),
+    "big": lambda: Clamp("x", np.finfo(np.float32).max),
+    "whole": lambda: Clamp("x", -7),
+    "whole_big": lambda: Clamp("x", -(2**31)),
+    "flag": lambda: Clamp("x", True),
+    "complex": lambda: Clamp("x", 1.5 - 2j),
+    "nested": lambda: Clamp("x", [[0.1, -0.0, 1e-30], [-3, 1e20, 7]], axes="seq d"),
+    "deep": lambda: Clamp("x", np.arange(-12, 12).reshape(2, 3, 1, 4)),
+    "empty": lambda: Clamp("x", np.zeros((2, 0))),
+    "bfloat16": lambda: Clamp("x", jnp.array([0.1, 3e38], jnp.bfloat16)),
+    "float16": lambda: Clamp("x", jnp.array([0.1, 6e-8], jnp.float16)),
+    "axes": lambda: Clamp("x", [1.0, 2.0], axes="head", pos=-1),
+    "head": lambda: Zero("x", head=3),
+    "many": lambda: Zero("x", unit=[0, -1, 5], layer=2, kv_seq=[1]),
+    "heads": lambda: Zero("x", heads=[(0, 1), (1, -2)]),
+    "all": lambda: Clamp("x", [1, 2], axes="d", heads="0:1", pos=[0, 1], strength=0.7),
+    "off": lambda: Zero("x", strength=0),
+    "over": lambda: Zero("x", strength=-1.5),
 }
 
 
 @pytest.mark.parametrize("name", TEXTS)
 def test_the_text_reads_back_as_the_edit(name):
-    edit = TEXTS[name]
+    edit = TEXTS[name]()
     text = repr(edit)
     read = parse(f"  {text}\n")
     assert "\n" not in text

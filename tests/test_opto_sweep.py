@@ -12,22 +12,28 @@ from tapped import Apply, Count, Counted, MODELS, Negate, Waves
 import opto
 
 
-MODEL = Waves(jax.random.key(0))
-X = jax.random.normal(jax.random.key(1), (4, 2))
+@functools.cache
+def waves():
+    """A model and its input; the same for all tests."""
+    return Waves(jax.random.key(0)), jax.random.normal(jax.random.key(1), (4, 2))
 
 
 def metric(out, x):
     return jnp.sum(jnp.sin(out) * jnp.cos(x))
 
 
-@eqx.filter_jit
 def alone(edits, fn=metric):
     """The metric with these edits, one program for each structure."""
-    return fn(opto.visit(MODEL, X, edits=edits)[0], X)
+    return _alone(*waves(), edits, fn)
+
+
+@eqx.filter_jit
+def _alone(model, x, edits, fn):
+    return fn(opto.visit(model, x, edits=edits)[0], x)
 
 
 def swept(edits, fn=metric, **settings):
-    return np.asarray(opto.sweep(fn, MODEL, X, edits=edits, **settings))
+    return np.asarray(opto.sweep(fn, *waves(), edits=edits, **settings))
 
 
 def close(ours, expected):
@@ -146,27 +152,29 @@ def test_the_metric_may_have_axes():
 def test_the_metric_keeps_its_dtype():
     best = lambda out, x: jnp.argmax(out)
     edits = opto.Zero("layers.1.z").each("head")
-    assert opto.sweep(best, MODEL, X, edits=edits).dtype == jnp.int32
+    assert opto.sweep(best, *waves(), edits=edits).dtype == jnp.int32
     # There is no whole number for what does not exist.
     edits = opto.Zero("layers.*.z").each("head")
-    assert np.isnan(opto.sweep(best, MODEL, X, edits=edits)[2])
+    assert np.isnan(opto.sweep(best, *waves(), edits=edits)[2])
 
 
 def test_batches():
-    batch = jnp.stack([X, X[::-1], -X])
+    model, x = waves()
+    batch = jnp.stack([x, x[::-1], -x])
     accuracy = lambda out, x: jnp.mean(jnp.sin(out), axis=(1, 2))
     edits = opto.Zero("layers.1.z").each("head")
-    ours = opto.sweep(accuracy, MODEL, batch, edits=edits, chunk=2)
+    ours = opto.sweep(accuracy, model, batch, edits=edits, chunk=2)
     assert ours.shape == (3, 3)
     for i, one in enumerate(batch):
         single = lambda out, x: jnp.mean(jnp.sin(out))
-        close(ours[:, i], opto.sweep(single, MODEL, one, edits=edits))
+        close(ours[:, i], opto.sweep(single, model, one, edits=edits))
 
 
 def test_one_compilation():
+    model, x = waves()
     count = Count()
-    model = Counted(MODEL, count)
-    run = lambda edits, **k: opto.sweep(metric, model, X, edits=edits, **k)
+    counted = Counted(model, count)
+    run = lambda edits, **k: opto.sweep(metric, counted, x, edits=edits, **k)
     z = "layers.*.z"
     run(opto.Zero(z).each("layer", "head"))
     # For the table of sites, and in the program for its sites and its values.
@@ -200,29 +208,31 @@ def test_a_users_own_edit():
 
 
 def test_inside_jit_vmap_and_grad():
+    model, x = waves()
     edits = opto.Zero("layers.1.z", head=[0, 2]).each("head")
-    run = lambda x: opto.sweep(metric, MODEL, x, edits=edits)
-    expected = run(X)
-    close(jax.jit(run)(X), expected)
-    close(jax.vmap(run)(jnp.stack([X, X])), [expected, expected])
+    run = lambda x: opto.sweep(metric, model, x, edits=edits)
+    expected = run(x)
+    close(jax.jit(run)(x), expected)
+    close(jax.vmap(run)(jnp.stack([x, x])), [expected, expected])
 
     def made_inside(x):
         heads = opto.Zero("layers.1.z", head=[0, 2]).each("head")
         edits = [heads, opto.stack([opto.Zero("layers.0.q", head=1)])]
-        return opto.sweep(metric, MODEL, x, edits=edits)
+        return opto.sweep(metric, model, x, edits=edits)
 
     pair = lambda h: [opto.Zero("layers.0.q", head=1), opto.Zero("layers.1.z", head=h)]
-    close(jax.jit(made_inside)(X)[:, 0], [alone(pair(0)), alone(pair(2))])
+    close(jax.jit(made_inside)(x)[:, 0], [alone(pair(0)), alone(pair(2))])
     wrong = lambda: opto.stack([opto.Zero("layers.0.q", head=2)])
     with pytest.raises(ValueError, match="head 2 is out of range"):
-        jax.jit(lambda x: opto.sweep(metric, MODEL, x, edits=wrong()))(X)
+        jax.jit(lambda x: opto.sweep(metric, model, x, edits=wrong()))(x)
 
 
 def test_gradient_in_the_strength():
     """Of each swept edit: differences of single runs, not of the sweep."""
+    model, x = waves()
     heads = lambda s: opto.Zero("layers.1.z", strength=s).each("head")
     slopes = jax.jit(
-        jax.jacobian(lambda s: opto.sweep(metric, MODEL, X, edits=heads(s)))
+        jax.jacobian(lambda s: opto.sweep(metric, model, x, edits=heads(s)))
     )
     one = lambda s, h: alone([opto.Zero("layers.1.z", head=h, strength=s)])
     expected = [(one(0.31, h) - one(0.29, h)) / 0.02 for h in range(3)]

@@ -41,26 +41,26 @@ def score(out, examples, labels):
 # Strength gradients.
 
 SWEPT = {
-    "heads": Zero("blocks.*.attn.z").each("layer", "head"),
-    "units": Clamp("blocks.1.mlp.post", 0.5, pos=[0, -1]).each("pos", "unit"),
-    "steer": Steer("blocks.*.resid_pre", jnp.arange(8.0) / 20, axes="d_model").each(
-        "layer"
-    ),
-    "scale": Scale("blocks.*.attn.scores", 2.0, pos=-1).each("layer", "head"),
-    "pattern": Pattern(PreviousToken()).each("layer", "head"),
-    "stack": opto.stack(
+    "heads": lambda: Zero("blocks.*.attn.z").each("layer", "head"),
+    "units": lambda: Clamp("blocks.1.mlp.post", 0.5, pos=[0, -1]).each("pos", "unit"),
+    "steer": lambda: Steer(
+        "blocks.*.resid_pre", jnp.arange(8.0) / 20, axes="d_model"
+    ).each("layer"),
+    "scale": lambda: Scale("blocks.*.attn.scores", 2.0, pos=-1).each("layer", "head"),
+    "pattern": lambda: Pattern(PreviousToken()).each("layer", "head"),
+    "stack": lambda: opto.stack(
         [Zero("blocks.0.attn.z", head=0), Clamp("blocks.2.mlp.out", 1.0, pos=-1)]
     ),
-    "values": opto.stack([Clamp("blocks.0.mlp.out", v) for v in (0.0, 1.0)]),
+    "values": lambda: opto.stack([Clamp("blocks.0.mlp.out", v) for v in (0.0, 1.0)]),
 }
 
 
 @pytest.mark.parametrize("name", SWEPT)
 def test_strength_gradient_equals_central_differences(name):
+    swept = SWEPT[name]()
     with jax.enable_x64(True):
         model, example = double(small()), inputs(0)
         fixed = Zero("blocks.0.attn.z", head=1, strength=0.3)
-        swept = SWEPT[name]
         ours = opto.strength_grad(score, model, *example, edits=[fixed, swept])
 
         def at(strength):

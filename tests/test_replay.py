@@ -28,7 +28,11 @@ from icl.tasks import batch
 
 
 PATTERN = "blocks.1.attn.pattern"
-HEAD = opto.Zero("blocks.1.attn.z", head=1)
+HEAD = "Zero('blocks.1.attn.z', head=1)"
+
+
+def parsed(*texts):
+    return [opto.parse(text) for text in texts]
 
 
 @pytest.fixture(scope="module")
@@ -123,8 +127,8 @@ def test_measures_equal_each_checkpoint_by_hand(trained):
 
 
 def test_under_an_edit(trained):
-    losses, attention = by_hand(trained, [HEAD])
-    found = replay(trained, {"loss": LOSS, "to": TO_LABELS}, edits=[HEAD])
+    losses, attention = by_hand(trained, parsed(HEAD))
+    found = replay(trained, {"loss": LOSS, "to": TO_LABELS}, edits=parsed(HEAD))
     close(found["loss"], losses.mean(1))
     close(found["to"], attention.mean(1))
     # The head was not idle, or the edit would be seen nowhere.
@@ -136,15 +140,15 @@ def test_under_further_edits_of_one_measure(trained):
     found = replay(
         trained,
         {"loss": LOSS, "clamped": Under((other,), LOSS)},
-        edits=[HEAD],
+        edits=parsed(HEAD),
         data="few",
     )
-    close(found["loss"], by_hand(trained, [HEAD], "few")[0].mean(1))
-    close(found["clamped"], by_hand(trained, [HEAD, other], "few")[0].mean(1))
+    close(found["loss"], by_hand(trained, parsed(HEAD), "few")[0].mean(1))
+    close(found["clamped"], by_hand(trained, [*parsed(HEAD), other], "few")[0].mean(1))
 
 
 def test_derived_edits_that_look_at_the_tokens(trained):
-    edits = [opto.parse("Pattern(Induction(), site='blocks.1.attn.pattern', head=2)")]
+    edits = parsed("Pattern(Induction(), site='blocks.1.attn.pattern', head=2)")
     found = replay(trained, {"loss": LOSS, "to": TO_LABELS}, edits=edits)
     losses, attention = by_hand(trained, edits)
     close(found["loss"], losses.mean(1))
@@ -163,7 +167,7 @@ def test_swept_edits_have_axes_of_their_own(trained):
 
 
 def test_a_stack_is_one_axis_and_chosen_checkpoints_keep_their_order(trained):
-    edits = opto.stack([HEAD, opto.Scale("blocks.0.attn.out", 0.5)])
+    edits = opto.stack(parsed(HEAD, "Scale('blocks.0.attn.out', 0.5)"))
     found = replay(
         trained, {"to": TO_LABELS}, edits=[edits], data="few", checkpoints=[-1, 64, -1]
     )
@@ -179,7 +183,7 @@ def test_of_a_model_as_a_whole(trained):
         assert sequences.examples.shape == (600, 3, 8)
         return jnp.linalg.norm(model.unembed.weight) + len(edits)
 
-    found = replay(trained, {"norm": OfModel(norm)}, edits=[HEAD])
+    found = replay(trained, {"norm": OfModel(norm)}, edits=parsed(HEAD))
     models = [trained.run.load(trained.model, at) for at in trained.run.checkpoints]
     wanted = [1 + np.linalg.norm(np.asarray(m.unembed.weight)) for m in models]
     close(found["norm"], wanted)
@@ -197,8 +201,8 @@ def test_the_query_row_alone_is_that_row(trained):
     close(replay(trained, {"to": measure})["to"], by_hand(trained)[1].mean(1))
     assert {*shapes} == {(4, 1, 5)}
     shapes.clear()
-    found = replay(trained, {"to": measure}, edits=[HEAD])
-    close(found["to"], by_hand(trained, [HEAD])[1].mean(1))
+    found = replay(trained, {"to": measure}, edits=parsed(HEAD))
+    close(found["to"], by_hand(trained, parsed(HEAD))[1].mean(1))
     assert {*shapes} == {(4, 5, 5)}
 
 
@@ -221,8 +225,8 @@ def test_measures_get_the_exemplars_themselves(trained):
 
 
 def test_training_edits_are_in_force_unless_others_are_given(tmp_path):
-    trained = _train(tmp_path / "run", edits=(repr(HEAD),))
-    close(replay(trained, {"l": LOSS})["l"], by_hand(trained, [HEAD])[0].mean(1))
+    trained = _train(tmp_path / "run", edits=(HEAD,))
+    close(replay(trained, {"l": LOSS})["l"], by_hand(trained, parsed(HEAD))[0].mean(1))
     plain = replay(trained, {"l": LOSS}, edits=())
     close(plain["l"], by_hand(trained)[0].mean(1))
 
@@ -265,13 +269,19 @@ def test_constants_within_measures_count(trained, by):
     assert np.abs(one - other).min() > 1e-6
 
 
+def made(settings):
+    """What `replay` takes, from settings whose edits are texts."""
+    edits = {"edits": parsed(*settings["edits"])} if "edits" in settings else {}
+    return settings | edits
+
+
 @pytest.mark.parametrize(
     "change",
     [
         {"measures": {"l": dataclasses.replace(LOSS, over=Each())}},
         {"measures": {"l": shifted(np.array([0.0, 2.0], np.float32))}},
         {"edits": [HEAD]},
-        {"edits": [opto.Zero("blocks.1.attn.z", head=1, strength=0.5)]},
+        {"edits": ["Zero('blocks.1.attn.z', head=1, strength=0.5)"]},
         {"data": "few"},
     ],
 )
@@ -281,7 +291,7 @@ def test_something_else_is_measured_anew(trained, monkeypatch, change):
     monkeypatch.setattr(_replay_stacks, "_measured", refuse)
     replay(trained, **same)
     with pytest.raises(RuntimeError, match="again"):
-        replay(trained, **(same | change))
+        replay(trained, **made(same | change))
 
 
 def test_a_checkpoint_that_has_changed_is_measured_anew(tmp_path, monkeypatch):
@@ -309,7 +319,7 @@ def test_runs_of_one_shape_share_a_program(trained, tmp_path, monkeypatch):
 
 def test_programs_are_shared_by_edits_of_other_names(trained):
     """Which match the same site, and whose results are their own."""
-    wanted = by_hand(trained, [HEAD], "few")[0].mean(1)
+    wanted = by_hand(trained, parsed(HEAD), "few")[0].mean(1)
     for site in ("blocks.1.attn.z", "blocks.1.*.z", "**.1.attn.z"):
         edit = opto.Zero(site, head=1)
         close(replay(trained, {"l": LOSS}, edits=[edit], data="few")["l"], wanted)
@@ -418,7 +428,7 @@ def test_measures_of_weights_say_that_edits_do_nothing(trained):
     model = trained.run.load(trained.model, -1)
     close(found["b"][-1], np.asarray(model.unembed.bias))
     with pytest.raises(ValueError, match="'b' is of the weights, .* ask it without"):
-        replay(trained, biases, edits=[HEAD])
+        replay(trained, biases, edits=parsed(HEAD))
 
 
 def test_weights_that_a_graft_has_replaced_are_refused(trained):
@@ -450,8 +460,8 @@ def test_axes_of_one_name_are_told_apart(trained):
         ({"data": 3}, "data is the name of an evaluation set, or a batch"),
         ({"checkpoints": [33]}, "no checkpoint 33 .*nearest 32"),
         ({"checkpoints": []}, "no checkpoints to replay"),
-        ({"edits": [opto.Zero("blocks.1.attn.zz")]}, "did you mean 'blocks.1.attn.z'"),
-        ({"edits": [opto.Zero("blocks.1.attn.z", head=4)]}, "head"),
+        ({"edits": ["Zero('blocks.1.attn.zz')"]}, "did you mean 'blocks.1.attn.z'"),
+        ({"edits": ["Zero('blocks.1.attn.z', head=4)"]}, "head"),
         ({"measures": {"m": Measure(loss, ("blocks.7.z",))}}, "measure 'm': no site"),
         (
             {"measures": {"m": dataclasses.replace(LOSS, over=Groups([0, 1]))}},
@@ -463,8 +473,9 @@ def test_what_cannot_be_is_said_before_anything_is_compiled(
     trained, unchecked, monkeypatch, wrong, message
 ):
     monkeypatch.setattr(_replay_stacks, "_measured", refuse)
+    settings = made({"measures": {"l": LOSS}, **wrong})
     with pytest.raises(ValueError, match=message):
-        replay(trained, **{"measures": {"l": LOSS}, **wrong})
+        replay(trained, **settings)
 
 
 def test_an_edit_that_has_no_answer_for_some_sequences_says_so(trained):
@@ -481,8 +492,9 @@ def test_an_edit_that_has_no_answer_for_some_sequences_says_so(trained):
     heads = opto.Zero("blocks.0.attn.z").each("head")
     with pytest.raises(ValueError, match="in 3 of 40 sequences"):
         replay(trained, {"l": LOSS}, edits=[heads, edit], data=sequences)
+    either = opto.stack([*parsed(HEAD), edit])
     with pytest.raises(ValueError, match="in 3 of 40 sequences"):
-        replay(trained, {"l": LOSS}, edits=[opto.stack([HEAD, edit])], data=sequences)
+        replay(trained, {"l": LOSS}, edits=[either], data=sequences)
 
 
 def test_a_damaged_checkpoint_is_named(tmp_path):

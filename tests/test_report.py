@@ -1,7 +1,6 @@
 """`icl plot` and `icl report` on a small run."""
 
 import base64
-import dataclasses
 import html
 import html.parser
 import json
@@ -22,11 +21,6 @@ from icl._figures import KINDS, learning, Subject
 from icl._grouping import GROUPS
 from icl._report import _affordable, _MOST_BYTES
 from icl.cli import guarded
-from icl.data import LowRankClasses
-from icl.models import TransformerConfig
-from icl.schedules import Every
-from icl.studies import induction
-from icl.train import Training
 
 
 COMMANDS = {"plot": plot, "report": report}
@@ -34,21 +28,10 @@ HOSTILE = "<script>alert('x')</script>&"
 
 
 @pytest.fixture(scope="module")
-def run(tmp_path_factory):
-    """Trained for a moment; its layers differ in heads, its name needs escaping."""
-    base = induction(LowRankClasses(num_classes=60, num_exemplars=3, dim=16))
-    small = dataclasses.replace(
-        base,
-        evaluations={
-            name: dataclasses.replace(base.evaluations[name], size=20)
-            for name in ("train", "heldout_labels")
-        },
-        training=Training(640, 32, None, Every(320), Every(160)),
-        model=TransformerConfig(d_model=16, num_heads=(4, 2)),
-    )
+def run(small_run, tmp_path_factory):
+    """A run to put figures in, with a name that needs escaping."""
     folder = tmp_path_factory.mktemp("runs") / "a <b> & 'c'"
-    icl.run_experiment(small, folder)
-    return folder
+    return shutil.copytree(small_run, folder)
 
 
 @pytest.fixture(scope="module")

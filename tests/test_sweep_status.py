@@ -4,10 +4,10 @@ import dataclasses
 import os
 import platform
 import re
-import shutil
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import jax
 import pytest
@@ -368,8 +368,8 @@ def test_watching_ends_with_the_last_job(study, alive, monkeypatch, capsys):
 
 def test_watching_in_a_terminal_draws_over(study, alive, monkeypatch, capsys):
     study.job("000", [f"r{k}" for k in range(40)], job_id=str(alive))
-    size = os.terminal_size((60, 20))
-    monkeypatch.setattr(shutil, "get_terminal_size", lambda: size)
+    monkeypatch.setenv("COLUMNS", "60")
+    monkeypatch.setenv("LINES", "20")
     monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
     study.report("r30", "failed", error="no " * 50)
     for run in range(40):
@@ -403,15 +403,24 @@ def test_an_interrupt_is_for_the_caller(study, alive, monkeypatch):
         study.status("--watch")
 
 
-def test_many_runs_are_read_at_once_and_no_device_is_asked_for(study):
+def test_many_runs_are_read_at_once_and_no_device_is_asked_for(study, monkeypatch):
     names = [f"run-{k:02d}" for k in range(63)]
     study.job("000", names)
     for run in names:
         study.at(run, 32)
         study.report(run, "running", sequences=32)
-    start = time.perf_counter()
-    assert set(study.states().values()) == {"stopped"}
-    assert time.perf_counter() - start < 1.0
+    read, opened = [], Path.open
+
+    def counted(self, *args, **kwargs):
+        read.append(self)
+        return opened(self, *args, **kwargs)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Path, "open", counted)
+        assert set(study.states().values()) == {"stopped"}
+    # No file twice: neither what all runs share, nor what each has.
+    assert len(read) == len({*read})
+    assert {study.folder.sweep / "runs" / f"{run}.json" for run in names} <= {*read}
     code = (
         "import sys; from sweeps._status import status; sys.exit(status(sys.argv[1:]))"
     )

@@ -83,42 +83,54 @@ RECORD = {
 MASK = np.array([[True, False, True], [False, False, True]])
 
 EDITS = {
-    "clamp": Clamp("a.x", [[1, -2], [3, 4]], axes="b a", heads="0:1 1:0", pos=-1),
-    "clamp_half": Clamp("a.x", jnp.array([0.1, 6e-8, 65504], jnp.float16), axes="a"),
-    "clamp_int8": Clamp("a.x", jnp.array([-128, 127], jnp.int8), layer=[0, -1]),
-    "clamp_flags": Clamp("a.x", [[True], [False]], strength=0),
-    "zero": Zero("**.x", mask=MASK, strength=-1.5),
-    "zero_mask_and_axis": Zero("**.x", mask=MASK[None], head=[2, 0]),
-    "scale": Scale("a.x", np.float32(1 / 3), strength=np.float32(1 / 3)),
-    "scale_by_axis": Scale("a.x", [0.5, 2, 1e-30], axes="head", unit=[0, -1]),
-    "steer": Steer("a.x", [[1e-40, -0.0, 3e38]], mask=MASK),
-    "patch": Patch("a.*", RECORD, pos=0),
-    "patch_number": Patch("a.x", {"a.x": -np.inf, "b.x": 3}, strength=0.1),
-    "patch_bfloat16": Patch("a.x", {"a.x": jnp.array([0.1, 3e38], jnp.bfloat16)}),
-    "mean": Mean("a.x", {"a.x": [[0.1, 0.2], [0.3, 0.4]]}, head=0),
-    "mean_of_record": Mean(
+    "clamp": lambda: Clamp(
+        "a.x", [[1, -2], [3, 4]], axes="b a", heads="0:1 1:0", pos=-1
+    ),
+    "clamp_half": lambda: Clamp(
+        "a.x", jnp.array([0.1, 6e-8, 65504], jnp.float16), axes="a"
+    ),
+    "clamp_int8": lambda: Clamp("a.x", jnp.array([-128, 127], jnp.int8), layer=[0, -1]),
+    "clamp_flags": lambda: Clamp("a.x", [[True], [False]], strength=0),
+    "zero": lambda: Zero("**.x", mask=MASK, strength=-1.5),
+    "zero_mask_and_axis": lambda: Zero("**.x", mask=MASK[None], head=[2, 0]),
+    "scale": lambda: Scale("a.x", np.float32(1 / 3), strength=np.float32(1 / 3)),
+    "scale_by_axis": lambda: Scale("a.x", [0.5, 2, 1e-30], axes="head", unit=[0, -1]),
+    "steer": lambda: Steer("a.x", [[1e-40, -0.0, 3e38]], mask=MASK),
+    "patch": lambda: Patch("a.*", RECORD, pos=0),
+    "patch_number": lambda: Patch("a.x", {"a.x": -np.inf, "b.x": 3}, strength=0.1),
+    "patch_bfloat16": lambda: Patch(
+        "a.x", {"a.x": jnp.array([0.1, 3e38], jnp.bfloat16)}
+    ),
+    "mean": lambda: Mean("a.x", {"a.x": [[0.1, 0.2], [0.3, 0.4]]}, head=0),
+    "mean_of_record": lambda: Mean(
         "a.x", opto.Record({"a.x": jnp.ones((3, 2)) / 3}, (("a.x", ("i",)),))
     ),
-    "resample": Resample("a.*", RECORD, seed=7),
-    "resample_in_order": Resample("a.y", RECORD, seed=None, pos=[0, 1]),
-    "freeze": Freeze("blocks.*.attn.pattern", stop_gradient=True, heads="0:0"),
-    "freeze_in_part": Freeze("blocks.*.attn.v", strength=0.25, layer=1, head=[1, 2]),
-    "previous": Pattern(PreviousToken(), heads="0:1"),
-    "previous_labels": Pattern(
+    "resample": lambda: Resample("a.*", RECORD, seed=7),
+    "resample_in_order": lambda: Resample("a.y", RECORD, seed=None, pos=[0, 1]),
+    "freeze": lambda: Freeze("blocks.*.attn.pattern", stop_gradient=True, heads="0:0"),
+    "freeze_in_part": lambda: Freeze(
+        "blocks.*.attn.v", strength=0.25, layer=1, head=[1, 2]
+    ),
+    "previous": lambda: Pattern(PreviousToken(), heads="0:1"),
+    "previous_labels": lambda: Pattern(
         PreviousToken(0.7, queries="label"), strength=0.1, head=[0, 1], layer=0
     ),
-    "induction": Pattern(Induction(0.8), site="layers.*.pattern"),
-    "match": Pattern(Match(), mask=MASK[:1, :1]),
-    "match_soft": Pattern(Match(np.float32(0.1)), heads=[(0, -1)]),
-    "uniform": Pattern(Uniform(queries="exemplar query")),
-    "own_kind": Pattern(Last(0.3, places=3), heads="0:0"),
-    "own_edit": Shift("a.x", -2, strength=0.5, head=1),
-    "block": Block(distance=1, queries="label", heads="0:1"),
-    "block_in_part": Block(keys="exemplar query", strength=0.3, site="a.scores"),
-    "block_far": Block(distance=0, mask=MASK[:, :, None]),
-    "graft": Graft('runs/it\'s "mine"', until=0),
-    "graft_from": Graft("runs/7", from_=1, checkpoint=64, edits=[Zero("a.x", head=0)]),
-    "graft_deep": Graft(
+    "induction": lambda: Pattern(Induction(0.8), site="layers.*.pattern"),
+    "match": lambda: Pattern(Match(), mask=MASK[:1, :1]),
+    "match_soft": lambda: Pattern(Match(np.float32(0.1)), heads=[(0, -1)]),
+    "uniform": lambda: Pattern(Uniform(queries="exemplar query")),
+    "own_kind": lambda: Pattern(Last(0.3, places=3), heads="0:0"),
+    "own_edit": lambda: Shift("a.x", -2, strength=0.5, head=1),
+    "block": lambda: Block(distance=1, queries="label", heads="0:1"),
+    "block_in_part": lambda: Block(
+        keys="exemplar query", strength=0.3, site="a.scores"
+    ),
+    "block_far": lambda: Block(distance=0, mask=MASK[:, :, None]),
+    "graft": lambda: Graft('runs/it\'s "mine"', until=0),
+    "graft_from": lambda: Graft(
+        "runs/7", from_=1, checkpoint=64, edits=[Zero("a.x", head=0)]
+    ),
+    "graft_deep": lambda: Graft(
         "a",
         until=-1,
         edits=[
@@ -126,13 +138,15 @@ EDITS = {
             CopyFromPattern(heads="1:1", edits=[Shift("a.x", mask=MASK)]),
         ],
     ),
-    "copy": CopyFromPattern(heads="1:3", site="a.scores", logits="out", strength=0.5),
-    "copy_edited": CopyFromPattern(
+    "copy": lambda: CopyFromPattern(
+        heads="1:3", site="a.scores", logits="out", strength=0.5
+    ),
+    "copy_edited": lambda: CopyFromPattern(
         layer=1, head=0, edits=[Freeze("a.x"), Pattern(Uniform(), heads="0:1")]
     ),
-    "perfect": PerfectPreviousToken(),
-    "perfect_later": PerfectPreviousToken(3, strength=0.1),
-    "path": PathPatch(
+    "perfect": lambda: PerfectPreviousToken(),
+    "perfect_later": lambda: PerfectPreviousToken(3, strength=0.1),
+    "path": lambda: PathPatch(
         At("a.x", heads="0:1", pos=[0, -1]),
         At("b.*", mask=MASK, layer=1),
         RECORD,
@@ -163,10 +177,11 @@ def assert_is(read, edit):
 
 @pytest.mark.parametrize("name", EDITS)
 def test_the_text_reads_back_as_the_edit(name):
-    text = repr(EDITS[name])
+    edit = EDITS[name]()
+    text = repr(edit)
     assert "\n" not in text
-    assert_is(parse(text), EDITS[name])
-    assert_is(parse(f"\n {text} \t"), EDITS[name])
+    assert_is(parse(text), edit)
+    assert_is(parse(f"\n {text} \t"), edit)
 
 
 def test_all_edits_and_kinds_are_in_the_table():
@@ -176,8 +191,9 @@ def test_all_edits_and_kinds_are_in_the_table():
     known = re.search("known: (.*)", str(caught.value)).group(1).split(", ")
     # Edits that the tests of other files register are not there.
     known = {name for name in known if hasattr(opto, name)}
-    assert known == {type(edit).__name__ for edit in EDITS.values()} - {"Shift"}
-    texts = " ".join(map(repr, EDITS.values()))
+    edits = [make() for make in EDITS.values()]
+    assert known == {type(edit).__name__ for edit in edits} - {"Shift"}
+    texts = " ".join(map(repr, edits))
     kinds = {kind.__name__ for kind in opto.Kind.__subclasses__()}
     assert all(f"{kind}(" in texts for kind in kinds & {*dir(opto)})
 
@@ -202,17 +218,17 @@ def test_floats_are_exact():
 
 def test_how_texts_look():
     looks = [
-        (EDITS["previous"], "Pattern(PreviousToken(weight=1.0), heads='0:1')"),
-        (EDITS["match_soft"], "Pattern(Match(temperature=0.1), heads='0:-1')"),
-        (EDITS["block"], "Block(queries='label', distance=1, heads='0:1')"),
-        (EDITS["freeze_in_part"].where, "Where("),
-        (EDITS["perfect"], "PerfectPreviousToken()"),
+        (EDITS["previous"](), "Pattern(PreviousToken(weight=1.0), heads='0:1')"),
+        (EDITS["match_soft"](), "Pattern(Match(temperature=0.1), heads='0:-1')"),
+        (EDITS["block"](), "Block(queries='label', distance=1, heads='0:1')"),
+        (EDITS["freeze_in_part"]().where, "Where("),
+        (EDITS["perfect"](), "PerfectPreviousToken()"),
         (
-            EDITS["patch_number"],
+            EDITS["patch_number"](),
             "Patch('a.x', values={'a.x': -1e999}, strength=0.1)",
         ),
         (
-            EDITS["graft_from"],
+            EDITS["graft_from"](),
             "Graft(model='runs/7', from_=1, checkpoint=64, edits=[Zero('a.x', head=0)",
         ),
         (At("b.*", heads="1:0"), "At('b.*', heads='1:0')"),

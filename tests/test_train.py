@@ -244,20 +244,21 @@ def test_what_members_share_is_kept_once():
 @pytest.mark.parametrize(
     ("changes", "words"),
     [
-        ({"optimizer": SGD()}, "structure"),
-        ({"optimizer": Adam(Cosine(0.1, 10.0))}, "structure"),
-        ({"optimizer": Adam(Constant(0.1), clip_norm=1.0)}, "structure"),
-        ({"edits": (opto.Clamp("terms", 0.0),)}, "structure"),
-        ({"task": regression(noise=0.2)}, "structure"),
-        ({"evaluations": {"held": examples(regression(), 5)}}, "structure"),
-        ({"dim": 4}, r"shapes: \(3,\), \(4,\)"),
-        ({"model": linear(4)}, r"shapes: \(3,\), \(4,\)"),
-        ({"task": regression(4)}, r"shapes: \(3,\), \(4,\)"),
+        ({"optimizer": SGD}, "structure"),
+        ({"optimizer": lambda: Adam(Cosine(0.1, 10.0))}, "structure"),
+        ({"optimizer": lambda: Adam(Constant(0.1), clip_norm=1.0)}, "structure"),
+        ({"edits": lambda: (opto.Clamp("terms", 0.0),)}, "structure"),
+        ({"task": lambda: regression(noise=0.2)}, "structure"),
+        ({"evaluations": lambda: {"held": examples(regression(), 5)}}, "structure"),
+        ({"dim": lambda: 4}, r"shapes: \(3,\), \(4,\)"),
+        ({"model": lambda: linear(4)}, r"shapes: \(3,\), \(4,\)"),
+        ({"task": lambda: regression(4)}, r"shapes: \(3,\), \(4,\)"),
     ],
 )
 def test_members_may_differ_in_numbers_only(changes, words):
+    other = member(**{name: make() for name, make in changes.items()})
     with pytest.raises(ValueError, match=words) as caught:
-        fit([member(), member(**changes)], training(80))
+        fit([member(), other], training(80))
     assert "\n" not in str(caught.value)
 
 

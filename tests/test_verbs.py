@@ -143,22 +143,17 @@ def match(examples, labels, temperature=0.0):
     return from_query(row)
 
 
+# A kind, what it should be and the settings of both.
 KINDS = [
-    (PreviousToken(0.7), functools.partial(previous, weight=0.7)),
-    (
-        PreviousToken(0.3, queries="label"),
-        functools.partial(previous, weight=0.3, queries="label"),
-    ),
-    (Induction(), induction),
-    (Induction(0.8), functools.partial(induction, weight=0.8)),
-    (Induction(0.0), functools.partial(induction, weight=0.0)),
-    (Match(), match),
-    (Match(0.3), functools.partial(match, temperature=0.3)),
-    (Uniform(), uniform),
-    (
-        Uniform(queries="exemplar query"),
-        functools.partial(uniform, queries="exemplar query"),
-    ),
+    (PreviousToken, previous, dict(weight=0.7)),
+    (PreviousToken, previous, dict(weight=0.3, queries="label")),
+    (Induction, induction, {}),
+    (Induction, induction, dict(weight=0.8)),
+    (Induction, induction, dict(weight=0.0)),
+    (Match, match, {}),
+    (Match, match, dict(temperature=0.3)),
+    (Uniform, uniform, {}),
+    (Uniform, uniform, dict(queries="exemplar query")),
 ]
 
 
@@ -170,8 +165,8 @@ def test_patterns(name):
     places = [(i % layers, i // layers) for i in range(len(KINDS))]
     for strength in (1.0, 0.4):
         edits = [
-            Pattern(kind, heads=[place], strength=strength)
-            for (kind, _), place in zip(KINDS, places, strict=True)
+            Pattern(kind(**settings), heads=[place], strength=strength)
+            for (kind, _, settings), place in zip(KINDS, places, strict=True)
         ]
         record = opto.run(
             case.model, *case.inputs, record=["**.scores", "**.pattern"], edits=edits
@@ -181,8 +176,9 @@ def test_patterns(name):
         expected = softmax(scores.astype(float))
         assert expected.shape[2] * layers > len(KINDS)
         for i, sequence in enumerate(zip(*case.inputs, strict=True)):
-            for (_, oracle), (layer, head) in zip(KINDS, places, strict=True):
-                pattern, meant = oracle(*map(np.asarray, sequence))
+            for kind, (layer, head) in zip(KINDS, places, strict=True):
+                _, oracle, settings = kind
+                pattern, meant = oracle(*map(np.asarray, sequence), **settings)
                 old = expected[layer, i, head, meant]
                 blend = (1 - strength) * old + strength * pattern[meant]
                 expected[layer, i, head, meant] = blend
@@ -275,19 +271,17 @@ def copied(scores, labels, num_labels=6):
     return logits
 
 
-COPIES = {
-    "first_layer": ([], [], "0:0"),
-    "after_an_edit": ([Zero("blocks.0.attn.z", head=1)], [], "1:0"),
-    "both": (
-        [Freeze("blocks.0.attn.v"), Scale("blocks.0.attn.z", 2.0)],
-        [Pattern(PreviousToken(), heads="0:0"), Zero("blocks.0.attn.v", head=1)],
-        "1:1",
-    ),
-}
-
-
 def test_copy_from_pattern():
     model, *inputs = one(TWO)
+    copies = {
+        "first_layer": ([], [], "0:0"),
+        "after_an_edit": ([Zero("blocks.0.attn.z", head=1)], [], "1:0"),
+        "both": (
+            [Freeze("blocks.0.attn.v"), Scale("blocks.0.attn.z", 2.0)],
+            [Pattern(PreviousToken(), heads="0:0"), Zero("blocks.0.attn.v", head=1)],
+            "1:1",
+        ),
+    }
     later = Zero("blocks.1.attn.scores")
 
     @jax.jit
@@ -302,12 +296,12 @@ def test_copy_from_pattern():
                 visit(edits=before, record=["blocks.0.resid_post"]),
                 visit(edits=[*before, *own], record="**.scores")[1],
             )
-            for name, (before, own, heads) in COPIES.items()
+            for name, (before, own, heads) in copies.items()
         }
 
     found = {}
     for name, ((logits, seen), (_, before), record) in runs(inputs).items():
-        layer, head = map(int, COPIES[name][2].split(":"))
+        layer, head = map(int, copies[name][2].split(":"))
         scores = np.asarray(record[f"blocks.{layer}.attn.scores"][head], float)
         found[name] = copied(scores, TWO.labels[0])
         np.testing.assert_allclose(logits[-1], found[name], rtol=1e-5)
@@ -317,7 +311,7 @@ def test_copy_from_pattern():
         site = "blocks.0.resid_post"
         np.testing.assert_allclose(seen[site], before[site], atol=1e-6)
     values = np.stack([logits[:3] for logits in found.values()])
-    assert len(np.unique(np.round(values, 4), axis=0)) == len(COPIES)
+    assert len(np.unique(np.round(values, 4), axis=0)) == len(copies)
 
 
 def test_copy_from_pattern_in_part():
@@ -430,32 +424,34 @@ def test_the_gradient_through_frozen_values():
 
 # Nothing at strength 0.
 
-OFF = [
-    Pattern(Induction(0.8), strength=0),
-    Block(queries="query", keys="label", strength=0),
-    PerfectPreviousToken(strength=0),
-    Pattern(Match(0.3), strength=0),
-    Pattern(PreviousToken(0.7), strength=0),
-    CopyFromPattern(heads="1:0", strength=0),
-    Freeze("**.attn.*", strength=0),
-    Scale("**.scores", 3.0, strength=0),
-]
+
+def off():
+    return [
+        Pattern(Induction(0.8), strength=0),
+        Block(queries="query", keys="label", strength=0),
+        PerfectPreviousToken(strength=0),
+        Pattern(Match(0.3), strength=0),
+        Pattern(PreviousToken(0.7), strength=0),
+        CopyFromPattern(heads="1:0", strength=0),
+        Freeze("**.attn.*", strength=0),
+        Scale("**.scores", 3.0, strength=0),
+    ]
 
 
 def test_strength_0_is_nothing_to_the_bit():
     model, *inputs = one(TWO)
-    record = ["**.scores", "**.pattern", "logits"]
+    record, edits = ["**.scores", "**.pattern", "logits"], off()[:3]
     with jax.disable_jit():
         expected = opto.visit(model, *inputs, record=record)
-        ours = opto.visit(model, *inputs, record=record, edits=OFF[:3])
+        ours = opto.visit(model, *inputs, record=record, edits=edits)
         for a, b in zip(*map(jax.tree.leaves, (ours, expected)), strict=True):
             np.testing.assert_array_equal(a, b)
 
 
 def test_strength_0_is_nothing_compiled():
     """Also where the pattern cannot be and is NaN."""
-    model, examples, labels = one(TWO)
-    run = jax.jit(lambda labels: opto.lift(model)(examples, labels, edits=OFF))
+    (model, examples, labels), edits = one(TWO), off()
+    run = jax.jit(lambda labels: opto.lift(model)(examples, labels, edits=edits))
     expected = model(examples, labels)
     np.testing.assert_allclose(run(labels), expected, atol=1e-6)
     np.testing.assert_allclose(run(labels.at[-1].set(5)), expected, atol=1e-6)
@@ -538,34 +534,32 @@ def test_each_head_equals_a_loop(name):
     assert len(count) == traced
 
 
-DIFFERENT = [
-    Zero("blocks.0.attn.z", head=1),
-    Scale("blocks.*.attn.scores", 3.0, strength=0.5),
-    Pattern(Match(0.2), heads="1:0"),
-    Block(queries="query", keys="exemplar query", layer=1),
-    CopyFromPattern(heads="1:1", edits=[Zero("embed", pos=0)]),
-    PerfectPreviousToken(),
-]
-
-
 def test_stack_of_different_kinds_and_sites_equals_a_loop():
     model, *inputs = one(TWO)
+    different = [
+        Zero("blocks.0.attn.z", head=1),
+        Scale("blocks.*.attn.scores", 3.0, strength=0.5),
+        Pattern(Match(0.2), heads="1:0"),
+        Block(queries="query", keys="exemplar query", layer=1),
+        CopyFromPattern(heads="1:1", edits=[Zero("embed", pos=0)]),
+        PerfectPreviousToken(),
+    ]
     before, after = Zero("blocks.1.attn.v", head=0), Scale("final.in", 1.5)
 
     @jax.jit
     def loop(inputs):
         lift = functools.partial(opto.lift(model), *inputs)
-        return jnp.stack([lift(edits=[before, e, after])[-1] for e in DIFFERENT])
+        return jnp.stack([lift(edits=[before, e, after])[-1] for e in different])
 
     count = Count()
     counted = Counted(model, count)
-    edits = [before, opto.stack(DIFFERENT), after]
+    edits = [before, opto.stack(different), after]
     ours = opto.sweep(last, counted, *inputs, edits=edits)
     expected = loop(inputs)
     close(ours, expected)
-    assert len(np.unique(np.round(expected, 4), axis=0)) == len(DIFFERENT)
+    assert len(np.unique(np.round(expected, 4), axis=0)) == len(different)
     traced = len(count)
-    again = opto.stack([Zero("blocks.0.attn.z", head=0), *DIFFERENT[1:]])
+    again = opto.stack([Zero("blocks.0.attn.z", head=0), *different[1:]])
     others = opto.sweep(last, counted, *inputs, edits=[before, again, after])
     close(others[1:], expected[1:])
     assert np.abs(others[0] - expected[0]).max() > 1e-4

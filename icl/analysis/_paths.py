@@ -21,11 +21,13 @@ from ._heads import num_heads, only, without
 
 
 VALUES, KEYS, BOTH = "values", "keys and queries", "both"
-_HELD = {
-    VALUES: (opto.Freeze("blocks.1.attn.pattern"),),
-    KEYS: (opto.Freeze("blocks.1.attn.v"),),
-    BOTH: (),
-}
+# The sites of layer 1 that are held, by the path that is left open.
+_HELD = {VALUES: ("blocks.1.attn.pattern",), KEYS: ("blocks.1.attn.v",), BOTH: ()}
+
+
+def _held(*paths: str) -> tuple[opto.Freeze, ...]:
+    """Edits are arrays, so they are made when asked for: importing uses no device."""
+    return tuple(opto.Freeze(site) for path in paths for site in _HELD[path])
 
 
 @dataclass(frozen=True)
@@ -64,7 +66,7 @@ def path_ablations(
     measure = measures.task_metric(trained.task, metric)
     found = replay(
         trained,
-        {path: measures.Under(held, measure) for path, held in _HELD.items()},
+        {path: measures.Under(_held(path), measure) for path in _HELD},
         data=data,
         edits=(without(0, list(sets.values())),),
         checkpoints=[-1],
@@ -99,7 +101,7 @@ def path_pairs(
     measure = measures.task_metric(trained.task, metric)
     found = replay(
         trained,
-        {path: measures.Under(_HELD[path], measure) for path in (VALUES, KEYS)},
+        {path: measures.Under(_held(path), measure) for path in (VALUES, KEYS)},
         data=data,
         edits=(only(1, num_heads(trained, 1)), only(0, num_heads(trained, 0))),
         checkpoints=[-1],
@@ -127,7 +129,7 @@ def direct_ways(trained: Trained) -> dict[str, Any]:
     """
     check_two_layers(trained)
     loss = measures.task_metric(trained.task, "loss")
-    held = (*_HELD[VALUES], *_HELD[KEYS], opto.Zero("blocks.0.attn.z"))
+    held = (*_held(VALUES, KEYS), opto.Zero("blocks.0.attn.z"))
     return {
         "all": loss,
         "without layer 0": measures.Under(held, loss),

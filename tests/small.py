@@ -1,0 +1,27 @@
+"""The experiment of the run that tests of commands share (`small_run`, conftest.py)."""
+
+import dataclasses
+from typing import Any
+
+from icl import Experiment
+from icl.data import LowRankClasses
+from icl.models import TransformerConfig
+from icl.schedules import Every
+from icl.studies import induction
+from icl.train import Training
+
+
+def small(**changes: Any) -> Experiment:
+    """The main run, small enough to train in a moment; its layers differ in heads."""
+    base = induction(LowRankClasses(num_classes=60, num_exemplars=3, dim=16))
+    sets = {
+        name: dataclasses.replace(each, size=20)
+        for name, each in base.evaluations.items()
+    }
+    changes = {
+        "evaluations": sets,
+        "model": TransformerConfig(d_model=16, num_heads=(4, 2)),
+        "training": Training(640, 32, None, Every(320), Every(160)),
+        **changes,
+    }
+    return dataclasses.replace(base, **changes)

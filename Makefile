@@ -34,9 +34,10 @@ demo: install
 # first (tests/conftest.py).
 PYTEST := $(VENV)/bin/python -m pytest -n auto --dist loadfile --no-loadscope-reorder \
 	--ignore tests/slurm
-# Parity with public code and runs to the bit are tested as users compile them. All else
+# Parity with public code, runs to the bit and the papers' numbers are tested as users
+# compile them. All else
 # compiles quickly, not well.
-AS_USERS := tests/test_runs.py tests/test_compat.py tests/test_parity.py
+AS_USERS := tests/test_runs.py tests/test_compat.py tests/test_parity.py tests/test_toys.py
 
 test: install
 	tests/quickly $(PYTEST) -m "not slow" $(AS_USERS:%=--ignore %)

@@ -98,7 +98,7 @@ def test_train_from_a_config_file(capsys, run, tmp_path):
     status, text, _ = call(capsys, "train", run / "config.json", "--out", out)
     assert status == 0
     assert "640 sequences" in text
-    name = "checkpoints/000000001280.eqx"
+    name = "checkpoints/000000000640.eqx"
     assert (out / name).read_bytes() == (run / name).read_bytes()
     meta = json.loads((out / "meta.json").read_text())
     assert meta["versions"].keys() >= {"jax", "equinox", "icl-opto"}

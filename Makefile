@@ -39,23 +39,25 @@ PYTEST := $(VENV)/bin/python -m pytest -n auto --dist loadfile --no-loadscope-re
 # compiles quickly, not well.
 AS_USERS := tests/test_runs.py tests/test_compat.py tests/test_parity.py tests/test_toys.py
 
+QUICKLY := tests/quickly
+
 test: install
-	tests/quickly $(PYTEST) -m "not slow" $(AS_USERS:%=--ignore %)
+	$(QUICKLY) $(PYTEST) -m "not slow" $(AS_USERS:%=--ignore %)
 	$(PYTEST) -m "not slow" $(AS_USERS)
 
 # Science: an induction head forms, and is one. Each study at smoke scale.
 slow: install
 	tests/cached $(PYTEST) -m slow
 
-# Everything as users compile it.
+# Everything as users compile it, each program once.
 all-tests: install
-	$(PYTEST)
-	$(MAKE) slurm
+	tests/cached $(PYTEST)
+	$(MAKE) slurm QUICKLY=tests/cached
 
 # Sweeps on a Slurm cluster of one node, of Debian's packages, which only root installs.
 slurm: install
 	-tests/slurm/install
-	$(VENV)/bin/python -m pytest tests/slurm -rs
+	$(QUICKLY) $(VENV)/bin/python -m pytest tests/slurm -rs
 
 lint: install
 	$(VENV)/bin/ruff check .

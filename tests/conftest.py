@@ -1,4 +1,5 @@
 import fcntl
+import gc
 import os
 import shutil
 import signal
@@ -16,6 +17,10 @@ import icl
 # Two host devices, so that members are spread over devices in the tests.
 jax.config.update("jax_num_cpu_devices", 2)
 os.environ.setdefault("MPLBACKEND", "Agg")
+
+# Traces leave many objects that live on: by default Python looks through all of them
+# so often that it takes a tenth of the time.
+gc.set_threshold(100_000, 20, 100)
 
 # What a shell starts in the background ignores Ctrl-C, as do its children: the tests
 # of it would wait for nothing.

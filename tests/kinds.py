@@ -91,7 +91,7 @@ TRANSFORMERS: dict[str, TransformerConfig] = {
     "sinusoidal": TransformerConfig(positions=Sinusoidal(100.0)),
     "no_positions": TransformerConfig(positions=NoPositions()),
     "rope_30": TransformerConfig(positions=Rope(30.0)),
-    "deep": TransformerConfig(num_layers=5, d_model=32, num_heads=4),
+    "deep": TransformerConfig(num_layers=5),
 }
 
 

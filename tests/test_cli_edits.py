@@ -31,9 +31,6 @@ def run(tmp_path_factory):
     experiment = small(
         edits=(TRAINED_UNDER,),
         model=TransformerConfig(d_model=16, num_heads=(4, 2), mlp_ratio=1.0),
-        evaluations={
-            name: small().evaluations[name] for name in ("train", "heldout_labels")
-        },
     )
     icl.run_experiment(experiment, folder)
     return folder

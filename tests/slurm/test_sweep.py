@@ -56,9 +56,10 @@ class Study:
         self._file.write_text(settings)
         self._only = [word for name in only for word in ("--only", name)]
         # Compiled once for all jobs of these tests, which would be most of their time.
-        self._env = cluster.env | {
+        self._env = {
             "JAX_COMPILATION_CACHE_DIR": str(cluster.folder / "compiled"),
             "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0",
+            **cluster.env,
         }
 
     def launch(self, **env: str) -> tuple[int, str, str]:

@@ -14,7 +14,6 @@ import numpy as np
 import pytest
 from regression import examples, Linear, linear, member, Regression, regression, TRACES
 
-import icl._compile
 import icl.train
 import opto
 from icl import studies
@@ -28,15 +27,6 @@ from icl.train import fit, Training
 
 
 NEVER = At(())
-
-
-@pytest.fixture(scope="module", autouse=True)
-def quick_compilation():
-    """Most of this file's time is compiling, so it is compiled quickly, not well."""
-    options = {**icl._compile._CPU_OPTIONS, "xla_backend_optimization_level": 0}
-    with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(icl._compile, "_options", lambda: options)
-        yield
 
 
 def training(sequences, batch_size=8, **fields):

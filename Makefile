@@ -30,10 +30,10 @@ $(STAMP): pyproject.toml uv.lock Makefile
 demo: install
 	$(VENV)/bin/icl demo --out runs/demo
 
-# A file of tests is one worker's, which trains what they share; the longest files come
-# first (tests/conftest.py).
-PYTEST := $(VENV)/bin/python -m pytest -n auto --dist loadfile --no-loadscope-reorder \
-	--ignore tests/slurm
+# The longest files come first (tests/conftest.py). A file of tests is one worker's, which
+# trains what they share.
+PYTEST := $(VENV)/bin/python -m pytest -n auto --ignore tests/slurm
+BY_FILE := --dist loadfile --no-loadscope-reorder
 # Parity with public code, runs to the bit and the papers' numbers are tested as users
 # compile them, in every process anew. All else compiles quickly, not well.
 AS_USERS := tests/test_runs.py tests/test_compat.py tests/test_parity.py tests/test_toys.py
@@ -41,16 +41,17 @@ AS_USERS := tests/test_runs.py tests/test_compat.py tests/test_parity.py tests/t
 QUICKLY := tests/quickly
 
 test: install
-	$(QUICKLY) $(PYTEST) -m "not slow" $(AS_USERS:%=--ignore %)
-	env -u JAX_COMPILATION_CACHE_DIR $(PYTEST) -m "not slow" $(AS_USERS)
+	$(QUICKLY) $(PYTEST) $(BY_FILE) -m "not slow" $(AS_USERS:%=--ignore %)
+	env -u JAX_COMPILATION_CACHE_DIR $(PYTEST) $(BY_FILE) -m "not slow" $(AS_USERS)
 
-# Science: an induction head forms, and is one. Each study at smoke scale.
+# Science: an induction head forms, and is one. Each study at smoke scale. These share
+# what all workers share, so a worker that is free takes the next test.
 slow: install
-	tests/cached $(PYTEST) -m slow
+	tests/cached $(PYTEST) --dist load --maxschedchunk 1 -m slow
 
 # Everything as users compile it, each program once.
 all-tests: install
-	tests/cached $(PYTEST)
+	tests/cached $(PYTEST) $(BY_FILE)
 	$(MAKE) slurm QUICKLY=tests/cached
 
 # Sweeps on a Slurm cluster of one node, of Debian's packages, which only root installs.

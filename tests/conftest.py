@@ -38,7 +38,7 @@ jax.config.update("jax_platforms", "no_jax_while_tests_are_imported")
 # The files that take longest, longest first: a worker that began one last would run
 # alone at the end. `pytest --durations=0` tells the times.
 LONGEST = (
-    *("test_notebooks", "test_sweeps", "test_science", "test_smoke", "test_runs"),
+    *("test_science", "test_smoke", "test_notebooks", "test_sweeps", "test_runs"),
     *("test_report", "test_opto", "test_cli_edits", "test_patching", "test_replay"),
     *("test_compat", "test_kinds", "test_verbs", "test_lens", "test_train"),
 )

@@ -28,4 +28,5 @@ def per_token(
     layer: eqx.Module, x: Shaped[Array, "seq ..."]
 ) -> Float[Array, "seq out_features"]:
     """Applies a layer for one token, a vector or an id, to each of a sequence."""
-    return jax.vmap(layer)(x)  # pyright: ignore[reportArgumentType]
+    # Not the layer itself: JAX makes text of what it maps, which is slow for a module.
+    return jax.vmap(lambda token: layer(token))(x)  # pyright: ignore

@@ -55,7 +55,7 @@ class Block(eqx.Module):
     def _reads(self, x: Float[Array, "seq d_model"], tap: Tap) -> Reads:
         """What single heads read instead of `x`, where someone edits that."""
         reads: Reads = {}
-        norm = jax.vmap(jax.vmap(self.attn_norm))  # pyright: ignore
+        norm = jax.vmap(lambda read: per_token(self.attn_norm, read))
         for name in ("q_in", "k_in", "v_in"):
             if tap.wants(name):
                 whole = jnp.broadcast_to(x, (self.attn.num_heads, *x.shape))

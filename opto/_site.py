@@ -108,7 +108,7 @@ class Sites(Mapping[str, Site]):
             kind = type(pattern).__name__
             raise ValueError(f"a site is given by its name or a glob, got {kind}")
         regex = glob(pattern)
-        found = tuple(s for s in self.values() if regex.fullmatch(s.name))
+        found = tuple(s for s in self._table.values() if regex.fullmatch(s.name))
         if not found:
             verb = "no site matches" if "*" in pattern else "no site"
             raise ValueError(f"{verb} {pattern!r}{self._nearest(pattern)}")

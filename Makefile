@@ -31,23 +31,27 @@ demo: install
 	$(VENV)/bin/icl demo --out runs/demo
 
 # The longest files come first (tests/conftest.py). A file of tests is one worker's, which
-# trains what they share.
+# trains what they share; slow tests share among all workers, so that a worker which is
+# free takes the next one.
 PYTEST := $(VENV)/bin/python -m pytest -n auto --ignore tests/slurm
 BY_FILE := --dist loadfile --no-loadscope-reorder
+ONE_BY_ONE := --dist load --maxschedchunk 1
 # Parity with public code, runs to the bit and the papers' numbers are tested as users
-# compile them, in every process anew. All else compiles quickly, not well.
-AS_USERS := tests/test_runs.py tests/test_compat.py tests/test_parity.py tests/test_toys.py
+# compile them. All else compiles quickly, not well.
+AS_USERS := tests/test_runs.py tests/test_compat.py tests/test_parity.py \
+	tests/test_toys.py tests/test_science.py
 
 QUICKLY := tests/quickly
 
+# Those that are as users compile them compile in every process anew.
 test: install
 	$(QUICKLY) $(PYTEST) $(BY_FILE) -m "not slow" $(AS_USERS:%=--ignore %)
 	env -u JAX_COMPILATION_CACHE_DIR $(PYTEST) $(BY_FILE) -m "not slow" $(AS_USERS)
 
-# Science: an induction head forms, and is one. Each study at smoke scale. These share
-# what all workers share, so a worker that is free takes the next test.
+# Each study at smoke scale; then science: an induction head forms, and is one.
 slow: install
-	tests/cached $(PYTEST) --dist load --maxschedchunk 1 -m slow
+	$(QUICKLY) $(PYTEST) $(ONE_BY_ONE) -m slow $(AS_USERS:%=--ignore %)
+	tests/cached $(PYTEST) $(ONE_BY_ONE) -m slow $(AS_USERS)
 
 # Everything as users compile it, each program once.
 all-tests: install

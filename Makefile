@@ -35,7 +35,8 @@ demo: install
 # free takes the next one.
 PYTEST := $(VENV)/bin/python -m pytest -n auto --ignore tests/slurm
 BY_FILE := --dist loadfile --no-loadscope-reorder
-ONE_BY_ONE := --dist load --maxschedchunk 1
+# There are no groups: each test is one, and they are dealt in turns.
+ONE_BY_ONE := --dist loadgroup --no-loadscope-reorder
 # Parity with public code, runs to the bit and the papers' numbers are tested as users
 # compile them. All else compiles quickly, not well.
 AS_USERS := tests/test_runs.py tests/test_compat.py tests/test_parity.py \

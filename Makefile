@@ -44,7 +44,7 @@ AS_USERS := tests/test_runs.py tests/test_compat.py tests/test_parity.py \
 
 QUICKLY := tests/quickly
 
-# Those that are as users compile them compile in every process anew.
+# The second half compiles anew in every process.
 test: install
 	$(QUICKLY) $(PYTEST) $(BY_FILE) -m "not slow" $(AS_USERS:%=--ignore %)
 	env -u JAX_COMPILATION_CACHE_DIR $(PYTEST) $(BY_FILE) -m "not slow" $(AS_USERS)

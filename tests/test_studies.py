@@ -193,7 +193,7 @@ def test_edits_mean_what_the_flags_mean(name, model_and_inputs):
 
 
 def assert_close(found, wanted):
-    """To some roundings of the largest number, up to 50, of which the rest are sums."""
+    """The error is bounded by the largest number: small ones are sums of such."""
     atol = 1e-6 * np.abs(wanted).max()
     np.testing.assert_allclose(found, wanted, rtol=1e-5, atol=atol)
 

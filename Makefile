@@ -42,27 +42,26 @@ ONE_BY_ONE := --dist loadgroup --no-loadscope-reorder
 AS_USERS := tests/test_runs.py tests/test_compat.py tests/test_parity.py \
 	tests/test_toys.py tests/test_science.py
 
-QUICKLY := tests/quickly
-
 # The second half compiles anew in every process.
 test: install
-	$(QUICKLY) $(PYTEST) $(BY_FILE) -m "not slow" $(AS_USERS:%=--ignore %)
+	tests/quickly $(PYTEST) $(BY_FILE) -m "not slow" $(AS_USERS:%=--ignore %)
 	env -u JAX_COMPILATION_CACHE_DIR $(PYTEST) $(BY_FILE) -m "not slow" $(AS_USERS)
 
 # Each study at smoke scale; then science: an induction head forms, and is one.
 slow: install
-	$(QUICKLY) $(PYTEST) $(ONE_BY_ONE) -m slow $(AS_USERS:%=--ignore %)
+	tests/quickly $(PYTEST) $(ONE_BY_ONE) -m slow $(AS_USERS:%=--ignore %)
 	tests/cached $(PYTEST) $(ONE_BY_ONE) -m slow $(AS_USERS)
 
 # Everything as users compile it, each program once.
 all-tests: install
 	tests/cached $(PYTEST) $(BY_FILE)
-	$(MAKE) slurm QUICKLY=tests/cached
+	$(MAKE) slurm
 
 # Sweeps on a Slurm cluster of one node, of Debian's packages, which only root installs.
+# The jobs train for long enough that programs compiled well are worth their time.
 slurm: install
 	-tests/slurm/install
-	$(QUICKLY) $(VENV)/bin/python -m pytest tests/slurm -rs
+	tests/cached $(VENV)/bin/python -m pytest tests/slurm -rs
 
 lint: install
 	$(VENV)/bin/ruff check .

@@ -150,9 +150,7 @@ def _forward(
     by_id, model = fast is not None, model if fast is None else fast
     forward = task.forward
     if isinstance(model, ExemplarLabelModel) and _query_alone(measures, edits, table):
-        forward = lambda model, example, *, tap: task.forward(
-            model, example, tap=QueryRows(tap)
-        )
+        forward = _QueryForward(task)
 
     def one(example: PyTree) -> Values:
         whole = batch.whole(example)
@@ -165,6 +163,15 @@ def _forward(
         }
 
     return _reduced(one, batch.sequences, len(batch), measures)
+
+
+class _QueryForward(eqx.Module):
+    """A task's forward that computes the last block for the query alone."""
+
+    task: Any
+
+    def __call__(self, model: PyTree, example: PyTree, *, tap: opto.Tap) -> PyTree:
+        return self.task.forward(model, example, tap=QueryRows(tap))
 
 
 def _reduced(

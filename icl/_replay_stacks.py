@@ -172,14 +172,17 @@ def _compiled(
     inputs, still = eqx.partition((found, batch), eqx.is_array)
     leaves, structure = jax.tree.flatten(inputs)
 
-    def program(arrays: PyTree, count: Any, leaves: list[Any]):
+    @jax.jit  # So that it is traced once, for its shapes and for its values.
+    def one(arrays: PyTree, leaves: list[Any]) -> Any:
         inputs = eqx.combine(jax.tree.unflatten(structure, leaves), still)
-        one = lambda x: compute(x, *inputs)
-        shapes = jax.eval_shape(one, jax.tree.map(lambda x: x[0], arrays))
+        return compute(arrays, *inputs)
+
+    def program(arrays: PyTree, count: Any, leaves: list[Any]) -> PyTree:
+        shapes = jax.eval_shape(one, jax.tree.map(lambda x: x[0], arrays), leaves)
         rows = jax.tree.map(lambda x: jnp.zeros((stack, *x.shape), x.dtype), shapes)
 
         def at(k: Any, rows: PyTree) -> PyTree:
-            values = one(jax.tree.map(lambda x: x[k], arrays))
+            values = one(jax.tree.map(lambda x: x[k], arrays), leaves)
             return jax.tree.map(lambda row, x: row.at[k].set(x), rows, values)
 
         return jax.lax.fori_loop(0, count, at, rows)

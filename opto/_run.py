@@ -5,7 +5,6 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, cast
 
 import equinox as eqx
-import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.core import Tracer
@@ -15,7 +14,7 @@ from ._derived import Derived, Given
 from ._edit import AbstractEdit, Edit, several
 from ._record import Record
 from ._reference import split
-from ._site import discover, one_example, Site, Sites
+from ._site import known_sites, one_example, Site, Sites, sites_of
 from ._tap import identity, VisitorTap
 from ._together import alternatives, check_before_graft, check_together
 from .graft import Graft, host, swapped
@@ -91,7 +90,7 @@ def visit(
     fn, args, edits = swapped(fn, args, as_edits(edits))
     if not edits and not record:
         return fn(*args, tap=identity), Record({})
-    table = discover(fn, *args)
+    table = sites_of(fn, *args)
     edits = check(edits, table)
     out, values, findings = _visit(fn, args, edits, _requests(record, table), table)
     _raise(findings)
@@ -175,7 +174,7 @@ def _resolved(
         other, theirs = (fn, args) if model is None else host(fn, args)[1](model)
         other, theirs, edits = swapped(other, theirs, edits)
         same = other is fn and theirs is args
-        there = table if same else discover(other, *theirs)
+        there = table if same else sites_of(other, *theirs)
         requests = _requests(record, there)
         _, values, found = _visit(other, theirs, check(edits, there), requests, there)
         findings.update(found)
@@ -261,33 +260,3 @@ def _requests(record: Request, table: Sites) -> dict[str, Reducer | None]:
                 raise ValueError(f"record asks twice for {site.name!r}, differently")
             requests[site.name] = reduce
     return requests
-
-
-_TABLES: dict[Any, Sites] = {}
-
-
-def known_sites(model, example) -> Sites:
-    """`discover`, remembered for models and inputs of the same structure.
-
-    It costs a trace of the model, which a loop over small runs would pay every time.
-    """
-    shapes, static = eqx.partition((model, example), _has_shape)
-    leaves, structure = jax.tree.flatten(shapes)
-    dims = tuple((jax.numpy.shape(x), jax.numpy.result_type(x)) for x in leaves)
-    rest, rest_structure = jax.tree.flatten(static)
-    try:
-        # 1, 1.0 and True are equal, but not the same program.
-        kinds = tuple(type(leaf) for leaf in rest)
-        key = (structure, dims, tuple(rest), kinds, rest_structure)
-        hash(key)
-    except TypeError:  # A static part that cannot be hashed: look every time.
-        return discover(model, *example)
-    if key not in _TABLES:
-        if len(_TABLES) >= 256:
-            _TABLES.clear()
-        _TABLES[key] = discover(model, *example)
-    return _TABLES[key]
-
-
-def _has_shape(leaf: Any) -> bool:
-    return eqx.is_array(leaf) or isinstance(leaf, jax.ShapeDtypeStruct)

@@ -144,7 +144,15 @@ def sites(model: Callable[..., Any], *inputs: Any) -> Sites:
     or if it is named inside of a `vmap` or `scan`.
     """
     example, _ = one_example(model, inputs)
-    return discover(model, *example)
+    return sites_of(model, *example)
+
+
+def sites_of(fn: Callable[..., Any], *args: Any) -> Sites:
+    """`sites` of any function `fn(*args, tap=)`; remembered if it is a module.
+
+    Others may close over what changes, or over tracers, which must not be kept.
+    """
+    return known_sites(fn, args) if isinstance(fn, eqx.Module) else discover(fn, *args)
 
 
 def discover(fn: Callable[..., Any], *args: Any) -> Sites:
@@ -243,3 +251,34 @@ def _batch_shape(i: int, shape: tuple[int, ...], axes: str) -> tuple[int, ...]:
     if lead < 0:
         raise ValueError(f"input {i} has axes {axes!r}, got an array of shape {shape}")
     return shape[:lead]
+
+
+_TABLES: dict[Any, Sites] = {}
+
+
+def known_sites(model: Any, example: Sequence[Any]) -> Sites:
+    """`discover`, remembered for models and inputs of the same structure.
+
+    It costs a trace of the model, which a loop over small runs would pay every time.
+    """
+    shapes, static = eqx.partition((model, example), _has_shape)
+    leaves, structure = jax.tree.flatten(shapes)
+    weak = lambda x: getattr(x, "weak_type", False)
+    dims = tuple((jnp.shape(x), jnp.result_type(x), weak(x)) for x in leaves)
+    rest, rest_structure = jax.tree.flatten(static)
+    try:
+        # 1, 1.0 and True are equal, but not the same program.
+        kinds = tuple(type(leaf) for leaf in rest)
+        key = (structure, dims, tuple(rest), kinds, rest_structure)
+        hash(key)
+    except TypeError:  # A static part that cannot be hashed: look every time.
+        return discover(model, *example)
+    if key not in _TABLES:
+        if len(_TABLES) >= 256:
+            _TABLES.clear()
+        _TABLES[key] = discover(model, *example)
+    return _TABLES[key]
+
+
+def _has_shape(leaf: Any) -> bool:
+    return eqx.is_array(leaf) or isinstance(leaf, jax.ShapeDtypeStruct)

@@ -14,8 +14,8 @@ from jaxtyping import Array, Shaped
 from ._each import Each, Expanded
 from ._edit import AbstractEdit
 from ._reference import split
-from ._run import batch_shape, check, known_sites, run
-from ._site import one_example, Sites
+from ._run import batch_shape, check, run
+from ._site import known_sites, one_example, Sites
 from ._together import check_together, OneOf
 from .graft import Graft, swapped
 

@@ -11,8 +11,8 @@ from jaxtyping import Array, Float
 from ._edit import AbstractEdit, Edit
 from ._record import Record
 from ._reference import Patch, Values
-from ._run import known_sites, run
-from ._site import one_example, Site, Sites
+from ._run import run
+from ._site import known_sites, one_example, Site, Sites
 from ._where import known, Where
 from .patching import check_alike, Metric
 

@@ -17,8 +17,8 @@ import numpy as np
 from jaxtyping import Array, Float, PyTree
 
 from ._circuit import Circuit, Edge, Part
-from ._run import known_sites, run
-from ._site import one_example, Site, Sites
+from ._run import run
+from ._site import known_sites, one_example, Site, Sites
 from ._tap import VisitorTap
 from .patching import check_alike
 

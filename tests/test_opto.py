@@ -525,6 +525,36 @@ def test_sites_come_in_order_and_compute_nothing():
     assert [s.layer for s in table.values()] == [None] + [0] * 7 + [1] * 7
 
 
+def test_sites_of_a_module_are_found_once():
+    model, inputs, _, _ = case("mlp")
+    count = Count()
+    model = Counted(model, count)
+    table = opto.sites(model, *inputs)
+    assert opto.sites(model, *inputs) == table
+    assert len(count) == 1
+    opto.visit(model, *inputs, record="out")
+    assert len(count) == 2
+
+
+def test_sites_of_a_function_are_found_each_time():
+    """It may close over what has changed since."""
+    length = 3
+    fn = lambda *, tap: tap("ones", jnp.ones(length), "unit")
+    assert opto.sites(fn)["ones"].shape == (3,)
+    length = 5
+    assert opto.sites(fn)["ones"].shape == (5,)
+
+
+def test_sites_depend_on_weak_types():
+    class Sum(eqx.Module):
+        def __call__(self, x, *, tap):
+            return tap("sum", x + jnp.ones((), jnp.bfloat16), "")
+
+    for x in (jnp.asarray(1.0), jnp.float32(1.0)):
+        expected = (x + jnp.ones((), jnp.bfloat16)).dtype
+        assert opto.sites(Sum(), x)["sum"].dtype == expected
+
+
 # Batches, and the user's own transformations.
 
 

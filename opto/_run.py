@@ -14,7 +14,7 @@ from ._derived import Derived, Given
 from ._edit import AbstractEdit, Edit, several
 from ._record import Record
 from ._reference import split
-from ._site import known_sites, one_example, Site, Sites, sites_of
+from ._site import find_sites, known_sites, one_example, Site, Sites
 from ._tap import identity, VisitorTap
 from ._together import alternatives, check_before_graft, check_together
 from .graft import Graft, host, swapped
@@ -90,7 +90,7 @@ def visit(
     fn, args, edits = swapped(fn, args, as_edits(edits))
     if not edits and not record:
         return fn(*args, tap=identity), Record({})
-    table = sites_of(fn, *args)
+    table = find_sites(fn, *args)
     edits = check(edits, table)
     out, values, findings = _visit(fn, args, edits, _requests(record, table), table)
     _raise(findings)
@@ -174,7 +174,7 @@ def _resolved(
         other, theirs = (fn, args) if model is None else host(fn, args)[1](model)
         other, theirs, edits = swapped(other, theirs, edits)
         same = other is fn and theirs is args
-        there = table if same else sites_of(other, *theirs)
+        there = table if same else find_sites(other, *theirs)
         requests = _requests(record, there)
         _, values, found = _visit(other, theirs, check(edits, there), requests, there)
         findings.update(found)

@@ -144,10 +144,10 @@ def sites(model: Callable[..., Any], *inputs: Any) -> Sites:
     or if it is named inside of a `vmap` or `scan`.
     """
     example, _ = one_example(model, inputs)
-    return sites_of(model, *example)
+    return find_sites(model, *example)
 
 
-def sites_of(fn: Callable[..., Any], *args: Any) -> Sites:
+def find_sites(fn: Callable[..., Any], *args: Any) -> Sites:
     """`sites` of any function `fn(*args, tap=)`; remembered if it is a module.
 
     Others may close over what changes, or over tracers, which must not be kept.
@@ -260,6 +260,8 @@ def known_sites(model: Any, example: Sequence[Any]) -> Sites:
     """`discover`, remembered for models and inputs of the same structure.
 
     It costs a trace of the model, which a loop over small runs would pay every time.
+    A function is known by its identity, as in `jax.jit`, which compiles `run`;
+    `find_sites` looks at it anew.
     """
     shapes, static = eqx.partition((model, example), _has_shape)
     leaves, structure = jax.tree.flatten(shapes)
@@ -270,14 +272,14 @@ def known_sites(model: Any, example: Sequence[Any]) -> Sites:
         # 1, 1.0 and True are equal, but not the same program.
         kinds = tuple(type(leaf) for leaf in rest)
         key = (structure, dims, tuple(rest), kinds, rest_structure)
-        hash(key)
+        table = _TABLES.get(key)
     except TypeError:  # A static part that cannot be hashed: look every time.
         return discover(model, *example)
-    if key not in _TABLES:
+    if table is None:
         if len(_TABLES) >= 256:
             _TABLES.clear()
-        _TABLES[key] = discover(model, *example)
-    return _TABLES[key]
+        table = _TABLES[key] = discover(model, *example)
+    return table
 
 
 def _has_shape(leaf: Any) -> bool:

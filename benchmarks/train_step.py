@@ -33,7 +33,6 @@ def measure(members: int, steps: int) -> dict[str, float]:
 
     if members > 1:
         jax.config.update("jax_num_cpu_devices", len(os.sched_getaffinity(0)))
-    from icl.config import to_json
     from icl.runs import open_run
     from icl.schedules import Every
     from icl.studies import induction
@@ -53,7 +52,7 @@ def measure(members: int, steps: int) -> dict[str, float]:
         with tempfile.TemporaryDirectory() as folder, contextlib.ExitStack() as stack:
             runs = [
                 stack.enter_context(
-                    open_run(Path(folder) / str(k), to_json(experiment), resume=True)
+                    open_run(Path(folder) / str(k), experiment, resume=True)
                 )
                 for k in range(members)
             ]

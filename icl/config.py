@@ -3,19 +3,105 @@
 import dataclasses
 import difflib
 import functools
+import inspect
 import json
 import reprlib
 import types
-from collections.abc import Iterable, Mapping
-from typing import Any, get_args, get_origin, get_type_hints, Literal, TypeVar, Union
+from collections.abc import Iterable, Iterator, Mapping
+from typing import (
+    Any,
+    ClassVar,
+    get_args,
+    get_origin,
+    get_type_hints,
+    Literal,
+    TypeVar,
+    Union,
+)
 
 
 Config = TypeVar("Config")
 
 
+class OpenUnion:
+    """The base of a union whose members may be defined anywhere.
+
+    A direct subclass is a union, which a field names as its type. The frozen
+    dataclasses that inherit from it are the members, known by their class's name.
+
+    **Arguments:** (of a direct subclass)
+
+    - `untagged`: The member that is meant where a config has no `"type"`: the one that
+        was alone when such configs were written. `None` has the type asked for.
+    """
+
+    _members: ClassVar[list[type]]
+    untagged: ClassVar[str | None]
+
+    def __init_subclass__(cls, *, untagged: str | None = None, **kwargs: Any):
+        super().__init_subclass__(**kwargs)
+        if OpenUnion in cls.__bases__:
+            cls._members, cls.untagged = [], untagged
+        else:
+            cls._members.append(cls)
+
+    @classmethod
+    def members(cls) -> dict[str, type]:
+        """The members by name.
+
+        **Raises:** `ValueError` for two different classes of one name.
+        """
+        found: dict[str, type] = {}
+        for member in cls._members:
+            # Without what members have in common, which is no member itself.
+            if "__dataclass_fields__" not in vars(member):
+                continue
+            other = found.get(member.__name__, member)
+            if _origin(other) != _origin(member):
+                raise ValueError(
+                    f"config: {member.__name__!r} is the name of two kinds of "
+                    f"{cls.__name__}, in {_origin(other)[0]} and in "
+                    f"{_origin(member)[0]}; rename one"
+                )
+            # The latest: a notebook's cell was run again.
+            found[member.__name__] = member
+        return found
+
+
+def _origin(kind: type) -> tuple[str, str]:
+    """Where a class is defined; the same for a file that is run and imported."""
+    try:
+        return inspect.getfile(kind), kind.__qualname__
+    except (TypeError, OSError):  # In a notebook.
+        return kind.__module__, kind.__qualname__
+
+
 def to_json(config: Any) -> dict[str, Any]:
     """A config as JSON data; a member of a union says its name under `"type"`."""
     return _write(config, type(config))
+
+
+def changed(found: dict[str, Any], wanted: Any) -> list[str]:
+    """The fields in which stored JSON data differs from a config.
+
+    Both are compared as this version writes them: a field that came later has its
+    default in what was written before.
+
+    **Raises:** `ValueError` as `from_json`, if the data cannot be read.
+    """
+    stored = to_json(from_json(type(wanted), found))
+    return [*differences(stored, to_json(wanted))]
+
+
+def differences(found: Any, wanted: Any, path: str = "") -> Iterator[str]:
+    """The fields in which two configs differ, `train.lr: 0.1 there, 0.2 here`."""
+    if isinstance(found, dict) and isinstance(wanted, dict):
+        for key in [*found, *(key for key in wanted if key not in found)]:
+            where = f"{path}.{key}" if path else key
+            pair = found.get(key, "absent"), wanted.get(key, "absent")
+            yield from differences(*pair, where)
+    elif found != wanted:
+        yield f"{path}: {found!r} there, {wanted!r} here"
 
 
 def from_json(kind: type[Config], data: dict[str, Any]) -> Config:
@@ -71,8 +157,30 @@ def _options(kind: Any) -> tuple[Any, ...]:
 
 def _classes(kind: Any) -> dict[str, type]:
     """The dataclasses among the members of a union, by name."""
-    found = [option for option in _options(kind) if dataclasses.is_dataclass(option)]
-    return {option.__name__: option for option in found if isinstance(option, type)}
+    found: dict[str, type] = {}
+    for option in _options(kind):
+        if _is_open(option):
+            found |= option.members()
+        elif dataclasses.is_dataclass(option) and isinstance(option, type):
+            found[option.__name__] = option
+    return found
+
+
+def _is_open(kind: Any) -> bool:
+    return isinstance(kind, type) and OpenUnion in kind.__bases__
+
+
+def _is_union(kind: Any) -> bool:
+    """Whether there is a choice, be it of one class or `None`, or one class as yet."""
+    return len(_options(kind)) > 1 or _is_open(kind)
+
+
+def _untagged(kind: Any, classes: dict[str, type]) -> str | None:
+    """The class that is meant where none is named."""
+    for option in _options(kind):
+        if _is_open(option) and option.untagged:
+            return option.untagged
+    return min(classes) if len(classes) == 1 else None
 
 
 def _items(kind: Any, container: type) -> tuple[Any, ...] | None:
@@ -87,7 +195,7 @@ def _write(value: Any, kind: Any) -> Any:
     if dataclasses.is_dataclass(value):
         hints = _hints(type(value))
         names = [field.name for field in dataclasses.fields(value)]
-        tag = {"type": type(value).__name__} if len(_classes(kind)) > 1 else {}
+        tag = {"type": type(value).__name__} if _is_union(kind) else {}
         return tag | {name: _write(getattr(value, name), hints[name]) for name in names}
     if isinstance(value, Mapping):
         _, of = _items(kind, dict) or (str, Any)
@@ -102,7 +210,7 @@ def _read(value: Any, kind: Any, path: tuple[str, ...]) -> Any:
     if value is None and types.NoneType in _options(kind):
         return None
     if classes := _classes(kind):
-        return _read_object(value, classes, path)
+        return _read_object(value, classes, _untagged(kind, classes), path)
     if (of := _items(kind, dict)) and isinstance(value, dict):
         return {name: _read(x, of[1], (*path, name)) for name, x in value.items()}
     if (of := _items(kind, tuple)) and isinstance(value, list | tuple):
@@ -118,12 +226,14 @@ def _read(value: Any, kind: Any, path: tuple[str, ...]) -> Any:
     raise _error(path, f"wanted {_name(kind)}, got {reprlib.repr(value)}{near}")
 
 
-def _read_object(value: Any, classes: dict[str, type], path: tuple[str, ...]) -> Any:
+def _read_object(
+    value: Any, classes: dict[str, type], untagged: str | None, path: tuple[str, ...]
+) -> Any:
     if not isinstance(value, dict):
         wanted = f"wanted an object of {' or '.join(classes)}"
         raise _error(path, f"{wanted}, got {reprlib.repr(value)}")
     fields = dict(value)
-    name = fields.pop("type", None) if len(classes) > 1 else min(classes)
+    name = fields.pop("type", untagged)
     if not isinstance(name, str) or name not in classes:
         wanted = f"type must be one of {', '.join(classes)}"
         got = f"got {name!r}{_nearest(name, classes)}" if name else "and is missing"

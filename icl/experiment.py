@@ -21,6 +21,7 @@ from .config import from_json
 from .data import absolute, digest, LowRankClasses, Source
 from .models import ExemplarLabelModel, TransformerConfig
 from .optimizers import Adam, Optimizer
+from .protocols import EvaluationConfig, ModelConfig, TaskConfig
 from .runs import Run
 from .schedules import positive
 from .tasks import (
@@ -41,7 +42,7 @@ from .train import check_seed, check_set_names, Member, Training
 
 
 @dataclasses.dataclass(frozen=True)
-class EvaluationSet:
+class EvaluationSet(EvaluationConfig):
     """Sequences drawn once from the evaluation seed; `None` is as in training."""
 
     size: int = 500
@@ -86,17 +87,17 @@ class EvaluationSet:
 class Experiment:
     """Everything that a run is made of."""
 
-    task: ExemplarLabel
+    task: TaskConfig
     """The sampler of training sequences."""
     data: Source = LowRankClasses()
     """Where the classes come from; see `icl.data`."""
-    model: TransformerConfig = TransformerConfig()
+    model: ModelConfig = TransformerConfig()
     """The transformer."""
     optimizer: Optimizer = Adam()
     """With its learning rate."""
     training: Training = Training()
     """How long, and when to look."""
-    evaluations: dict[str, EvaluationSet] = dataclasses.field(default_factory=dict)
+    evaluations: dict[str, EvaluationConfig] = dataclasses.field(default_factory=dict)
     """The sets it is evaluated on, by name."""
     edits: tuple[str, ...] = ()
     """Edits in force throughout, as text: `Zero('blocks.1.attn.z', head=3)`."""
@@ -135,6 +136,7 @@ class Experiment:
 
         **Raises:** `ValueError` if a run that it reads is not there.
         """
+        last = functools.cache(last)  # The same wherever a run is named.
         return dataclasses.replace(
             self,
             data=absolute(self.data),

@@ -11,7 +11,6 @@ from typing import TypeVar
 import jax.numpy as jnp
 
 from ._ranked import find_heads, FoundHeads, keep_heads, kept_heads
-from .config import to_json
 from .data import digest
 from .experiment import Experiment
 from .loggers import Logger
@@ -74,8 +73,10 @@ def run_experiments(
     experiments, outs, loggers = list(experiments), list(outs), list(loggers)
     _check_together(experiments, outs)
     attempt = functools.partial(_attempt, on_failure)
-    heads = attempt(_heads_of, list(zip(experiments, outs, strict=True)))
-    built = {index: (experiments[index], found) for index, found in heads.items()}
+    # Once: a run that is read may get further checkpoints meanwhile.
+    pinned = attempt(Experiment.pinned, experiments)
+    heads = attempt(_heads_of, {k: (e, outs[k]) for k, e in pinned.items()})
+    built = {index: (pinned[index], found) for index, found in heads.items()}
     members = attempt(_builder(), built)
     if not members:
         return []
@@ -84,8 +85,8 @@ def run_experiments(
         hashed = functools.cache(digest)
 
         def enter(index: int) -> RunWriter:
-            experiment = experiments[index].pinned()
-            opened = open_run(outs[index], to_json(experiment), resume=resume)
+            experiment = pinned[index]
+            opened = open_run(outs[index], experiment, resume=resume)
             run = _entered(stack, opened, hashed(experiment.data))
             keep_heads(run.path, heads[index])
             return run
@@ -137,7 +138,6 @@ def _attempt(
 def _heads_of(item: tuple[Experiment, str | os.PathLike]) -> dict[str, FoundHeads]:
     """The heads that a run began with, or is to begin with."""
     experiment, out = item
-    experiment = experiment.pinned()
     kept = kept_heads(out, experiment.heads)
     return find_heads(experiment.heads) if kept is None else kept
 
@@ -148,7 +148,6 @@ def _builder() -> Callable[[tuple[Experiment, dict[str, FoundHeads]]], Member]:
 
     def build(item: tuple[Experiment, dict[str, FoundHeads]]) -> Member:
         experiment, heads = item
-        experiment = experiment.pinned()
         return experiment.member(load(experiment.data), heads)
 
     return build

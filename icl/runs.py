@@ -6,6 +6,7 @@ and the checkpoints that belong to it; what lies beyond it is dropped on resumin
 """
 
 import contextlib
+import dataclasses
 import fcntl
 import io
 import json
@@ -25,6 +26,7 @@ from jaxtyping import PyTree
 
 from ._atomic import TEMPORARY, write_bytes
 from ._log import Log
+from .config import changed, differences, to_json
 
 
 Tree = TypeVar("Tree", bound=PyTree)
@@ -176,14 +178,16 @@ class RunWriter(Run):
 
 @contextlib.contextmanager
 def open_run(
-    path: str | os.PathLike, config: dict[str, Any], *, resume: bool = False
+    path: str | os.PathLike, config: Any, *, resume: bool = False
 ) -> Iterator[RunWriter]:
     """Makes a run folder, or with `resume` continues one, and keeps others out.
 
     **Arguments:**
 
     - `path`: The folder; its parents are made.
-    - `config`: JSON data that rebuilds the run.
+    - `config`: What rebuilds the run: a frozen dataclass, or JSON data. A dataclass is
+        compared with the stored one as this version writes both, so that a field which
+        came later orphans no run.
     - `resume`: Continue what is there; a folder that is not there is made.
 
     **Raises:** `ValueError` if the folder holds a run and `resume` is false, if its
@@ -228,7 +232,7 @@ def _check_free(folder: Path) -> None:
         raise ValueError(f"{folder} is not empty and not a run (it holds {min(names)})")
 
 
-def _create(folder: Path, config: dict[str, Any]) -> None:
+def _create(folder: Path, config: Any) -> None:
     meta = {
         "versions": {name: metadata.version(name) for name in _PACKAGES},
         "python": platform.python_version(),
@@ -240,18 +244,20 @@ def _create(folder: Path, config: dict[str, Any]) -> None:
     with disk(folder):
         write_bytes(folder / "meta.json", json.dumps(meta, indent=2).encode())
         # Last: the folder is a run from here on.
-        write_bytes(folder / "config.json", json.dumps(config, indent=2).encode())
+        text = json.dumps(_as_json(config), indent=2)
+        write_bytes(folder / "config.json", text.encode())
 
 
 _PACKAGES = ("icl-opto", "jax", "jaxlib", "equinox", "optax", "numpy", "h5py")
 
 
-def _check_same(run: Run, config: dict[str, Any], resume: bool) -> None:
+def _check_same(run: Run, config: Any, resume: bool) -> None:
     if not resume:
         raise ValueError(f"{run.path} already holds a run; --resume continues it")
-    found = run.config
-    # Through JSON, so that tuples and lists compare equal.
-    lines = list(differences(found, json.loads(json.dumps(config))))
+    if dataclasses.is_dataclass(config):
+        lines = changed(run.config, config)
+    else:
+        lines = [*differences(run.config, _as_json(config))]
     if lines:
         raise ValueError(
             f"{run.path} holds a run of another config: {'; '.join(lines)}; its own is "
@@ -259,19 +265,9 @@ def _check_same(run: Run, config: dict[str, Any], resume: bool) -> None:
         )
 
 
-def differences(found: Any, wanted: Any, path: str = "") -> Iterator[str]:
-    """The fields in which two configs differ, `train.lr: 0.1 there, 0.2 here`."""
-    if isinstance(found, dict) and isinstance(wanted, dict):
-        for key in [*found, *(key for key in wanted if key not in found)]:
-            where = f"{path}.{key}" if path else key
-            # A field that came later is empty in what was written before.
-            value = found.get(key, wanted.get(key))
-            absent = value if value in (None, {}) else "absent"
-            yield from differences(
-                found.get(key, absent), wanted.get(key, absent), where
-            )
-    elif found != wanted:
-        yield f"{path}: {found!r} there, {wanted!r} here"
+def _as_json(config: Any) -> Any:
+    data = to_json(config) if dataclasses.is_dataclass(config) else config
+    return json.loads(json.dumps(data))  # Tuples and lists are the same there.
 
 
 @contextlib.contextmanager

@@ -6,8 +6,7 @@ from typing import Any
 
 from icl import Experiment
 from icl._grafts import last_checkpoint
-from icl.config import to_json, with_fields
-from icl.runs import differences
+from icl.config import changed, to_json, with_fields
 
 from ._alive import alive_jobs
 from ._estimate import Estimate, estimates, Executor, measured_groups, most_members
@@ -223,8 +222,8 @@ def _check_planned(folder: Folder, queued: Mapping[str, Experiment]) -> None:
             )
 
 
-def _differences(there: Mapping[str, Any], experiment: Experiment) -> str:
-    return "; ".join(differences(there, to_json(experiment)))
+def _differences(there: dict[str, Any], experiment: Experiment) -> str:
+    return "; ".join(changed(there, experiment)) if there else "it was not planned"
 
 
 def _apart(folder: Folder, runs: tuple[str, ...]) -> list[tuple[str, ...]]:

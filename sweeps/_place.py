@@ -6,8 +6,7 @@ from collections.abc import Callable, Collection
 from pathlib import Path
 
 from icl import Experiment
-from icl.config import to_json
-from icl.runs import differences
+from icl.config import changed, to_json
 
 from ._folder import Folder
 from ._study import Scale
@@ -51,8 +50,8 @@ def _other(folder: Folder, planned: Planned, runs: Collection[str]) -> str:
     known = [run for run in runs if run in there]
     if not known:
         return "none of these"
-    pairs = ((there[run], to_json(wanted[run])) for run in known)
-    return next((text for pair in pairs for text in differences(*pair)), "")
+    texts = (text for run in known for text in changed(there[run], wanted[run]))
+    return next(texts, "")
 
 
 def _free(path: Path) -> bool:

@@ -11,9 +11,8 @@ import icl
 import opto
 from icl import RankedHeads
 from icl._names import filled, names
-from icl.config import from_json, to_json
+from icl.config import changed, from_json, to_json
 from icl.data import LowRankClasses
-from icl.runs import differences
 from icl.schedules import Every
 from icl.studies import induction
 from icl.train import Training
@@ -252,7 +251,8 @@ def test_configs_of_before(folder):
     file.write_text(json.dumps(config))
     experiment = icl.load("measured").experiment
     assert experiment.heads == {}
-    assert [*differences(config, to_json(experiment))] == []
+    assert changed(config, experiment) == []
     icl.run_experiment(experiment, "measured", resume=True)
-    with_heads = to_json(clamped()) | {"edits": config["edits"]}
-    assert [*differences(config, with_heads)][0].startswith("heads: 'absent' there")
+    (line,) = changed(config, dataclasses.replace(experiment, init_seed=77))
+    assert line.startswith("init_seed: ")
+    assert line.endswith(" there, 77 here")

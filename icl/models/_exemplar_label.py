@@ -9,6 +9,7 @@ from jaxtyping import Array, Float, Int, PRNGKeyArray
 
 from opto import identity, Tap
 
+from ..protocols import ModelConfig
 from ._embedding import embedding, ExemplarLabelEmbedding
 from ._init import linear, per_token
 from ._positions import Positions, Rope
@@ -93,7 +94,7 @@ class QueryRows(Tap):
 
 
 @dataclasses.dataclass(frozen=True)
-class TransformerConfig:
+class TransformerConfig(ModelConfig):
     """The shape of a transformer; weights are LeCun normal, biases zero.
 
     The defaults are the induction-head paper's (Singh et al. 2024, section 2).

@@ -17,6 +17,7 @@ from jaxtyping import Array, Float, Int, Int32, PRNGKeyArray
 from opto import identity, Tap
 
 from ..metrics import classification
+from ..protocols import TaskConfig
 from ._context import check_enough_classes, Context, Mixture, sample_slots
 from ._distribution import AbstractClassSampler, Distribution, Uniform
 from ._exemplars import ExemplarChoice, Free
@@ -41,7 +42,7 @@ class Sequence(eqx.Module):
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class ExemplarLabel:
+class ExemplarLabel(TaskConfig):
     """Settings of an exemplar-label task; `build` gives the task."""
 
     class_split: Split

@@ -11,7 +11,6 @@ import equinox as eqx
 import jax.numpy as jnp
 
 from ..._atomic import write_bytes
-from ...config import to_json
 from ...data import digest
 from ...models import ExemplarLabelModel
 from ...runs import open_run
@@ -80,7 +79,7 @@ def import_run(
     added = member.task.num_labels - _num_labels(load_model(config, files[max(files)]))
     notes = [*unknown, *approximations(options), *_notes(options, added)]
     with _whole(target) as temporary:
-        with open_run(temporary, to_json(experiment)) as run:
+        with open_run(temporary, experiment) as run:
             run.keep_data(digest(experiment.data))
             for sequences, file in files.items():
                 model = _with_labels(load_model(config, file), added)

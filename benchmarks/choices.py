@@ -24,7 +24,7 @@ from icl._training import with_arrays
 from icl.experiment import Experiment
 from icl.models import _attention
 from icl.studies import induction
-from icl.tasks import Context, ExemplarLabel, ExemplarLabelTask
+from icl.tasks import Context, ExemplarLabelTask
 from icl.train import Member, Training
 
 
@@ -69,7 +69,7 @@ def all_rows():
 def with_context(length: int) -> Experiment:
     base = induction()
     burst = Context(length=length, burstiness=length // 2, distractor=True)
-    task: ExemplarLabel = dataclasses.replace(base.task, context=burst)
+    task = dataclasses.replace(base.task, context=burst)
     return dataclasses.replace(base, task=task, evaluations={})
 
 

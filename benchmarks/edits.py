@@ -20,7 +20,7 @@ import jax
 import jax.numpy as jnp
 
 import opto
-from icl.models import ExemplarLabelModel, TransformerConfig
+from icl.models import exemplar_label_interface, ExemplarLabelModel, TransformerConfig
 
 
 ROUNDS = 5
@@ -33,7 +33,7 @@ def setting(
 ) -> tuple[ExemplarLabelModel, tuple[Any, ...]]:
     """A model of width 64 with 8 heads a layer, and inputs for it."""
     config = TransformerConfig(num_layers=layers)
-    model = config.build(32, dim=64, key=jax.random.key(0))
+    model = config.build(exemplar_label_interface(32, dim=64), key=jax.random.key(0))
     keys = jax.random.split(jax.random.key(1))
     examples = jax.random.normal(keys[0], (batch, pairs + 1, 64))
     labels = jax.random.randint(keys[1], (batch, pairs + 1), 0, 32)

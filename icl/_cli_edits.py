@@ -24,7 +24,7 @@ from ._grafts import read_edits
 from ._options import parse
 from ._patching import grid_of, patch_clean, Patched, SOURCES
 from ._results import free_folder, write_results
-from .experiment import example_inputs, load, Trained
+from .experiment import load, Trained
 from .plots._changes import change_bars, change_maps
 from .plots._recovered import recovered_maps
 
@@ -153,7 +153,7 @@ def _opened(
     trained = load(options.run, options.checkpoint)
     own = trained.edits if options.training_edits else ()
     edits = (*own, *read_edits(options.edit))
-    inputs = example_inputs(trained.task)
+    inputs = trained.task.interface.structs
     # Checks the edits without a computation.
     eqx.filter_eval_shape(opto.lift(trained.model), *inputs, edits=edits)
     return trained, edits, opto.sites(trained.model, *inputs)

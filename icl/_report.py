@@ -111,7 +111,7 @@ def _patterns(subject: Subject) -> str:
     """The patterns of some sequences at some checkpoints, and what shows them."""
     known = subject.trained.run.checkpoints
     roles = token_roles(subject)
-    heads = sum(subject.trained.experiment.model.heads)
+    heads = sum(subject.trained.experiment.model.heads)  # pyright: ignore
     sequences, count = _affordable(heads * len(roles) ** 2)
     sequences = min(sequences, len(subject.batch.labels))
     places = np.linspace(0, len(known) - 1, min(count, len(known)))

@@ -83,6 +83,7 @@ def evaluate_batch(
 def _step(member: Any, state: State, batch_size: int, microbatch_size: int):
     # The batch is a function of the seed and the step: a resumed run sees the same one.
     key = jax.random.fold_in(jax.random.key(member.train_seed), state.step)
+    seen = batch_size * state.step
     keys = jax.random.split(key, batch_size).reshape(-1, microbatch_size)
     model = eqx.combine(state.model, member.model)
     trained, rest = eqx.partition(model, eqx.is_inexact_array)
@@ -92,7 +93,7 @@ def _step(member: Any, state: State, batch_size: int, microbatch_size: int):
         model = eqx.combine(trained, rest)
 
         def one(key):
-            example = member.task.sample(key=key)
+            example = member.task.sample(key=key, seen=seen)
             outputs = forward(model, example, edits=member.edits)
             return member.task.metrics(outputs, example)["loss"]
 

@@ -1,41 +1,21 @@
-"""What training works on: the protocol of a task, and the values that `fit` takes."""
+"""The values that `fit` takes."""
 
 import dataclasses
 import math
 from collections.abc import Iterable, Mapping
-from typing import Any, Protocol, runtime_checkable
+from typing import Any
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Integer, PRNGKeyArray, PyTree
+from jaxtyping import Array, Integer, PyTree
 
 import opto
 
 from ._log import Log
 from .optimizers import Adam, Optimizer
+from .protocols import Task
 from .schedules import Every, positive, Schedule
-
-
-@runtime_checkable
-class Task(Protocol):
-    """What training needs to know of a task; everything is for one example."""
-
-    def sample(self, *, key: PRNGKeyArray) -> PyTree:
-        """Draws one example."""
-        ...
-
-    def forward(self, model: Any, example: Any, /, *, tap: opto.Tap) -> Any:
-        """What the model says of an example."""
-        ...
-
-    def metrics(self, outputs: Any, example: Any, /) -> dict[str, Array]:
-        """Numbers for one example; the mean of `"loss"` is minimised.
-
-        The log has the loss of each step and `grad_norm`, the norm of its gradient
-        before any clipping.
-        """
-        ...
 
 
 @dataclasses.dataclass(frozen=True)

@@ -198,21 +198,23 @@ def _eval(arguments: list[str]) -> None:
     from ._grafts import read_edits
     from .evaluate import evaluate
     from .experiment import load
+    from .summaries import scalars, summaries_of, summarise
 
     trained = load(options.run, options.checkpoint)
     own = trained.edits if options.training_edits else ()
     edits = (*own, *read_edits(options.edit))
-    table = {
-        name: evaluate(trained.model, trained.task, batch, edits=edits)
-        for name, batch in trained.evaluations.items()
-    }
+    summaries = summaries_of(trained.task)
+    table = {}
+    for name, batch in trained.evaluations.items():
+        rows = evaluate(trained.model, trained.task, batch, edits=edits)
+        table[name] = scalars(summarise(jax.device_get(rows), summaries))
     if not table:
         raise ValueError(f"{options.run} has no evaluation sets")
     metrics = list(next(iter(table.values())))
     width = max(map(len, metrics))
     print(" ".join([f"{'':{width}}", *(f"{name:>18}" for name in table)]))
     for metric in metrics:
-        values = (f"{float(rows[metric].mean()):18.4f}" for rows in table.values())
+        values = (f"{float(numbers[metric]):18.4f}" for numbers in table.values())
         print(" ".join([f"{metric:{width}}", *values]))
 
 
@@ -228,10 +230,10 @@ def _sites(arguments: list[str]) -> None:
     options = parse(SitesOptions, arguments, "sites")
     import opto
 
-    from .experiment import example_inputs, load
+    from .experiment import load
 
     trained = load(options.run)
-    table = opto.sites(trained.model, *example_inputs(trained.task))
+    table = opto.sites(trained.model, *trained.task.interface.structs)
     rows = [(name, str(s.dtype), s.dims.strip("[]")) for name, s in table.items()]
     rows = [("site", "dtype", "axes"), *rows]
     names, dtypes = (max(len(row[k]) for row in rows) for k in range(2))

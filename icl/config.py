@@ -23,6 +23,7 @@ from typing import (
 Config = TypeVar("Config")
 
 
+@dataclasses.dataclass(frozen=True)
 class OpenUnion:
     """The base of a union whose members may be defined anywhere.
 
@@ -79,6 +80,17 @@ def _origin(kind: type) -> tuple[str, str]:
 def to_json(config: Any) -> dict[str, Any]:
     """A config as JSON data; a member of a union says its name under `"type"`."""
     return _write(config, type(config))
+
+
+def of_kind(config: Any, kind: type[Config], what: str) -> Config:
+    """The config, known to be of a class; for code that is about that kind only.
+
+    **Raises:** `ValueError` if it is of another one, naming `what` it is for.
+    """
+    if not isinstance(config, kind):
+        got = type(config).__name__
+        raise ValueError(f"{what} needs {kind.__name__}, got {got}")
+    return config
 
 
 def changed(found: dict[str, Any], wanted: Any) -> list[str]:

@@ -66,7 +66,7 @@ def demo(source: Source, out: str | os.PathLike) -> Findings:
     out = Path(out)
     run_experiment(induction(source), out, resume=True)
     trained = load(out)
-    last = trained.experiment.model.num_layers - 1
+    last = len(trained.model.blocks) - 1
     over_training = replay(
         trained,
         {
@@ -137,7 +137,7 @@ def _figures(
         metric: {name: log.evaluations[name][metric].mean(1) for name in sets}
         for metric in ("loss", "in_context_accuracy")
     }
-    last = trained.experiment.model.num_layers - 1
+    last = len(trained.model.blocks) - 1
     return {
         "a_learning": plots.learning_curves(
             log.events,

@@ -1,10 +1,11 @@
-"""An experiment on exemplar-label sequences: one value that rebuilds a run."""
+"""An experiment: one value that rebuilds a run."""
 
 import dataclasses
 import functools
 import os
 import zlib
 from collections.abc import Callable, Mapping
+from typing import Any
 
 import equinox as eqx
 import jax
@@ -17,70 +18,20 @@ import opto
 from ._grafts import last_checkpoint, pinned, read_edits, sources, with_models
 from ._ranked import find_heads, FoundHeads, kept_heads, RankedHeads, with_heads
 from ._start import Start as Start
+from .batches import batch, example_of, load_batches
 from .config import from_json
-from .data import absolute, digest, LowRankClasses, Source
-from .models import ExemplarLabelModel, TransformerConfig
+from .data import absolute, digest, Source
+from .models import TransformerConfig
 from .optimizers import Adam, Optimizer
-from .protocols import EvaluationConfig, ModelConfig, TaskConfig
-from .runs import Run
-from .schedules import positive
-from .tasks import (
-    batch,
-    Context,
-    Distribution,
-    ExemplarChoice,
-    ExemplarLabel,
-    ExemplarLabelTask,
-    Labels,
-    load_sequences,
-    Mixture,
-    Part,
-    Relabel,
-    Sequence,
+from .protocols import (
+    EvaluationConfig,
+    ExperimentTask,
+    Interface,
+    ModelConfig,
+    TaskConfig,
 )
+from .runs import Run
 from .train import check_seed, check_set_names, Member, Training
-
-
-@dataclasses.dataclass(frozen=True)
-class EvaluationSet(EvaluationConfig):
-    """Sequences drawn once from the evaluation seed; `None` is as in training."""
-
-    size: int = 500
-    """Number of sequences."""
-    classes: Part | None = None
-    """Which part of the classes they are drawn from."""
-    exemplars: Part | None = None
-    """Which part of each class's exemplars."""
-    relabelling: Part | None = None
-    """Which part of the label pairs, when classes are relabelled."""
-    context: Context | Mixture | None = None
-    """Which classes appear, and where."""
-    distribution: Distribution | None = None
-    """Of the query's class over the split."""
-    exemplar_choice: ExemplarChoice | None = None
-    """Which exemplar of its class each position shows."""
-    labels: Labels | None = None
-    """What each class is called."""
-    noise: float | None = None
-    """Standard deviation of the noise on each example."""
-
-    def __post_init__(self):
-        positive("size", self.size)
-
-    def of(self, task: ExemplarLabel) -> ExemplarLabel:
-        """The settings of this set's sampler: the task's, where this has `None`."""
-        names = {field.name for field in dataclasses.fields(self)}
-        names -= {"size", "relabelling"}
-        own = {name: getattr(self, name) for name in names}
-        changed = {name: value for name, value in own.items() if value is not None}
-        task = dataclasses.replace(task, **changed)
-        if self.relabelling is None:
-            return task
-        if not isinstance(task.labels, Relabel):
-            kind = type(task.labels).__name__
-            raise ValueError(f"relabelling= needs Relabel labels, got {kind}")
-        labels = dataclasses.replace(task.labels, part=self.relabelling)
-        return dataclasses.replace(task, labels=labels)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -89,10 +40,11 @@ class Experiment:
 
     task: TaskConfig
     """The sampler of training sequences."""
-    data: Source = LowRankClasses()
-    """Where the classes come from; see `icl.data`."""
+    data: Source | None = None
+    """Where the classes come from, see `icl.data`; `None` is the task's own choice, and
+    stays so for a task that draws its own data."""
     model: ModelConfig = TransformerConfig()
-    """The transformer."""
+    """What is trained."""
     optimizer: Optimizer = Adam()
     """With its learning rate."""
     training: Training = Training()
@@ -113,6 +65,11 @@ class Experiment:
     """Of the evaluation sets."""
 
     def __post_init__(self):
+        own = self.task.source
+        if self.data is not None and own is None:
+            kind, got = type(self.task).__name__, type(self.data).__name__
+            raise ValueError(f"data must be None: {kind} draws its own, got {got}")
+        object.__setattr__(self, "data", self.data or own)
         for name in ("init_seed", "train_seed", "eval_seed"):
             check_seed(name, getattr(self, name))
         check_set_names(self.evaluations)
@@ -122,7 +79,11 @@ class Experiment:
 
         **Raises:** `ValueError` for whatever in the config cannot be.
         """
-        return self.member(jnp.asarray(self.data.load()))
+        return self.member(self.load_data())
+
+    def load_data(self) -> Array | None:
+        """The classes; `None` for a task that draws its own data."""
+        return None if self.data is None else jnp.asarray(self.data.load())
 
     def pinned(self, last: Callable[[str], int] = last_checkpoint) -> "Experiment":
         """The same with absolute paths and numbers for the last checkpoints.
@@ -139,7 +100,7 @@ class Experiment:
         last = functools.cache(last)  # The same wherever a run is named.
         return dataclasses.replace(
             self,
-            data=absolute(self.data),
+            data=self.data and absolute(self.data),
             edits=pinned(self.edits, last),
             heads={name: ranked.pinned(last) for name, ranked in self.heads.items()},
             start=self.start and self.start.pinned(last),
@@ -167,8 +128,7 @@ class Experiment:
 
         For those who need that before the runs are there on which they are measured.
         """
-        each = self.model.num_heads
-        count = each if isinstance(each, int) else min(each)
+        count = self._fewest_heads() if self.heads else 1
         return self.with_heads(
             {
                 name: tuple(rank % count for rank in ranked.ranks)
@@ -176,8 +136,15 @@ class Experiment:
             }
         )
 
+    def _fewest_heads(self) -> int:
+        each = getattr(self.model, "num_heads", None)
+        if each is None:
+            kind = type(self.model).__name__
+            raise ValueError(f"heads are named, but a {kind} does not say its own")
+        return each if isinstance(each, int) else min(each)
+
     def member(
-        self, data: Array, heads: Mapping[str, FoundHeads] | None = None
+        self, data: Array | None, heads: Mapping[str, FoundHeads] | None = None
     ) -> Member:
         """As `build`, on data that were loaded before.
 
@@ -190,21 +157,19 @@ class Experiment:
         if self.start is not None:
             model = self.start.into(model)
         # A misspelt site is an error now, not after the compilation.
-        opto.check(edits, opto.sites(model, *example_inputs(task)))
+        opto.check(edits, opto.sites(model, *task.interface.structs))
         edits = with_models(edits, lambda graft: graft.model)
         samplers = {
-            name: setting.of(self.task).build(task.data)
+            name: setting.of(self.task).build(data)
             for name, setting in self.evaluations.items()
         }
         for name, sampler in samplers.items():
-            _check_fits(f"evaluation set {name!r}", sampler, model, task.num_labels)
+            _check_fits(f"evaluation set {name!r}", sampler, model, task.interface)
         sets = self._draw(samplers)
         return Member(model, task, self.optimizer, self.train_seed, edits, sets)
 
-    def _model(self, task: ExemplarLabelTask) -> ExemplarLabelModel:
-        dim = task.data.shape[-1] if task.data.ndim == 3 else None
-        count = int(task.data.max()) + 1 if dim is None else None
-        build = _builder(self.model, task.num_labels, dim, count)
+    def _model(self, task: ExperimentTask) -> Any:
+        build = _builder(self.model, task.interface)
         return build(_stream(self.init_seed, "initialisation"))
 
     def _edits(
@@ -215,7 +180,7 @@ class Experiment:
         chosen = {name: found.heads for name, found in heads.items()}
         return read_edits(self.with_heads(chosen).edits)
 
-    def _draw(self, samplers: Mapping[str, ExemplarLabelTask]) -> dict[str, Sequence]:
+    def _draw(self, samplers: Mapping[str, ExperimentTask]) -> dict[str, Any]:
         draw = eqx.filter_jit(batch)
         base = _stream(self.eval_seed, "evaluation")
         return {
@@ -223,6 +188,8 @@ class Experiment:
                 sampler,
                 self.evaluations[name].size,
                 key=jax.random.fold_in(base, zlib.crc32(name.encode())),
+                # As it is at the end, where a task has a curriculum.
+                seen=self.training.seen_sequences,
             )
             for name, sampler in samplers.items()
         }
@@ -230,24 +197,29 @@ class Experiment:
 
 @functools.lru_cache
 def _builder(
-    config: TransformerConfig, labels: int, dim: int | None, exemplars: int | None
-) -> Callable[..., ExemplarLabelModel]:
+    config: ModelConfig, interface: Interface
+) -> Callable[[PRNGKeyArray], eqx.Module]:
     """Makes models; compiled as one, operation by operation it takes seconds."""
-    return eqx.filter_jit(
-        lambda key: config.build(labels, dim=dim, num_exemplars=exemplars, key=key)
-    )
+    return eqx.filter_jit(lambda key: config.build(interface, key=key))
 
 
 def _check_fits(
-    what: str, task: ExemplarLabelTask, model: ExemplarLabelModel, num_labels: int
+    what: str, task: ExperimentTask, model: eqx.Module, trained: Interface
 ) -> None:
-    """Raises `ValueError` for a task whose sequences the model cannot take."""
-    if task.num_labels > num_labels:
-        got = f"{task.num_labels} labels for a model of {num_labels}"
-        raise ValueError(f"{what} has {got}")
+    """Raises `ValueError` for a task whose examples the model cannot take.
+
+    **Arguments:** `trained`: What the model was built for.
+    """
+    own = task.interface
+    # Ids are looked up in a table, where nothing else would say so.
+    for mine, known in zip(own.inputs, trained.inputs, strict=False):
+        if (mine.count or 0) > (known.count or 0):
+            got = f"{mine.count} {mine.name} for a model of {known.count or 'none'}"
+            raise ValueError(f"{what} has {got}")
+    if len(own.inputs) != len(trained.inputs) or own.num_outputs > trained.num_outputs:
+        raise ValueError(f"{what} is {own}, for a model of {trained}")
     try:
-        example = jax.eval_shape(lambda: task.sample(key=jax.random.key(0)))
-        eqx.filter_eval_shape(task.forward, model, example)
+        eqx.filter_eval_shape(task.forward, model, example_of(task))
     except ValueError as error:
         raise ValueError(f"{what}: {error}") from None
 
@@ -262,12 +234,6 @@ def _stream(seed: int, purpose: str) -> PRNGKeyArray:
     return jax.random.fold_in(jax.random.key(seed), np.uint32(tag))
 
 
-def example_inputs(task: ExemplarLabelTask) -> tuple[jax.ShapeDtypeStruct, ...]:
-    """The shapes and dtypes of a model's inputs, for one example."""
-    key = jax.random.key(0)
-    return jax.eval_shape(lambda: task.inputs(task.sample(key=key)))
-
-
 @dataclasses.dataclass(frozen=True)
 class Trained:
     """A run that was read back, ready to be probed.
@@ -278,10 +244,10 @@ class Trained:
 
     run: Run
     experiment: Experiment
-    model: ExemplarLabelModel
-    task: ExemplarLabelTask
+    model: Any
+    task: Any
     edits: tuple[opto.AbstractEdit, ...]
-    evaluations: Mapping[str, Sequence]
+    evaluations: Mapping[str, Any]
     heads: Mapping[str, FoundHeads] = dataclasses.field(default_factory=dict)
 
 
@@ -293,10 +259,10 @@ def load(path: str | os.PathLike, checkpoint: int = -1) -> Trained:
     """
     run = Run(path)
     experiment = from_json(Experiment, run.config)
-    task = experiment.task.build(jnp.asarray(experiment.data.load()))
-    run.check_data(digest(experiment.data))
+    task = experiment.task.build(experiment.load_data())
+    run.check_data(experiment.data and digest(experiment.data))
     saved = run.path / "eval_data.h5"
-    sets = load_sequences(saved) if saved.exists() else {}
+    sets = load_batches(saved, example_of(task)) if saved.exists() else {}
     model = run.load(experiment._model(task), checkpoint)
     heads = kept_heads(run.path, experiment.heads)
     heads = find_heads(experiment.heads) if heads is None else heads

@@ -2,22 +2,26 @@
 
 import abc
 import dataclasses
-from typing import Any, Protocol, runtime_checkable
+from collections.abc import Mapping
+from typing import Any, ClassVar, Protocol, runtime_checkable
 
 import equinox as eqx
 import jax
-from jaxtyping import Array, Int, PRNGKeyArray, PyTree
+import numpy as np
+from jaxtyping import Array, ArrayLike, Int, PRNGKeyArray, PyTree
 
 import opto
 
 from .config import OpenUnion
+from .schedules import positive
 
 
 @runtime_checkable
 class Task(Protocol):
     """What training needs to know of a task; everything is for one example.
 
-    A task is an Equinox module. Members that train together may differ in its arrays.
+    It is a frozen dataclass, or an Equinox module if it has arrays: members that train
+    together may differ in those.
     """
 
     def sample(self, *, key: PRNGKeyArray, seen: int | Int[Array, ""]) -> PyTree:
@@ -38,6 +42,8 @@ class Task(Protocol):
 
         The mean of the scalar `"loss"` is minimised. The log has the loss of each step
         and `grad_norm`, the norm of its gradient before any clipping.
+
+        A task may have `summaries` too, as `TaskConfig` has them.
         """
         ...
 
@@ -60,6 +66,7 @@ class ExperimentTask(Task, Protocol):
 class Input:
     """One array that a model is called with, for one example."""
 
+    name: str
     shape: tuple[int, ...]
     dtype: str
     """`"float32"`, or `"int32"` for ids."""
@@ -76,27 +83,50 @@ class Input:
 class Interface:
     """What a model is called with and what it answers: where tasks and models meet."""
 
-    inputs: dict[str, Input]
+    inputs: tuple[Input, ...]
     """In the order of the arguments."""
     num_outputs: int
     """Numbers that the model says of each position: logits, or 1 for a value."""
+
+    def __str__(self) -> str:
+        inputs = (f"{x.name} {x.dtype}{[*x.shape]}" for x in self.inputs)
+        return f"({', '.join(inputs)}) -> {self.num_outputs}"
+
+    @property
+    def structs(self) -> tuple[jax.ShapeDtypeStruct, ...]:
+        """The shapes and dtypes of the inputs, as JAX takes them."""
+        return tuple(x.struct for x in self.inputs)
+
+
+@runtime_checkable
+class Summary(Protocol):
+    """How a set's rows become a number, or numbers by position."""
+
+    def __call__(self, rows: Mapping[str, np.ndarray], /) -> ArrayLike:
+        """**Arguments:** `rows`: Each metric of a set, `[sequence, ...]`."""
+        ...
 
 
 class TaskConfig(OpenUnion, untagged="ExemplarLabel"):
     """Settings of a task; `build` gives the task."""
 
-    needs_data = False
-    """Whether it draws from classes that a source of the experiment gives."""
+    source: ClassVar[Any] = None
+    """Where its classes come from by default, a config of `icl.data`; `None` for a task
+    that draws its own data."""
 
-    @abc.abstractmethod
-    def build(self, data: Array | None) -> Any:
-        """The task.
+    summaries: ClassVar[Mapping[str, Summary | None]] = {}
+    """How the rows of a set become numbers besides each metric's mean, by name. One of
+    a metric's name replaces its mean; `None` drops it."""
+
+    def build(self, data: Array | None, /) -> Any:
+        """The task; by default the settings themselves are the task.
 
         **Arguments:**
 
         - `data`: What the experiment's source gives; `None` for a task that draws its
             own.
         """
+        return self
 
 
 class ModelConfig(OpenUnion, untagged="TransformerConfig"):
@@ -121,3 +151,20 @@ class EvaluationConfig(OpenUnion, untagged="EvaluationSet"):
 
         **Raises:** `ValueError` if it cannot be of that task.
         """
+
+
+@dataclasses.dataclass(frozen=True)
+class TaskSet(EvaluationConfig):
+    """Examples drawn once from the evaluation seed, from a task of its own."""
+
+    size: int = 500
+    """Number of examples."""
+    task: TaskConfig | None = None
+    """What draws them; `None` is the task of training."""
+
+    def __post_init__(self):
+        positive("size", self.size)
+
+    def of(self, task: TaskConfig) -> TaskConfig:
+        """Its own task, or that of training."""
+        return self.task or task

@@ -4,18 +4,17 @@ import contextlib
 import dataclasses
 import functools
 import os
-import pathlib
 from collections.abc import Callable, Iterable, Mapping, Sequence as ListLike
 from typing import TypeVar
 
 import jax.numpy as jnp
 
 from ._ranked import find_heads, FoundHeads, keep_heads, kept_heads
+from .batches import example_of, load_batches, save_batches
 from .data import digest
 from .experiment import Experiment
 from .loggers import Logger
 from .runs import disk, open_run, RunWriter
-from .tasks import load_sequences, save_sequences, Sequence
 from .train import check_members, fit, Member, Result
 
 
@@ -87,7 +86,8 @@ def run_experiments(
         def enter(index: int) -> RunWriter:
             experiment = pinned[index]
             opened = open_run(outs[index], experiment, resume=resume)
-            run = _entered(stack, opened, hashed(experiment.data))
+            data = experiment.data
+            run = _entered(stack, opened, data and hashed(data))
             keep_heads(run.path, heads[index])
             return run
 
@@ -144,7 +144,9 @@ def _heads_of(item: tuple[Experiment, str | os.PathLike]) -> dict[str, FoundHead
 
 def _builder() -> Callable[[tuple[Experiment, dict[str, FoundHeads]]], Member]:
     """Builds members; the same data is the same array, which they share."""
-    load = functools.cache(lambda source: jnp.asarray(source.load()))
+    load = functools.cache(
+        lambda source: None if source is None else jnp.asarray(source.load())
+    )
 
     def build(item: tuple[Experiment, dict[str, FoundHeads]]) -> Member:
         experiment, heads = item
@@ -167,17 +169,12 @@ def _entered(
 
 
 def _with_kept_sets(member: Member, run: RunWriter) -> Member:
-    return dataclasses.replace(member, evaluations=_kept(member.evaluations, run.path))
-
-
-def _kept(
-    evaluations: Mapping[str, Sequence], folder: pathlib.Path
-) -> Mapping[str, Sequence]:
-    """The sets as the run began with: a later version of JAX may draw others."""
-    file = folder / "eval_data.h5"
+    """The member with the sets as the run began: another JAX may draw other ones."""
+    file = run.path / "eval_data.h5"
     if file.exists():
-        return load_sequences(file)
-    if evaluations:
-        with disk(folder):
-            save_sequences(file, evaluations)
-    return evaluations
+        sets = load_batches(file, example_of(member.task))
+        return dataclasses.replace(member, evaluations=sets)
+    if member.evaluations:
+        with disk(run.path):
+            save_batches(file, member.evaluations)
+    return member

@@ -1,7 +1,6 @@
 """Training: steps inside the compiled program, many members side by side."""
 
 import contextlib
-import functools
 import time
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
@@ -26,8 +25,10 @@ from ._training import (
     Training as Training,
     with_arrays,
 )
+from .batches import example_of
 from .loggers import Logger
 from .runs import RunWriter
+from .summaries import scalars, summaries_of, summarise
 
 
 def fit(
@@ -98,6 +99,7 @@ class _Fit:
         self.training = training
         self.runs = runs
         self.loggers = loggers
+        self.summaries = summaries_of(members[0].task)
         self.resume_interval = resume_interval
         self.static = [eqx.filter(m.model, eqx.is_array, inverse=True) for m in members]
         for member in members:
@@ -239,7 +241,7 @@ class _Fit:
                 if lacks:
                     log.add_evaluation(self.sequences, sets)
             for logger, sets in zip(self.loggers, metrics, strict=False):
-                logger.log(self.sequences, _means(sets))
+                logger.log(self.sequences, self._numbers(sets))
         if keep and self.runs:
             models = self.members.unstack(self.state.model)
             for run, model in zip(self.runs, models, strict=True):
@@ -249,6 +251,16 @@ class _Fit:
         interval = self.resume_interval and max(self.resume_interval, 10 * self.saving)
         if time.monotonic() - self.saved_at >= interval:
             self._save()
+
+    def _numbers(
+        self, sets: Mapping[str, Mapping[str, np.ndarray]]
+    ) -> dict[str, float]:
+        """An evaluation by the names that loggers show."""
+        return {
+            f"{name}/{metric}": float(value)
+            for name, rows in sets.items()
+            for metric, value in scalars(summarise(rows, self.summaries)).items()
+        }
 
     def _save(self) -> None:
         if not self.runs:
@@ -270,15 +282,6 @@ def _not_finite(rows: Mapping[str, np.ndarray], step: int) -> str | None:
             bad = int(np.argmin(finite))
             return f"the {what} is {rows[name][bad]} at step {step + bad}"
     return None
-
-
-def _means(sets: Mapping[str, Mapping[str, np.ndarray]]) -> dict[str, float]:
-    """The means of an evaluation, by the names that loggers show."""
-    return {
-        f"{name}/{metric}": float(rows.mean())
-        for name, metrics in sets.items()
-        for metric, rows in metrics.items()
-    }
 
 
 @contextlib.contextmanager
@@ -303,8 +306,7 @@ def _log_of(run: RunWriter, step: int, sequences: int) -> Log:
 
 def _check(member: Member) -> None:
     if member.edits:
-        draw = functools.partial(member.task.sample, key=jax.random.key(0))
-        check_edits(member.model, member.task, member.edits, jax.eval_shape(draw))
+        check_edits(member.model, member.task, member.edits, example_of(member.task))
 
 
 def check_members(members: Sequence[Member]) -> None:

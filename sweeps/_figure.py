@@ -152,7 +152,8 @@ class _Needed:
     def data(self) -> str:
         """What stands in for the paper's features."""
         run = next(iter(next(iter(self.names.values())).values()))
-        return _data_text(self.asked.experiments[run].data)
+        data = self.asked.experiments[run].data
+        return "" if data is None else _data_text(data)
 
 
 def _needed(chosen: Figure, options: FigureOptions) -> _Needed:

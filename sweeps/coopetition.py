@@ -22,7 +22,7 @@ from typing import Literal
 
 from icl import Experiment, RankedHeads, Start
 from icl.data import Source
-from icl.models import Positions, Rope, Sinusoidal
+from icl.models import Learned, Positions, Rope, Sinusoidal
 from icl.optimizers import Adam, Constant
 from icl.schedules import At, Every
 from icl.studies import coopetition, coopetition_12_layers
@@ -294,7 +294,7 @@ def _base(run: Run, setting: Setting, data: Source) -> Experiment:
             base.model,
             num_layers=run.depth,
             mlp_ratio=run.mlp_ratio,
-            positions=run.positions or base.model.positions,
+            positions=run.positions or Learned(),
         )
     model = dataclasses.replace(model, d_model=setting.d_model)
     sets = {

@@ -17,11 +17,12 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from icl import Experiment
+from icl.config import of_kind
 from icl.data import LowRankClasses, Source
 from icl.schedules import At, Every
 from icl.studies import induction
 from icl.studies._data import check_data
-from icl.tasks import Relabel, Split
+from icl.tasks import ExemplarLabel, Relabel, Split
 from icl.train import Training
 
 from ._clamps import ALONE, but, CLAMPS, heads_of, match, NUM_HEADS, previous, zero
@@ -175,7 +176,7 @@ def _base(scale: Scale, data: Source) -> Experiment:
 def _experiment(
     base: Experiment, run: Run, scale: Scale, folder: Path, by_name: dict[str, Run]
 ) -> Experiment:
-    split = base.task.class_split
+    split = of_kind(base.task, ExemplarLabel, "the study").class_split
     val = split.val + split.train - run.classes
     train, held_out = LABEL_PAIRS[run.labels]
     task = dataclasses.replace(

@@ -13,9 +13,10 @@ whether it is with those of the clusters' shape was not tested.
 import dataclasses
 from pathlib import Path
 
-from icl import EvaluationSet, Experiment
+from icl import Experiment
 from icl.data import LowRankClasses, Source
 from icl.optimizers import Adam, Constant
+from icl.protocols import EvaluationConfig
 from icl.schedules import At, Every
 from icl.studies import coopetition, transience, transience_clusters
 from icl.studies._data import shape, stand_in
@@ -159,6 +160,6 @@ def _tiny(run: Run, data: Source) -> Experiment:
     )
 
 
-def _resized(base: Experiment, size: int, *names: str) -> dict[str, EvaluationSet]:
+def _resized(base: Experiment, size: int, *names: str) -> dict[str, EvaluationConfig]:
     sets = base.evaluations
     return {name: dataclasses.replace(sets[name], size=size) for name in names}

@@ -18,6 +18,7 @@ import numpy as np
 from regression import linear, regression
 
 from icl.models import (
+    exemplar_label_interface,
     Learned,
     NoPositions,
     Rope,
@@ -96,7 +97,9 @@ TRANSFORMERS: dict[str, TransformerConfig] = {
 
 
 def _model(config: TransformerConfig) -> Model:
-    build = lambda key: config.build(CLASSES, dim=DIM, key=key)
+    build = lambda key: config.build(
+        exemplar_label_interface(CLASSES, dim=DIM), key=key
+    )
     return Model(build, causal=config.causal)
 
 

@@ -41,7 +41,7 @@ class Regression(eqx.Module):
     truth: Float[Array, " dim"]
     noise: float = eqx.field(static=True)
 
-    def sample(self, *, key):
+    def sample(self, *, key, seen):
         TRACES.append("sample")
         x_key, noise_key = jax.random.split(key)
         x = jax.random.normal(x_key, self.truth.shape)
@@ -65,7 +65,7 @@ def regression(dim=3, noise=0.1):
 
 
 def examples(task, count, seed=1):
-    return jax.vmap(lambda key: task.sample(key=key))(
+    return jax.vmap(lambda key: task.sample(key=key, seen=0))(
         jax.random.split(jax.random.key(seed), count)
     )
 

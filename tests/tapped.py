@@ -14,7 +14,7 @@ import jax.numpy as jnp
 import numpy as np
 
 import opto
-from icl.models import TransformerConfig
+from icl.models import exemplar_label_interface, TransformerConfig
 
 
 class MLP(eqx.Module):
@@ -190,7 +190,7 @@ class Tokens(eqx.Module):
 
 def transformer():
     config = TransformerConfig(num_layers=1, d_model=12, num_heads=3, mlp_ratio=1.0)
-    return config.build(4, dim=3, key=jax.random.key(3))
+    return config.build(exemplar_label_interface(4, dim=3), key=jax.random.key(3))
 
 
 def _normal(seed, *shape):

@@ -5,7 +5,12 @@ import numpy as np
 import pytest
 
 import opto
-from icl.models import fold_layer_norms, NoPositions, TransformerConfig
+from icl.models import (
+    exemplar_label_interface,
+    fold_layer_norms,
+    NoPositions,
+    TransformerConfig,
+)
 from opto import circuits, EXEMPLAR, heads, LABEL, QUERY
 from opto.circuits import Factored, HeadWeights
 
@@ -113,7 +118,7 @@ def probe(positions, getkey, **settings):
     config = TransformerConfig(
         d_model=16, num_heads=(4, 2), positions=positions, **settings
     )
-    model = config.build(5, dim=7, key=getkey())
+    model = config.build(exemplar_label_interface(5, dim=7), key=getkey())
     examples = jax.random.normal(getkey(), (5, 7))
     labels = jnp.array([1, 4, 1, 0, 4])
     return model, (examples, labels)

@@ -8,7 +8,7 @@ import pytest
 from icl import studies
 from icl.config import from_json, to_json
 from icl.data import GaussianClasses, HDF5Classes, LowRankClasses, OneHotClasses, Source
-from icl.experiment import EvaluationSet, Experiment
+from icl.experiment import Experiment
 from icl.models import (
     Learned,
     NoPositions,
@@ -31,6 +31,7 @@ from icl.schedules import At, Dense, Every, LogSpaced, Schedule
 from icl.tasks import (
     ClassLabels,
     Context,
+    EvaluationSet,
     ExemplarLabel,
     FlippedLabels,
     Free,

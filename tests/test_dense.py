@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 
 import icl.dense
+from icl.batches import batch
 from icl.data import LowRankClasses
 from icl.dense import dense_set, shown
 from icl.studies import induction
 from icl.tasks import (
-    batch,
     ClassLabels,
     Context,
     ExemplarLabel,

@@ -12,7 +12,7 @@ from oracles import softmax
 from tapped import MODELS
 
 import opto
-from icl.models import NoPositions, TransformerConfig
+from icl.models import exemplar_label_interface, NoPositions, TransformerConfig
 from opto import Clamp, Freeze, Mean, Patch, Resample, Scale, Steer, Zero
 
 
@@ -26,7 +26,7 @@ def case(name):
 @functools.cache
 def transformer():
     config = TransformerConfig(2, 8, 2, mlp_ratio=1.0, positions=NoPositions())
-    return config.build(3, dim=3, key=jax.random.key(0))
+    return config.build(exemplar_label_interface(3, dim=3), key=jax.random.key(0))
 
 
 def sequences(*shape, seed=0):

@@ -11,7 +11,7 @@ import pytest
 from tapped import Count, Counted, MLP
 
 import opto
-from icl.models import NoPositions, TransformerConfig
+from icl.models import exemplar_label_interface, NoPositions, TransformerConfig
 from opto import Clamp, Freeze, Graft, Pattern, PreviousToken, Scale, Zero
 
 
@@ -29,7 +29,7 @@ MODELS = {
 def model(name):
     layers, seed = MODELS[name]
     config = TransformerConfig(layers, 4, 2, positions=NoPositions())
-    return config.build(3, dim=3, key=jax.random.key(seed))
+    return config.build(exemplar_label_interface(3, dim=3), key=jax.random.key(seed))
 
 
 @functools.cache

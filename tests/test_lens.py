@@ -7,7 +7,13 @@ import numpy as np
 import pytest
 
 import opto
-from icl.models import Learned, NoPositions, Sinusoidal, TransformerConfig
+from icl.models import (
+    exemplar_label_interface,
+    Learned,
+    NoPositions,
+    Sinusoidal,
+    TransformerConfig,
+)
 from opto.lens import direct_logits, logit_bias, logit_lens, logit_terms
 
 
@@ -33,7 +39,9 @@ def x64():
 
 def build(name):
     """A model whose norms and biases are not those of an initialisation."""
-    model = CONFIGS[name].build(LABELS, dim=DIM, key=jax.random.key(0))
+    model = CONFIGS[name].build(
+        exemplar_label_interface(LABELS, dim=DIM), key=jax.random.key(0)
+    )
     leaves, structure = jax.tree.flatten(eqx.filter(model, eqx.is_inexact_array))
     keys = jax.random.split(jax.random.key(1), len(leaves))
     moved = [
@@ -112,7 +120,9 @@ def test_the_lens_under_edits():
 
 def test_the_lens_of_a_graft_is_that_of_what_computes_the_logits():
     model, inputs = build("attention"), batch(4)
-    other = CONFIGS["attention"].build(LABELS, dim=DIM, key=jax.random.key(7))
+    other = CONFIGS["attention"].build(
+        exemplar_label_interface(LABELS, dim=DIM), key=jax.random.key(7)
+    )
     edits = [opto.Graft(other, from_=1)]
     values, _ = logit_lens(model, *inputs, sites="**.resid_post", edits=edits)
     expected = logits_of(model, *inputs, edits=edits)

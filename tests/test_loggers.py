@@ -22,12 +22,12 @@ import icl
 import icl._compile
 from icl import studies
 from icl.data import LowRankClasses
-from icl.experiment import EvaluationSet
 from icl.loggers import check_logger, Logger, open_logger, Several
 from icl.models import TransformerConfig
 from icl.optimizers import Adam, Constant
 from icl.runs import open_run
 from icl.schedules import Every
+from icl.tasks import EvaluationSet
 from icl.train import fit, Training
 
 

@@ -16,10 +16,11 @@ from test_metrics import expected
 
 import opto
 from icl import measures
+from icl.batches import batch
 from icl.data import LowRankClasses
 from icl.measures import _hessian, Each, Groups, Mean, Measure, OfModel, Under
-from icl.models import TransformerConfig
-from icl.tasks import batch, Context, ExemplarLabel, Relabel, Split
+from icl.models import exemplar_label_interface, TransformerConfig
+from icl.tasks import Context, ExemplarLabel, Relabel, Split
 
 
 HEADS = (2, 4)
@@ -48,7 +49,7 @@ def model_of(layer_norm=True):
     config = TransformerConfig(
         num_layers=2, d_model=16, num_heads=HEADS, layer_norm=layer_norm
     )
-    model = config.build(LABELS, dim=6, key=jax.random.key(1))
+    model = config.build(exemplar_label_interface(LABELS, dim=6), key=jax.random.key(1))
     # Norms, biases and label embeddings that are not what they begin as.
     leaves, structure = jax.tree.flatten(model)
     keys = jax.random.split(jax.random.key(2), len(leaves))
@@ -457,7 +458,7 @@ def test_eigenvalues_of_a_known_matrix(eigenvalues, count, iterations):
 
 def tiny():
     config = TransformerConfig(num_layers=1, d_model=4, num_heads=2)
-    model = config.build(LABELS, dim=6, key=jax.random.key(3))
+    model = config.build(exemplar_label_interface(LABELS, dim=6), key=jax.random.key(3))
     return jax.tree.map(lambda x: 1.5 * x, model)
 
 

@@ -10,6 +10,7 @@ from kinds import shaken, TRANSFORMERS
 
 import opto
 from icl.models import (
+    exemplar_label_interface,
     Learned,
     Rope,
     Sinusoidal,
@@ -30,7 +31,9 @@ def inputs(pairs, dim, key):
 def test_forward_equals_numpy_in_float64(name, pairs, getkey):
     config = TRANSFORMERS[name]
     with jax.enable_x64(True):
-        model = shaken(config.build(5, dim=7, key=getkey()), getkey())
+        model = shaken(
+            config.build(exemplar_label_interface(5, dim=7), key=getkey()), getkey()
+        )
         examples, labels = inputs(pairs, 7, getkey())
         logits, record = opto.run(
             model, examples, labels, record=["logits", "blocks.*.attn.pattern"]
@@ -61,7 +64,10 @@ def test_forward_equals_numpy_in_float64(name, pairs, getkey):
 
 def test_ids_are_looked_up(getkey):
     model = shaken(
-        TransformerConfig().build(5, num_exemplars=40, key=getkey()), getkey()
+        TransformerConfig().build(
+            exemplar_label_interface(5, num_exemplars=40), key=getkey()
+        ),
+        getkey(),
     )
     examples, labels = jnp.array([3, 39, 3]), jnp.array([1, 4, 1])
     expected, _ = oracles.transformer(
@@ -78,7 +84,9 @@ def test_ids_are_looked_up(getkey):
 def test_known_exemplars_give_the_same(num_layers, getkey):
     """By their ids what the vectors give, at every site that is left."""
     config = TransformerConfig(num_layers=num_layers, mlp_ratio=1.0)
-    model = shaken(config.build(5, dim=7, key=getkey()), getkey())
+    model = shaken(
+        config.build(exemplar_label_interface(5, dim=7), key=getkey()), getkey()
+    )
     table = jax.random.normal(getkey(), (4, 7))
     ids, labels = jnp.array([3, 0, 3]), jnp.array([1, 4, 0])
     sites = ["blocks.*.attn.*", "blocks.*.mlp.post", "logits"]
@@ -92,16 +100,23 @@ def test_known_exemplars_give_the_same(num_layers, getkey):
             np.testing.assert_allclose(found[site], record[site], rtol=1e-4, atol=1e-5)
         unknown = quick(ids, labels.at[0].set(-1))
         assert np.isnan(np.asarray(unknown)[-1]).all()
-    added = TransformerConfig(positions=Learned(9)).build(5, dim=7, key=getkey())
+    added = TransformerConfig(positions=Learned(9)).build(
+        exemplar_label_interface(5, dim=7), key=getkey()
+    )
     assert with_known_tokens(added, table) is None
     # The table may be longer than a sequence can be.
-    added = TransformerConfig(positions=Learned(5)).build(5, dim=7, key=getkey())
+    added = TransformerConfig(positions=Learned(5)).build(
+        exemplar_label_interface(5, dim=7), key=getkey()
+    )
     assert with_known_tokens(added, jnp.ones((20, 7))) is None
 
 
 @pytest.mark.parametrize("name", TRANSFORMERS)
 def test_query_logits_are_the_last_row(name, getkey):
-    model = shaken(TRANSFORMERS[name].build(5, dim=7, key=getkey()), getkey())
+    model = shaken(
+        TRANSFORMERS[name].build(exemplar_label_interface(5, dim=7), key=getkey()),
+        getkey(),
+    )
     examples, labels = inputs(3, 7, getkey())
     np.testing.assert_allclose(
         eqx.filter_jit(model.query_logits)(examples, labels),
@@ -111,14 +126,17 @@ def test_query_logits_are_the_last_row(name, getkey):
 
 
 def test_the_querys_label_is_not_read(getkey):
-    model = shaken(TransformerConfig().build(5, dim=7, key=getkey()), getkey())
+    model = shaken(
+        TransformerConfig().build(exemplar_label_interface(5, dim=7), key=getkey()),
+        getkey(),
+    )
     examples, labels = inputs(2, 7, getkey())
     other = labels.at[-1].set((labels[-1] + 1) % 5)
     assert jnp.array_equal(model(examples, labels), model(examples, other))
 
 
 def test_labels_that_the_model_does_not_have_are_nan(getkey):
-    model = TransformerConfig().build(5, dim=7, key=getkey())
+    model = TransformerConfig().build(exemplar_label_interface(5, dim=7), key=getkey())
     examples, labels = inputs(2, 7, getkey())
     for wrong in (-1, 5, 99):
         logits = model(examples, labels.at[1].set(wrong))
@@ -127,7 +145,7 @@ def test_labels_that_the_model_does_not_have_are_nan(getkey):
 
 @pytest.mark.usefixtures("unchecked")
 def test_inputs_that_do_not_fit(getkey):
-    model = TransformerConfig().build(5, dim=7, key=getkey())
+    model = TransformerConfig().build(exemplar_label_interface(5, dim=7), key=getkey())
     examples, labels = inputs(2, 7, getkey())
     for bad, message in (
         ((examples[:, :6], labels), "examples must have dim 7, as in training, got 6"),
@@ -140,7 +158,9 @@ def test_inputs_that_do_not_fit(getkey):
 
 def test_attention_equals_jax(getkey):
     """`jax.nn.dot_product_attention` on our q, k, v gives our z."""
-    model = TransformerConfig(num_layers=1).build(5, dim=7, key=getkey())
+    model = TransformerConfig(num_layers=1).build(
+        exemplar_label_interface(5, dim=7), key=getkey()
+    )
     _, record = opto.run(model, *inputs(4, 7, getkey()), record="blocks.0.attn.*")
     q, k, v = (record[f"blocks.0.attn.{n}"].swapaxes(0, 1) for n in "qkv")
     z = jax.nn.dot_product_attention(q, k, v, is_causal=True).swapaxes(0, 1)
@@ -148,7 +168,7 @@ def test_attention_equals_jax(getkey):
 
 
 def test_result_sums_to_out(getkey):
-    model = TransformerConfig().build(5, dim=7, key=getkey())
+    model = TransformerConfig().build(exemplar_label_interface(5, dim=7), key=getkey())
     _, record = opto.run(model, *inputs(2, 7, getkey()), record="blocks.1.attn.*")
     total = record["blocks.1.attn.result"].sum(0)
     np.testing.assert_allclose(total, record["blocks.1.attn.out"], atol=1e-6)
@@ -158,7 +178,7 @@ def test_initialisation(getkey):
     config = TransformerConfig(
         d_model=512, mlp_ratio=1.0, qkv_bias=True, init_scale=0.5
     )
-    model = config.build(1000, dim=256, key=getkey())
+    model = config.build(exemplar_label_interface(1000, dim=256), key=getkey())
     attn = model.blocks[0].attn
     for layer in (
         attn.query,
@@ -177,7 +197,9 @@ def test_initialisation(getkey):
     for bias in (attn.query.bias, model.unembed.bias, model.embedding.exemplar.bias):
         assert not jnp.any(bias)
     learned = TransformerConfig(d_model=512, positions=Learned(64))
-    table = learned.build(5, dim=7, key=getkey()).embedding.positions.table
+    table = learned.build(
+        exemplar_label_interface(5, dim=7), key=getkey()
+    ).embedding.positions.table
     # Of a uniform distribution in ±b the standard deviation is b / √3.
     assert abs(float(table.std()) * np.sqrt(3 * 32) - 1) < 0.02
     assert float(jnp.abs(table).max()) <= 1 / np.sqrt(32)
@@ -195,18 +217,18 @@ def test_initialisation(getkey):
         (lambda: TransformerConfig(num_heads=(8,)), "one for each block; got 1"),
         (lambda: TransformerConfig(num_layers=0), "num_layers must be positive, got 0"),
         (
-            lambda: TransformerConfig().build(5, key=jax.random.key(0)),
+            lambda: exemplar_label_interface(5),
             "give dim= for vectors or num_exemplars= for ids",
         ),
         (
             lambda: TransformerConfig(num_heads=64).build(
-                5, dim=4, key=jax.random.key(0)
+                exemplar_label_interface(5, dim=4), key=jax.random.key(0)
             )(jnp.ones((3, 4)), jnp.zeros(3, int)),
             "Rope needs an even d_head",
         ),
         (
             lambda: TransformerConfig(positions=Learned(4)).build(
-                5, dim=4, key=jax.random.key(0)
+                exemplar_label_interface(5, dim=4), key=jax.random.key(0)
             )(jnp.ones((3, 4)), jnp.zeros(3, int)),
             "Learned positions end at 4 tokens, got 5",
         ),
@@ -229,7 +251,9 @@ def test_forward_equals_icl_dynamics():
             arrays.append(np.load(file))
     arrays = [x for x in arrays if x.dtype == np.float32]
     exemplar, exemplar_bias, labels_table, *rest = arrays
-    model = TransformerConfig().build(5, dim=32, key=jax.random.key(0))
+    model = TransformerConfig().build(
+        exemplar_label_interface(5, dim=32), key=jax.random.key(0)
+    )
     leaves = [exemplar, exemplar_bias, labels_table.T]
     for i in range(2):
         scale, offset, qkv, out = rest[4 * i : 4 * i + 4]

@@ -70,7 +70,7 @@ def steps_in_numpy(optimizer, w, batch_size):
 def drawn(task, step):
     """The batch of a step, from the definition: x with a 1 for the bias, and y."""
     key = jax.random.fold_in(jax.random.key(SEED), step)
-    sample = lambda key: task.sample(key=key)
+    sample = lambda key: task.sample(key=key, seen=0)
     x, y = jax.vmap(sample)(jax.random.split(key, BATCH))
     return np.concatenate([x, np.ones((BATCH, 1))], 1), np.asarray(y)
 

@@ -19,12 +19,12 @@ import pytest
 import icl
 import opto
 from icl import _replay_stacks, measures, Replay, replay, replays
+from icl.batches import batch
 from icl.data import LowRankClasses
 from icl.measures import Each, Groups, Measure, OfModel, Under
 from icl.optimizers import Adam, Constant
 from icl.schedules import Every
 from icl.studies import induction
-from icl.tasks import batch
 
 
 PATTERN = "blocks.1.attn.pattern"

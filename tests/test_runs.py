@@ -35,11 +35,11 @@ import icl.train
 from icl import measures, studies
 from icl._log import Log
 from icl.data import HDF5Classes, LowRankClasses, save_source
-from icl.experiment import EvaluationSet
 from icl.models import TransformerConfig
 from icl.optimizers import Adam, Constant
 from icl.runs import open_run, Run
 from icl.schedules import Every
+from icl.tasks import EvaluationSet
 from icl.train import fit, Training
 
 

@@ -18,8 +18,7 @@ from icl._grafts import parse_edit
 from icl.compat.icl_dynamics import edits_from_flags
 from icl.config import from_json, to_json
 from icl.data import HDF5Classes, LowRankClasses
-from icl.experiment import example_inputs
-from icl.models import TransformerConfig
+from icl.models import exemplar_label_interface, TransformerConfig
 from icl.schedules import At, Every
 from sweeps import clamps, coopetition, induction, transience
 from sweeps._clamps import but
@@ -122,7 +121,7 @@ def test_smoke_builds(study):
         key = json.dumps(to_json(bare))
         if key not in built:
             member = bare.build()
-            table = opto.sites(member.model, *example_inputs(member.task))
+            table = opto.sites(member.model, *member.task.interface.structs)
             built[key] = member.task, table
         task, table = built[key]
         for each in experiment.evaluations.values():
@@ -136,7 +135,9 @@ def test_smoke_builds(study):
 @pytest.fixture(scope="module")
 def model_and_inputs():
     config = TransformerConfig(d_model=16)
-    build = eqx.filter_jit(lambda key: config.build(5, dim=4, key=key))
+    build = eqx.filter_jit(
+        lambda key: config.build(exemplar_label_interface(5, dim=4), key=key)
+    )
     model = build(jax.random.key(0))
     # At first, attention is near uniform, and edits of it change little.
     model = jax.tree.map(lambda x: 3 * x if eqx.is_inexact_array(x) else x, model)

@@ -14,10 +14,10 @@ import icl
 from icl import Start, studies, Training
 from icl._log import Log
 from icl.data import LowRankClasses
-from icl.experiment import EvaluationSet
 from icl.models import TransformerConfig
 from icl.optimizers import Adam, Constant
 from icl.schedules import At, Every
+from icl.tasks import EvaluationSet
 from sweeps._collect import collect, collected
 from sweeps._folder import Folder
 from sweeps._swept import column, swept

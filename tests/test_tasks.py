@@ -11,9 +11,9 @@ import numpy as np
 import pytest
 from scipy import stats
 
+from icl.batches import batch
 from icl.metrics import classification
 from icl.tasks import (
-    batch,
     Context,
     ExemplarLabel,
     FlippedLabels,

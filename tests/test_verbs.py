@@ -13,7 +13,14 @@ from oracles import softmax
 from tapped import Count, Counted, Tokens
 
 import opto
-from icl.models import Learned, NoPositions, Rope, Sinusoidal, TransformerConfig
+from icl.models import (
+    exemplar_label_interface,
+    Learned,
+    NoPositions,
+    Rope,
+    Sinusoidal,
+    TransformerConfig,
+)
 from opto import (
     Block,
     Clamp,
@@ -43,7 +50,9 @@ class Case:
     @functools.cached_property
     def model(self):
         what = {"dim": 3} if self.ids is None else {"num_exemplars": 6}
-        return self.config.build(6, **what, key=jax.random.key(0))
+        return self.config.build(
+            exemplar_label_interface(6, **what), key=jax.random.key(0)
+        )
 
     @functools.cached_property
     def inputs(self):

@@ -10,6 +10,7 @@ from jaxtyping import Array, PyTree
 
 import opto
 
+from ..batches import example_of
 from ._measure import Mean, Measure, Reduction
 
 
@@ -40,13 +41,23 @@ def task_metric(
     return Measure(_Metric(task, name), over=over, label=label, text=name)
 
 
-def metric_names(task: Any) -> tuple[str, ...]:
-    """The metrics of a task; none if it does not say how many labels it has."""
-    if getattr(task, "num_labels", None) is None:
+def metric_names(task: Any, model: PyTree | None = None) -> tuple[str, ...]:
+    """The metrics of a task, as it scores what a model says.
+
+    Without a model, only of a task whose outputs are a number for each label; none of
+    another.
+    """
+    if task is None:
         return ()
-    example = eqx.filter_eval_shape(lambda: task.sample(key=jax.random.key(0)))
-    logits = jax.ShapeDtypeStruct((task.num_labels,), "float32")
-    return tuple(eqx.filter_eval_shape(task.metrics, logits, example))
+    example = example_of(task)
+    if model is None:
+        count = getattr(task, "num_labels", None)
+        if count is None:
+            return ()
+        outputs = jax.ShapeDtypeStruct((count,), "float32")
+    else:
+        outputs = eqx.filter_eval_shape(task.forward, model, example)
+    return tuple(eqx.filter_eval_shape(task.metrics, outputs, example))
 
 
 @dataclasses.dataclass(frozen=True, eq=False)

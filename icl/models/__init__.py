@@ -3,6 +3,7 @@
 from ._attention import Attention as Attention
 from ._embedding import ExemplarLabelEmbedding as ExemplarLabelEmbedding
 from ._exemplar_label import (
+    exemplar_label_interface as exemplar_label_interface,
     ExemplarLabelModel as ExemplarLabelModel,
     QueryRows as QueryRows,
     TransformerConfig as TransformerConfig,

@@ -9,7 +9,7 @@ from jaxtyping import Array, Float, Int, PRNGKeyArray
 
 from opto import identity, Tap
 
-from ..protocols import ModelConfig
+from ..protocols import Input, Interface, ModelConfig
 from ._embedding import embedding, ExemplarLabelEmbedding
 from ._init import linear, per_token
 from ._positions import Positions, Rope
@@ -159,28 +159,13 @@ class TransformerConfig(ModelConfig):
             return (self.num_heads,) * self.num_layers
         return tuple(self.num_heads)
 
-    def build(
-        self,
-        num_labels: int,
-        *,
-        dim: int | None = None,
-        num_exemplars: int | None = None,
-        key: PRNGKeyArray,
-    ) -> ExemplarLabelModel:
-        """A freshly initialised model.
+    def build(self, interface: Interface, *, key: PRNGKeyArray) -> ExemplarLabelModel:
+        """A freshly initialised model of exemplar-label sequences.
 
-        **Arguments:**
-
-        - `num_labels`: Labels, of the context and of the output.
-        - `dim`: The length of an exemplar's vector, or
-        - `num_exemplars`: how many ids there are, when exemplars are ids.
-
-        **Raises:** `ValueError` unless one of the two is given.
+        **Raises:** `ValueError` for inputs that are no exemplars, vectors or ids, with
+        a label each.
         """
-        if (dim is None) == (num_exemplars is None):
-            raise ValueError(
-                "give dim= for vectors or num_exemplars= for ids, not both"
-            )
+        num_labels, dim, num_exemplars = _sizes(interface)
         embed_key, position_key, unembed_key, *keys = jax.random.split(
             key, 3 + self.num_layers
         )
@@ -219,3 +204,45 @@ class TransformerConfig(ModelConfig):
             ),
             ("exemplar" if dim is None else "exemplar dim", "exemplar"),
         )
+
+
+def _sizes(interface: Interface) -> tuple[int, int | None, int | None]:
+    """How many labels, and how long an exemplar's vector or how many ids there are."""
+    if len(interface.inputs) == 2:
+        examples, labels = interface.inputs
+        vectors = len(examples.shape) == 2 and examples.count is None
+        if labels.count == interface.num_outputs and len(labels.shape) == 1:
+            if vectors:
+                return interface.num_outputs, examples.shape[-1], None
+            if len(examples.shape) == 1 and examples.count is not None:
+                return interface.num_outputs, None, examples.count
+    wanted = "exemplars [exemplar, dim] or ids, and ids for labels"
+    raise ValueError(f"TransformerConfig reads {wanted}; this task has {interface}")
+
+
+def exemplar_label_interface(
+    num_labels: int,
+    *,
+    dim: int | None = None,
+    num_exemplars: int | None = None,
+    context: int = 2,
+) -> Interface:
+    """What a model of exemplar-label sequences is built for, without a task.
+
+    **Arguments:**
+
+    - `num_labels`: Labels, of the context and of the output.
+    - `dim`: The length of an exemplar's vector, or
+    - `num_exemplars`: how many ids there are, when exemplars are ids.
+    - `context`: Pairs before the query. No model depends on it.
+
+    **Raises:** `ValueError` unless one of the two is given.
+    """
+    if (dim is None) == (num_exemplars is None):
+        raise ValueError("give dim= for vectors or num_exemplars= for ids, not both")
+    length = context + 1
+    examples = Input("examples", (length,), "int32", num_exemplars)
+    if dim is not None:
+        examples = Input("examples", (length, dim), "float32")
+    labels = Input("labels", (length,), "int32", num_labels)
+    return Interface((examples, labels), num_labels)

@@ -3,6 +3,7 @@ emergence and transience of in-context learning" (ICML; arXiv 2503.05631)."""
 
 import dataclasses
 
+from ..config import of_kind
 from ..data import Source
 from ..experiment import Experiment
 from ..models import Learned, TransformerConfig
@@ -92,9 +93,8 @@ def coopetition_12_layers(
 
 def only_ciwl(base: Experiment) -> Experiment:
     """The run on sequences that context-constrained in-weights learning solves."""
-    context = Context(
-        base.task.context.length, burstiness=0, no_support=True, unique_rest=True
-    )
+    own = of_kind(base.task, ExemplarLabel, "the run").context
+    context = Context(own.length, burstiness=0, no_support=True, unique_rest=True)
     labels = QueryLabelOnContext()
     return _with_task(base, context=context, labels=labels)
 
@@ -102,7 +102,8 @@ def only_ciwl(base: Experiment) -> Experiment:
 def only_icl(base: Experiment) -> Experiment:
     """The run on sequences that only the context tells the label of."""
     # One for each class of the data, so that models can be grafted and compared.
-    count = check_data(base.data, "the run", 2, 1)
+    source = base.data or ExemplarLabel.source
+    count = check_data(source, "the run", 2, 1)
     return _with_task(base, labels=Relabel(num_labels=count))
 
 
@@ -112,7 +113,7 @@ def mixed(base: Experiment, bursty: float) -> Experiment:
     Then the query's class is in the context by chance alone, and only what was learnt
     of it in training helps (the mixtures of Chan et al. 2022, section 3).
     """
-    own = base.task.context
+    own = of_kind(base.task, ExemplarLabel, "the run").context
     if isinstance(own, Mixture):
         raise ValueError("the run's sequences are mixed already")
     kinds = (own, Context(own.length, burstiness=0))

@@ -2,10 +2,11 @@
 induction head?" (ICML; arXiv 2404.07129)."""
 
 from ..data import LowRankClasses, Source
-from ..experiment import EvaluationSet, Experiment
+from ..experiment import Experiment
 from ..models import TransformerConfig
 from ..optimizers import Adam, Constant
-from ..tasks import Context, ExemplarLabel, Relabel, Split
+from ..protocols import EvaluationConfig
+from ..tasks import Context, EvaluationSet, ExemplarLabel, Relabel, Split
 from ..train import Training
 
 
@@ -31,7 +32,7 @@ def induction(data: Source = LowRankClasses()) -> Experiment:  # noqa: B008
             f"{num_classes} classes"
         )
     others = min(19, num_exemplars - 1)
-    sets = {
+    sets: dict[str, EvaluationConfig] = {
         "train": EvaluationSet(),
         "heldout_labels": EvaluationSet(relabelling="val"),
         "heldout_classes": EvaluationSet(classes="test"),

@@ -9,13 +9,15 @@ images along with the rest, and is DeepMind's code.
 import dataclasses
 
 from ..data import Source
-from ..experiment import EvaluationSet, Experiment
+from ..experiment import Experiment
 from ..models import Sinusoidal, TransformerConfig
 from ..optimizers import Adam, Constant
+from ..protocols import EvaluationConfig
 from ..schedules import Every
 from ..tasks import (
     ClassLabels,
     Context,
+    EvaluationSet,
     ExemplarLabel,
     FlippedLabels,
     Free,
@@ -29,7 +31,7 @@ from ..train import Training
 from ._data import check_data, stand_in
 
 
-Sets = dict[str, EvaluationSet]
+Sets = dict[str, EvaluationConfig]
 
 
 def transience(

@@ -6,6 +6,7 @@ from ._distribution import (
     Uniform as Uniform,
     Zipf as Zipf,
 )
+from ._evaluation import EvaluationSet as EvaluationSet
 from ._exemplars import (
     ExemplarChoice as ExemplarChoice,
     Free as Free,
@@ -21,7 +22,6 @@ from ._labels import (
 )
 from ._split import Part as Part, Split as Split
 from .exemplar_label import (
-    batch as batch,
     ExemplarLabel as ExemplarLabel,
     ExemplarLabelTask as ExemplarLabelTask,
     Sequence as Sequence,

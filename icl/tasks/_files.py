@@ -8,7 +8,7 @@ import h5py
 import jax.numpy as jnp
 import numpy as np
 
-from .._atomic import write_hdf5
+from ..batches import save_batches
 from .exemplar_label import Sequence
 
 
@@ -23,22 +23,11 @@ def save_sequences(file: str | os.PathLike, sets: Mapping[str, Sequence]) -> Non
     - `file`: Where to; replaced if it exists.
     - `sets`: By name, batches of sequences: a leading axis before those of `Sequence`.
     """
-    if not sets:
-        raise ValueError("there are no sets to save")
-    arrays = {}
     for name, batch in sets.items():
-        if not name or "/" in name or name.startswith("."):
-            raise ValueError(f"a set's name must be nonempty without '/', got {name!r}")
         fields = ("examples", "labels", "classes")
-        arrays[name] = {field: np.asarray(getattr(batch, field)) for field in fields}
-        _check(f"set {name!r}", **arrays[name])
-
-    def fill(opened: h5py.File) -> None:
-        for name, fields in arrays.items():
-            for field, value in fields.items():
-                opened[f"{name}/{field}"] = value
-
-    write_hdf5(pathlib.Path(file), fill)
+        arrays = {field: np.asarray(getattr(batch, field)) for field in fields}
+        _check(f"set {name!r}", **arrays)
+    save_batches(file, sets)
 
 
 def load_sequences(file: str | os.PathLike) -> dict[str, Sequence]:

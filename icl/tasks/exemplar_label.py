@@ -7,7 +7,7 @@ of `ExemplarLabel` decide which of the two helps.
 """
 
 import dataclasses
-from typing import Any
+from typing import Any, ClassVar
 
 import equinox as eqx
 import jax
@@ -16,8 +16,9 @@ from jaxtyping import Array, Float, Int, Int32, PRNGKeyArray
 
 from opto import identity, Tap
 
+from ..data import LowRankClasses, Source
 from ..metrics import classification
-from ..protocols import TaskConfig
+from ..protocols import Input, Interface, TaskConfig
 from ._context import check_enough_classes, Context, Mixture, sample_slots
 from ._distribution import AbstractClassSampler, Distribution, Uniform
 from ._exemplars import ExemplarChoice, Free
@@ -44,6 +45,8 @@ class Sequence(eqx.Module):
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class ExemplarLabel(TaskConfig):
     """Settings of an exemplar-label task; `build` gives the task."""
+
+    source: ClassVar[Source] = LowRankClasses()
 
     class_split: Split
     """Divides the classes of the data."""
@@ -134,8 +137,22 @@ class ExemplarLabelTask(eqx.Module):
         """How many labels a model of this task needs."""
         return self.config.labels.label_count(self.data.shape[0])
 
-    def sample(self, *, key: PRNGKeyArray) -> Sequence:
-        """Draws one sequence; its distribution is that of the settings."""
+    @property
+    def interface(self) -> Interface:
+        """What a sequence looks like to a model."""
+        length, real = self.config.context.length + 1, self.data.ndim == 3
+        shape = (length, self.data.shape[-1]) if real else (length,)
+        count = None if real else int(self.data.max()) + 1
+        return Interface(
+            (
+                Input("examples", shape, str(self.data.dtype), count),
+                Input("labels", (length,), "int32", self.num_labels),
+            ),
+            self.num_labels,
+        )
+
+    def sample(self, *, key: PRNGKeyArray, seen: int | Int[Array, ""] = 0) -> Sequence:
+        """Draws one sequence, at any time from the same distribution."""
         config = self.config
         bits_key, noise_key = jax.random.split(key)
         # A word of one row for each purpose: a label scheme takes two at most.
@@ -189,8 +206,3 @@ class ExemplarLabelTask(eqx.Module):
         """Scores of one sequence; see `icl.metrics.classification`."""
         labels = example.labels
         return classification(logits, labels[-1], labels[:-1])
-
-
-def batch(task: Any, size: int, *, key: PRNGKeyArray) -> Any:
-    """Independent samples of any task, with a leading axis of length `size`."""
-    return jax.vmap(lambda key: task.sample(key=key))(jax.random.split(key, size))

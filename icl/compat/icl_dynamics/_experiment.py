@@ -7,11 +7,12 @@ from typing import Any
 import numpy as np
 
 from ...data import HDF5Classes, OneHotClasses, Source
-from ...experiment import EvaluationSet, Experiment
+from ...experiment import Experiment
 from ...optimizers import Adam, Constant, Optimizer, SGD
 from ...schedules import At, Every, Schedule
 from ...tasks import (
     Context,
+    EvaluationSet,
     ExemplarLabel,
     Free,
     Matched,

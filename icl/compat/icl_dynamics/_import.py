@@ -80,7 +80,7 @@ def import_run(
     notes = [*unknown, *approximations(options), *_notes(options, added)]
     with _whole(target) as temporary:
         with open_run(temporary, experiment) as run:
-            run.keep_data(digest(experiment.data))
+            run.keep_data(experiment.data and digest(experiment.data))
             for sequences, file in files.items():
                 model = _with_labels(load_model(config, file), added)
                 _check_shapes(file, model, member.model)

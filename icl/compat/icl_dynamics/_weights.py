@@ -21,6 +21,7 @@ from jaxtyping import Array, Float
 from ...models import (
     Attention,
     Block,
+    exemplar_label_interface,
     ExemplarLabelEmbedding,
     ExemplarLabelModel,
     Learned,
@@ -156,7 +157,8 @@ def _template(
     config: TransformerConfig, num_labels: int, **size: int
 ) -> ExemplarLabelModel:
     """A model with shapes for arrays."""
-    build = functools.partial(config.build, num_labels, **size)
+    interface = exemplar_label_interface(num_labels, **size)
+    build = functools.partial(config.build, interface)
     return eqx.filter_eval_shape(lambda: build(key=jax.random.key(0)))
 
 

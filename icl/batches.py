@@ -1,0 +1,119 @@
+"""Examples of any task: drawn, written to a file, and read again."""
+
+import os
+import pathlib
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import equinox as eqx
+import h5py
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import PRNGKeyArray, PyTree
+
+from ._atomic import write_hdf5
+
+
+def example_of(task: Any) -> Any:
+    """The shapes and dtypes of an example of a task."""
+    draw = lambda: task.sample(key=jax.random.key(0), seen=0)
+    return eqx.filter_eval_shape(draw)
+
+
+def batch(task: Any, size: int, *, key: PRNGKeyArray, seen: int = 0) -> Any:
+    """Independent examples of any task, with a leading axis of length `size`.
+
+    **Arguments:**
+
+    - `seen`: How far training is, in sequences, for a task with a curriculum.
+    """
+    keys = jax.random.split(key, size)
+    return jax.vmap(lambda key: task.sample(key=key, seen=seen))(keys)
+
+
+def save_batches(file: str | os.PathLike, sets: Mapping[str, PyTree]) -> None:
+    """Writes named batches to a file: `<set>/<field>`, each an array.
+
+    The file appears whole or not at all: it is written under another name, flushed to
+    the disk and renamed. A failure leaves what was there.
+
+    **Arguments:**
+
+    - `file`: Where to; replaced if it exists.
+    - `sets`: By name, batches of examples: modules of arrays with a leading axis.
+
+    **Raises:** `ValueError` for no sets, and for a name that HDF5 cannot have.
+    """
+    if not sets:
+        raise ValueError("there are no sets to save")
+    for name in sets:
+        if not name or "/" in name or name.startswith("."):
+            raise ValueError(f"a set's name must be nonempty without '/', got {name!r}")
+
+    def fill(opened: h5py.File) -> None:
+        for name, examples in sets.items():
+            for field, leaf in _fields(examples):
+                opened[f"{name}/{field}"] = np.asarray(leaf)
+
+    write_hdf5(pathlib.Path(file), fill)
+
+
+def load_batches(file: str | os.PathLike, example: PyTree) -> dict[str, Any]:
+    """Reads the batches that `save_batches` wrote.
+
+    **Arguments:**
+
+    - `example`: What they are batches of; its arrays may be shapes, as of `example_of`.
+
+    **Raises:** `ValueError` if the file is not HDF5, or a set lacks a field or holds
+    one of another rank or type.
+    """
+    path = pathlib.Path(file)
+    if not path.is_file():
+        raise ValueError(f"there is no file {path}")
+    try:
+        with h5py.File(path, "r") as opened:
+            groups = {str(name): group for name, group in opened.items()}
+            sets = {name: _read(name, g, example) for name, g in groups.items()}
+    except (OSError, ValueError) as error:
+        raise ValueError(f"cannot read sequences from {path}: {error}") from error
+    if not sets:
+        raise ValueError(f"{path} holds no sets of sequences")
+    return sets
+
+
+def _fields(example: PyTree) -> Iterator[tuple[str, Any]]:
+    """Each array and its name, `field` or `field/part`."""
+    for path, leaf in jax.tree.leaves_with_path(example):
+        yield jax.tree_util.keystr(path, simple=True, separator="/"), leaf
+
+
+def _read(name: str, group: Any, example: PyTree) -> Any:
+    where, length, leaves = f"set {name!r}", None, []
+    for field, leaf in _fields(example):
+        stored = group.get(field) if isinstance(group, h5py.Group) else None
+        if not isinstance(stored, h5py.Dataset):
+            raise ValueError(f"{where} has no dataset {field!r}")
+        found = np.asarray(stored[()])
+        wanted = f"{leaf.dtype} with {leaf.ndim + 1} axes"
+        if found.ndim != leaf.ndim + 1 or not _is_kind(found, leaf):
+            got = f"{found.dtype} {[*found.shape]}"
+            raise ValueError(f"{where}: {field} must be {wanted}, got {got}")
+        if not len(found) or len(found) != (length or len(found)):
+            got = f"{len(found)} examples, others {length}"
+            raise ValueError(f"{where}: {field} has {got}")
+        if np.issubdtype(found.dtype, np.floating) and not np.isfinite(found).all():
+            raise ValueError(f"{where}: {field} must be finite")
+        length = len(found)
+        leaves.append(jnp.asarray(found, leaf.dtype))
+    return jax.tree.unflatten(jax.tree.structure(example), leaves)
+
+
+def _is_kind(found: np.ndarray, leaf: Any) -> bool:
+    """Whether both are floats, or integers, or truth values."""
+    kinds = (jnp.floating, jnp.integer, jnp.bool_)
+    return any(
+        jnp.issubdtype(found.dtype, kind) and jnp.issubdtype(leaf.dtype, kind)
+        for kind in kinds
+    )

@@ -1,0 +1,125 @@
+"""How the rows of a set become numbers: the one place where sequences are put together.
+
+A row is what `Task.metrics` gives for one sequence. A metric's number is the mean over
+the set's sequences, unless the task's `summaries` say otherwise: what is a function of
+the set as a whole, such as AUROC, is no mean of anything.
+"""
+
+import dataclasses
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from jaxtyping import Float
+
+from .protocols import Summary
+
+
+Rows = Mapping[str, np.ndarray]
+"""Each metric of a set, `[sequence]` or `[sequence, position]`."""
+
+
+def summaries_of(task: Any) -> Mapping[str, Summary | None]:
+    """The summaries of a task or of its config; none if it has none."""
+    return getattr(task, "summaries", {})
+
+
+def summarise(
+    rows: Rows, summaries: Mapping[str, Summary | None]
+) -> dict[str, Float[np.ndarray, "..."]]:
+    """The numbers of a set by name: means over its sequences, and the task's own.
+
+    **Arguments:**
+
+    - `rows`: Each metric, `[sequence, ...]`.
+    - `summaries`: Those of the task, `summaries_of(task)`.
+
+    **Returns:** float64, a number each, or one by position.
+    """
+    means = {
+        name: np.asarray(np.mean(values, axis=0, dtype=np.float64))
+        for name, values in rows.items()
+        if name not in summaries
+    }
+    own = {
+        name: np.asarray(summary(rows), np.float64)
+        for name, summary in summaries.items()
+        if summary is not None
+    }
+    return means | own
+
+
+def over_events(
+    rows: Rows, summaries: Mapping[str, Summary | None]
+) -> dict[str, Float[np.ndarray, "event ..."]]:
+    """`summarise` at each event of a log: rows are `[event, sequence, ...]`."""
+    count = min(map(len, rows.values()), default=0)
+    at = [
+        summarise({name: x[event] for name, x in rows.items()}, summaries)
+        for event in range(count)
+    ]
+    return {name: np.stack([one[name] for one in at]) for name in (at[0] if at else ())}
+
+
+def scalars(
+    summary: Mapping[str, np.ndarray], *, lead: int = 0
+) -> dict[str, np.ndarray]:
+    """The same with one number each, for tables, loggers and curves.
+
+    A metric by position becomes its mean over the positions and, under its name with
+    `_last`, its value at the last one, which has the most context.
+
+    **Arguments:**
+
+    - `summary`: Of `summarise`, or with `lead=1` of `over_events`.
+    - `lead`: How many axes in front of the positions stay.
+    """
+    found: dict[str, np.ndarray] = {}
+    for name, value in summary.items():
+        if value.ndim == lead:
+            found[name] = value
+        else:
+            flat = value.reshape(*value.shape[:lead], -1)
+            found[name], found[f"{name}_last"] = flat.mean(-1), flat[..., -1]
+    return found
+
+
+@dataclasses.dataclass(frozen=True)
+class AUROC:
+    """The area under the ROC curve: how often a positive scores above a negative.
+
+    Equal scores count half. NaN for a set of one kind only.
+    """
+
+    score: str
+    """The metric that ranks the sequences, `[sequence]`."""
+    positive: str
+    """The metric that says which are positive: above one half."""
+
+    def __call__(self, rows: Rows, /) -> float:
+        from scipy import stats  # It takes half a second to import.
+
+        ranks = stats.rankdata(rows[self.score])
+        positive = np.asarray(rows[self.positive]) > 0.5
+        count, others = int(positive.sum()), int((~positive).sum())
+        if not count or not others:
+            return np.nan
+        above = ranks[positive].sum() - count * (count + 1) / 2
+        return float(above / (count * others))
+
+
+@dataclasses.dataclass(frozen=True)
+class Correlation:
+    """Pearson's correlation of two metrics over the sequences of a set.
+
+    NaN where one of them does not vary.
+    """
+
+    first: str
+    second: str
+
+    def __call__(self, rows: Rows, /) -> float:
+        pair = [np.asarray(rows[k], np.float64) for k in (self.first, self.second)]
+        if any(np.ptp(x) == 0 for x in pair):
+            return np.nan
+        return float(np.corrcoef(pair[0], pair[1])[0, 1])

@@ -192,7 +192,7 @@ MISTAKES = {
     "optimizer": ("Adam", ["optimizer: wanted an object of Adam or AdamW or SGD, got"]),
     "optimizer.learning_rate": (0.1, ["optimizer.learning_rate: wanted an object of"]),
     "evaluations": ([3], ["evaluations: wanted an object, got [3]"]),
-    "evaluations.held": (None, ["evaluations.held: wanted an object of EvaluationSet"]),
+    "evaluations.held": (None, ["evaluations.held: wanted an object", "EvaluationSet"]),
     "edits": ("Zero('x')", ["edits: wanted a list of str, got \"Zero('x')\""]),
     "edits.": ([3], ["edits.0: wanted str, got 3"]),
     "model.num_heads": ([2, 2.0], ["model.num_heads.1: wanted int, got 2.0"]),

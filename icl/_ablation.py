@@ -1,16 +1,19 @@
 """A model's metrics with heads ablated: each by itself, and all of them together."""
 
 import dataclasses
-from collections.abc import Sequence
+import math
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float, Int, PyTree
+from jaxtyping import Array, Float, PyTree
 
 import opto
+
+from .summaries import scalars, summaries_of, summarise
 
 
 Head = tuple[int, int]
@@ -21,7 +24,7 @@ _AT_ONCE = 2**25
 
 @dataclasses.dataclass(frozen=True)
 class HeadAblations:
-    """The mean of each metric over a batch.
+    """What each metric of a set comes to, `icl.summaries.scalars`.
 
     **Fields:**
 
@@ -93,10 +96,11 @@ def ablate_heads(
 
     **Raises:** `ValueError` as `opto.run`, and for a single example as the reference.
     """
-    inputs, edits = task.inputs(batch), tuple(edits)
+    edits, leaves = tuple(edits), jax.tree.leaves(batch)
+    forward, table = on_batch(model, task, batch)
     reference = ()
     if kind is not opto.Zero:
-        _, record = opto.run(model, *inputs, record=site, edits=edits)
+        _, record = opto.run(forward, *leaves, record=site, edits=edits)
         reference = (record,)
 
     def ablated(pairs: Sequence[Head], strength: float = 1.0) -> opto.AbstractEdit:
@@ -105,32 +109,64 @@ def ablate_heads(
         return kind(site, *reference, heads=padded, strength=strength)
 
     points = [ablated(heads, 0.0), *(ablated([pair]) for pair in heads), ablated(heads)]
-    outputs = eqx.filter_eval_shape(opto.run, model, *inputs)[0]
-    names = tuple(jax.eval_shape(_metrics, task, batch, outputs))
     values = opto.sweep(
-        eqx.Partial(_means, task, batch, names),
-        model,
-        *inputs,
+        eqx.Partial(_flat_rows, task, jax.tree.structure(batch)),
+        forward,
+        *leaves,
         edits=[*edits, opto.stack(points)],
-        chunk=side_by_side(inputs[-1]),
+        chunk=side_by_side(table, len(leaves[0])),
     )
-    baseline, *each, together = np.asarray(values)
-    return HeadAblations(tuple(heads), names, baseline, np.stack(each), together)
+    shapes = jax.eval_shape(
+        lambda: _rows(task, batch, opto.run(forward, *leaves, edits=edits)[0])
+    )
+    found = [_numbers(task, shapes, point) for point in np.asarray(values)]
+    baseline, *each, together = (np.array([*x.values()], np.float64) for x in found)
+    return HeadAblations(
+        tuple(heads), tuple(found[0]), baseline, np.stack(each), together
+    )
 
 
-def side_by_side(labels: Int[Array, "example position"]) -> int:
+def on_batch(
+    model: Any, task: Any, batch: PyTree
+) -> tuple[opto.OnExamples, opto.Sites]:
+    """A task's forward for `opto.run` on the arrays of batches, and its sites."""
+    example = jax.tree.map(
+        lambda x: jax.ShapeDtypeStruct(jnp.shape(x)[1:], jnp.result_type(x)), batch
+    )
+    forward = opto.on_examples(task.forward, model, example)
+    return forward, opto.sites(forward, *jax.tree.leaves(example))
+
+
+def side_by_side(table: opto.Sites, examples: int) -> int:
     """How many runs of a batch fit into memory together, at least one."""
-    examples, positions = labels.shape
-    return max(1, _AT_ONCE // (examples * (2 * positions) ** 2))
+    sizes = (
+        math.prod(n for a, n in zip(s.axes, s.shape, strict=True) if a != "head")
+        for s in table.values()
+    )
+    return max(1, _AT_ONCE // (examples * max(sizes, default=1)))
 
 
-def _metrics(task: Any, batch: PyTree, outputs: Array) -> dict[str, Array]:
-    """The metrics of each example's query, whose outputs are the last."""
-    return jax.vmap(task.metrics)(outputs[:, -1], batch)
+def _rows(task: Any, batch: PyTree, outputs: PyTree) -> dict[str, Array]:
+    return jax.vmap(task.metrics)(outputs, batch)
 
 
-def _means(
-    task: Any, batch: PyTree, names: tuple[str, ...], outputs: Array, *inputs: Array
-) -> Float[Array, " metric"]:
-    metrics = _metrics(task, batch, outputs)
-    return jnp.stack([jnp.mean(metrics[name]) for name in names])
+def _flat_rows(
+    task: Any, structure: Any, outputs: PyTree, *leaves: Array
+) -> Float[Array, "example number"]:
+    """The metrics of each example side by side."""
+    rows = _rows(task, jax.tree.unflatten(structure, leaves), outputs)
+    flat = [rows[name].reshape(len(leaves[0]), -1) for name in sorted(rows)]
+    return jnp.concatenate(flat, axis=1)
+
+
+def _numbers(
+    task: Any, shapes: Mapping[str, Any], flat: Float[np.ndarray, "example number"]
+) -> dict[str, np.ndarray]:
+    """What a set comes to, from `_flat_rows`."""
+    sizes = [math.prod(shapes[name].shape[1:]) for name in sorted(shapes)]
+    parts = np.split(flat, np.cumsum(sizes)[:-1], axis=1)
+    rows = {
+        name: part.reshape(shapes[name].shape)
+        for name, part in zip(sorted(shapes), parts, strict=True)
+    }
+    return scalars(summarise(rows, summaries_of(task)))

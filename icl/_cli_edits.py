@@ -22,8 +22,11 @@ import opto
 from ._ablation import ablate_heads, find_heads, HeadAblations
 from ._grafts import read_edits
 from ._options import parse
-from ._patching import grid_of, patch_clean, Patched, SOURCES
+from ._patching import evidence_label, grid_of, patch_clean, Patched, sources
 from ._results import free_folder, write_results
+from ._sets import unknown
+from ._tokens import token_names
+from .batches import example_of
 from .experiment import load, Trained
 from .plots._changes import change_bars, change_maps
 from .plots._recovered import recovered_maps
@@ -68,8 +71,9 @@ class PatchOptions(EditOptions):
     """Patch activations: what of the right answer comes back with each of them?
 
     Values of the run on the evaluation sequences (clean) are put into the run on
-    sequences with another answer (the source), place by place. Measured is the logit
-    of the clean sequence's label less the best other one of its context. Writes
+    sequences with another answer (the source), place by place. Measured is how strongly
+    the clean answer is given: the logit of the clean sequence's label less the best
+    other one of its context, or, where there are no labels, minus the loss. Writes
     patch.csv and a figure, and prints the places where most comes back.
     """
 
@@ -78,13 +82,12 @@ class PatchOptions(EditOptions):
     over: tuple[str, ...] = ("layer", "pos")
     """The axes of the site whose indices are patched one by one, and layer; up to
     three."""
-    source: Literal["labels-swapped", "resample"] = "labels-swapped"
-    """The same sequences with the query's label and another in their context
-    exchanged, or other sequences of the set."""
+    source: str = ""
+    """What has another answer: labels-swapped, the same sequences with the query's
+    label and another in their context exchanged; exemplars-swapped; or resample, other
+    sequences of the set. The default is the first that the task has."""
 
 
-METRICS = {"accuracy": "change in accuracy", "loss": "change in loss (nats)"}
-COLOURS = {METRICS["accuracy"]: "RdBu", METRICS["loss"]: "RdBu_r"}  # Red is worse.
 KINDS = {"zero": opto.Zero, "mean": opto.Mean, "resample": opto.Resample}
 ABLATED = ("set", "metric", "layer", "head", "baseline", "ablated", "difference")
 PATCHED = ("patched", "source", "clean", "recovered")
@@ -109,11 +112,13 @@ def ablate(arguments: list[str]) -> None:
         for name, batch in _sets(trained, options.set).items()
     }
     every = heads == find_heads(table, options.site, "all")
-    files = write_results(out, "heads", _head_rows(done), _head_figure(done, every))
+    shown = _shown(trained, next(iter(done.values())))
+    figure = _head_figure(done, shown, every)
+    files = write_results(out, "heads", _head_rows(done), figure)
     for name, found in done.items():
-        size = len(trained.evaluations[name].labels)
+        size = _size(trained.evaluations[name])
         print(f"{name}: {size} sequences, {options.site} ablated ({options.ablation})")
-        print(_head_table(found))
+        print(_head_table(found, [*shown]))
     print(files)
 
 
@@ -126,24 +131,30 @@ def patch(arguments: list[str]) -> None:
     trained, edits, table = _opened(options)
     at = opto.At(options.site).each(*options.over)
     at.expand(table)
+    known = sources(trained.task)
+    chosen = options.source or next(iter(known))
+    if chosen not in known:
+        raise ValueError(unknown("source", chosen, known))
     done = {}
     for name, batch in _sets(trained, options.set).items():
         try:
-            source = SOURCES[options.source](batch)
-            inputs = trained.task.inputs(batch), trained.task.inputs(source)
-            done[name] = patch_clean(trained.model, *inputs, at=at, edits=edits)
+            pair = batch, known[chosen](batch)
+            done[name] = patch_clean(
+                trained.model, trained.task, *pair, at=at, edits=edits
+            )
         except ValueError as error:
             raise ValueError(f"set {name!r}: {error}") from None
     shape = next(iter(done.values())).patched.shape
     grid = grid_of(table, options.site, options.over, shape)
     ticks = _ticks(trained, options.over, grid)
     recovered = {name: found.recovered for name, found in done.items()}
-    figure = recovered_maps(recovered, options.over, ticks)
+    label = f"recovered share of the\n{evidence_label(trained.task)}"
+    figure = recovered_maps(recovered, options.over, ticks, label=label)
     files = write_results(out, "patch", _patch_rows(done, options.over, grid), figure)
     for name, found in done.items():
-        size = len(trained.evaluations[name].labels)
-        print(f"{name}: {size} sequences, clean {options.site} into {options.source}")
-        print(_patch_table(found, options.over, ticks))
+        size = _size(trained.evaluations[name])
+        print(f"{name}: {size} sequences, clean {options.site} into {chosen}")
+        print(_patch_table(found, options.over, ticks, evidence_label(trained.task)))
     print(files)
 
 
@@ -153,10 +164,11 @@ def _opened(
     trained = load(options.run, options.checkpoint)
     own = trained.edits if options.training_edits else ()
     edits = (*own, *read_edits(options.edit))
-    inputs = trained.task.interface.structs
+    task, example = trained.task, example_of(trained.task)
     # Checks the edits without a computation.
-    eqx.filter_eval_shape(opto.lift(trained.model), *inputs, edits=edits)
-    return trained, edits, opto.sites(trained.model, *inputs)
+    forward = opto.lift(task.forward)
+    eqx.filter_eval_shape(forward, trained.model, example, edits=edits)
+    return trained, edits, opto.sites(task.forward, trained.model, example)
 
 
 def _sets(trained: Trained, names: Sequence[str]) -> dict[str, Any]:
@@ -186,13 +198,25 @@ def _head_rows(done: Mapping[str, HeadAblations]) -> Iterator[tuple[Any, ...]]:
                 yield name, metric, *pair, base, *row
 
 
-def _head_table(found: HeadAblations, most: int = 5) -> str:
+def _shown(trained: Trained, found: HeadAblations) -> dict[str, str]:
+    """The metrics that tables and figures show, and what a change in them is called."""
+    task = trained.experiment.task
+    names = ["accuracy", *(n for n in task.summaries if n != "accuracy"), "loss"]
+    unit = f" ({task.loss_unit})" if task.loss_unit else ""
+    return {
+        name: f"change in {name.replace('_', ' ')}{unit if name == 'loss' else ''}"
+        for name in names
+        if name in found.metrics
+    }
+
+
+def _head_table(found: HeadAblations, metrics: Sequence[str], most: int = 5) -> str:
     """The heads whose ablation changes the loss most, and all together."""
-    columns = {metric: found.of(metric) for metric in METRICS}
+    columns = {metric: found.of(metric) for metric in metrics}
     base, each, _ = columns["loss"]
     order = sorted(found.heads, key=lambda head: -abs(each[head] - base))
     whole = f"all {len(order)} together"
-    rows = [["", *METRICS], ["nothing", *(f"{c[0]:.4f}" for c in columns.values())]]
+    rows = [["", *metrics], ["nothing", *(f"{c[0]:.4f}" for c in columns.values())]]
     for layer, head in order[:most]:
         changes = (each[layer, head] - base for base, each, _ in columns.values())
         rows.append([f"{layer}:{head}", *(f"{x:+.4f}" for x in changes)])
@@ -200,13 +224,15 @@ def _head_table(found: HeadAblations, most: int = 5) -> str:
     return aligned(rows)
 
 
-def _head_figure(done: Mapping[str, HeadAblations], every: bool) -> Figure:
+def _head_figure(
+    done: Mapping[str, HeadAblations], shown: Mapping[str, str], every: bool
+) -> Figure:
     """Maps of layers by heads if these are all that there are, otherwise bars."""
     heads = next(iter(done.values())).heads
-    maps: dict[str, dict[str, np.ndarray]] = {label: {} for label in METRICS.values()}
-    bars, together = copy.deepcopy(maps), {label: {} for label in METRICS.values()}
+    maps: dict[str, dict[str, np.ndarray]] = {label: {} for label in shown.values()}
+    bars, together = copy.deepcopy(maps), {label: {} for label in shown.values()}
     for name, found in done.items():
-        for metric, label in METRICS.items():
+        for metric, label in shown.items():
             base, each, whole = found.of(metric)
             change = np.full(1 + np.max(heads, axis=0), np.nan)
             for head, value in each.items():
@@ -214,7 +240,9 @@ def _head_figure(done: Mapping[str, HeadAblations], every: bool) -> Figure:
             maps[label][name], together[label][name] = change, whole - base
             bars[label][name] = np.array([*each.values(), whole]) - base
     if every:
-        return change_maps(maps, together, colours=COLOURS)
+        # Red is worse.
+        colours = {x: "RdBu_r" if m == "loss" else "RdBu" for m, x in shown.items()}
+        return change_maps(maps, together, colours=colours)
     names = [f"{layer}:{head}" for layer, head in heads]
     return change_bars(bars, [*names, "all"])
 
@@ -234,7 +262,11 @@ def _patch_rows(
 
 
 def _patch_table(
-    found: Patched, axes: Sequence[str], ticks: Sequence[Sequence[str]], most: int = 5
+    found: Patched,
+    axes: Sequence[str],
+    ticks: Sequence[Sequence[str]],
+    label: str,
+    most: int = 5,
 ) -> str:
     """The places where most comes back."""
     size = np.nan_to_num(np.abs(found.recovered), nan=-1.0)
@@ -244,7 +276,7 @@ def _patch_table(
         place = [names[int(i)] for names, i in zip(ticks, index, strict=True)]
         numbers = found.patched[index], found.recovered[index]
         rows.append([*place, *(f"{x:.3f}" for x in numbers)])
-    ends = f"logit difference {found.source:.3f} in the source, {found.clean:.3f} clean"
+    ends = f"{label} {found.source:.3f} in the source, {found.clean:.3f} clean"
     return f"{ends}\n{aligned(rows)}"
 
 
@@ -252,23 +284,17 @@ def _ticks(
     trained: Trained, axes: Sequence[str], grid: Sequence[Sequence[int]]
 ) -> list[list[str]]:
     """The name of each index; of positions, what token stands there."""
-    first = jax.tree.map(lambda x: x[0], next(iter(trained.evaluations.values())))
-    _, record = opto.run(
-        trained.model,
-        *trained.task.inputs(first),
-        record=("tokens.role", "tokens.pair"),
-    )
-    kinds = {opto.EXEMPLAR: "exemplar", opto.LABEL: "label", opto.QUERY: "query"}
-    roles = [kinds[int(role)] for role in record["tokens.role"]]
-    pairs = record["tokens.pair"].tolist()
-    tokens = [
-        role if role == "query" else f"{role} {pair}"
-        for role, pair in zip(roles, pairs, strict=True)
-    ]
+    batch = next(iter(trained.evaluations.values()))
+    tokens = token_names(trained.model, trained.task, batch)
+    seen = {"pos", "seq"} if tokens else set()
     return [
-        [tokens[i] for i in indices] if axis in ("pos", "seq") else [*map(str, indices)]
+        [tokens[i] for i in indices] if axis in seen else [*map(str, indices)]
         for axis, indices in zip(axes, grid, strict=True)
     ]
+
+
+def _size(batch: Any) -> int:
+    return len(jax.tree.leaves(batch)[0])
 
 
 def aligned(rows: Sequence[Sequence[str]]) -> str:

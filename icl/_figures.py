@@ -11,14 +11,18 @@ import numpy as np
 import opto
 
 from . import measures, plots
+from ._curves import curves as learning_curves_of
 from ._events import first_below
 from ._grouping import GROUPS, Inapplicable
 from ._replay import Replay, replay
 from ._sets import named_dense_set, unknown
+from ._tokens import token_names
 from .experiment import Trained
 from .plots import DrawnFigure
+from .summaries import over_events
 
 
+_PATTERN = ".attn.pattern"
 _QUERIES = 5  # The last tokens, each of which has a panel.
 
 
@@ -66,8 +70,30 @@ class Subject:
         if name in own:
             return own[name]
         if name in GROUPS:
-            return GROUPS[name][0](self.batch)
+            try:
+                return GROUPS[name][0](self.batch)
+            except AttributeError:
+                kind = type(self.trained.experiment.task).__name__
+                wanted = f"grouping by {name} needs labels, which the sequences of"
+                raise Inapplicable(f"{wanted} {kind} do not have") from None
         raise ValueError(unknown("group", name, [*GROUPS, *own]))
+
+    @property
+    def token_names(self) -> list[str]:
+        """What stands at each position; numbers where the model does not say it."""
+        trained = self.trained
+        names = token_names(trained.model, trained.task, self.batch)
+        if names:
+            return names
+        first = jax.tree.map(lambda x: x[0], self.batch)
+        table = opto.sites(trained.task.forward, trained.model, first)
+        keys = [s.shape[-1] for s in table.values() if s.name.endswith(_PATTERN)]
+        return [*map(str, range(max(keys, default=0)))]
+
+    def label(self, metric: str) -> str:
+        """A metric in words, with its unit."""
+        words, unit = metric.replace("_", " "), self.trained.experiment.task.loss_unit
+        return f"{words} ({unit})" if unit and metric.endswith("loss") else words
 
     @property
     def phase_change(self) -> float | None:
@@ -77,7 +103,8 @@ class Subject:
         log = self.trained.run.log
         loss = log.evaluations.get(self.data, {}).get("loss")
         if self.edits is None and loss is not None:
-            return first_below(log.events, loss.mean(1), self.threshold)
+            mean = over_events({"loss": loss}, {})["loss"]
+            return first_below(log.events, mean, self.threshold)
         loss = measures.task_metric(self.trained.task, "loss")
         found = self.replay({"loss": loss})
         return first_below(found.sequences, found["loss"], self.threshold)
@@ -99,32 +126,51 @@ def learning(subject: Subject) -> DrawnFigure:
     """Loss and accuracy of every evaluation set, from the log."""
     if subject.edits is not None:
         raise Inapplicable("learning curves are logged: leave out the edits")
-    log, order = subject.trained.run.log, subject.trained.experiment.evaluations
-    known = log.evaluations
-    if not known:
+    curves = learning_curves_of(subject.trained.run)
+    if not curves.numbers:
         raise Inapplicable(f"{subject.trained.run.path} has no evaluations in its log")
-    names = [*(n for n in order if n in known), *(n for n in known if n not in order)]
-    losses, accuracies = (
-        {name: known[name][metric].mean(1) for name in names}
-        for metric in ("loss", "in_context_accuracy")
-    )
+    each = next(iter(curves.numbers.values()))
+    accuracy = next((n for n in _ACCURACIES if n in each), "")
+    unit = subject.trained.experiment.task.loss_unit
     return plots.learning_curves(
-        log.events,
-        losses,
-        accuracies,
+        curves.events,
+        {name: found["loss"] for name, found in curves.numbers.items()},
+        {name: x[accuracy] for name, x in curves.numbers.items() if accuracy},
+        loss_label=subject.label("loss"),
+        accuracy_label=_ACCURACIES.get(accuracy, ""),
+        threshold_unit=unit,
         phase_change=subject.phase_change,
         threshold=subject.threshold,
     )
 
 
+_ACCURACIES = {
+    "in_context_accuracy": "accuracy among labels in context",
+    "accuracy": "accuracy",
+}
+"""What the learning curves show beside the loss, the first that there is."""
+
+
 def metric(subject: Subject) -> DrawnFigure:
-    """A metric of each sequence, by group."""
+    """A metric of each sequence, by group; or one by position, at each position."""
     sequences, values = _metric(subject)
+    label = subject.label(subject.metric)
+    if values.ndim == 3:
+        means = values.mean(1)
+        return plots.traces(
+            sequences,
+            means,
+            groups=np.arange(means.shape[1]),
+            label=f"{label}, mean over sequences",
+            by="position in context",
+            trace="position",
+            phase_change=subject.phase_change,
+        )
     return plots.traces(
         sequences,
         values,
         groups=subject.groups(subject.by),
-        label=_label(subject.metric),
+        label=label,
         by=_described(subject.by),
         phase_change=subject.phase_change,
     )
@@ -183,7 +229,7 @@ def previous_token(subject: Subject) -> DrawnFigure:
 def tokens(subject: Subject) -> DrawnFigure:
     """The mean attention from each token to each, in every layer, over training."""
     found = subject.replay({"attention": measures.attention_patterns()})
-    names = _token_names(subject)
+    names = subject.token_names
     first = max(1, len(names) - _QUERIES)
     return plots.token_pairs(
         found.sequences,
@@ -198,7 +244,7 @@ def maps(subject: Subject) -> DrawnFigure:
     """The mean attention from each token to each, of every head at a checkpoint."""
     asked = {"attention": measures.attention_patterns()}
     found = subject.replay(asked, checkpoints=[subject.checkpoint])
-    names = _token_names(subject)
+    names = subject.token_names
     return plots.token_maps(found["attention"][0], names)
 
 
@@ -219,9 +265,9 @@ def similarity(subject: Subject) -> DrawnFigure:
     sequences, values = _metric(subject)
     return plots.integral_by_similarity(
         sequences,
-        values,
+        values if values.ndim == 2 else values.mean(2),
         subject.groups("similarity"),
-        label=_label(subject.metric),
+        label=subject.label(subject.metric),
     )
 
 
@@ -254,23 +300,6 @@ def kinds_of(names: Sequence[str]) -> list[str]:
     return [*KINDS] if "all" in names else list(dict.fromkeys(names))
 
 
-def token_roles(subject: Subject) -> list[tuple[str, int]]:
-    """What stands at each position of the first sequence, and its pair."""
-    trained = subject.trained
-    first = jax.tree.map(lambda x: x[0], subject.batch)
-    sites = ("tokens.role", "tokens.pair")
-    _, record = opto.run(trained.model, *trained.task.inputs(first), record=sites)
-    kinds = {opto.EXEMPLAR: "exemplar", opto.LABEL: "label", opto.QUERY: "query"}
-    roles = [kinds[int(role)] for role in record["tokens.role"]]
-    return list(zip(roles, map(int, record["tokens.pair"]), strict=True))
-
-
-def _token_names(subject: Subject) -> list[str]:
-    """`exemplar 0`, `label 0`, …, `query`."""
-    roles = token_roles(subject)
-    return [role if role == "query" else f"{role} {pair}" for role, pair in roles]
-
-
 def _described(by: str) -> str:
     return GROUPS[by][1] if by in GROUPS else by.replace("-", " ")
 
@@ -285,8 +314,3 @@ def _metric(subject: Subject) -> tuple[np.ndarray, np.ndarray]:
     )
     found = subject.replay({"metric": each})
     return found.sequences, found["metric"]
-
-
-def _label(metric: str) -> str:
-    words = metric.replace("_", " ")
-    return f"{words} (nats)" if metric.endswith("loss") else words

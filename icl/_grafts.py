@@ -9,11 +9,11 @@ from typing import Any
 
 import equinox as eqx
 import jax
-import numpy as np
 
 import opto
 
 from ._names import filled, names
+from .models import exemplar_label_interface
 from .runs import Run
 
 
@@ -152,8 +152,8 @@ def _loaded(leaf: Any) -> Any:
     if leaf.source is None or leaf.model is not None:
         return eqx.tree_at(lambda g: g.edits, leaf, edits) if edits else leaf
     try:
-        model, own = _read(leaf.source, leaf.checkpoint)
-        own = _with_effect(own, leaf, model)
+        model, own, inputs = _read(leaf.source, leaf.checkpoint)
+        own = _with_effect(own, leaf, model, inputs)
     except ValueError as error:
         raise ValueError(f"Graft({leaf.source!r}): {error}") from None
     # The text of a graft that was loaded before has them already.
@@ -178,14 +178,18 @@ _READING: contextvars.ContextVar[tuple[str, ...]] = contextvars.ContextVar(
 )
 
 
-def _read(source: str, checkpoint: int) -> tuple[Any, Edits]:
-    """The model that a path stands for, and the edits that are the run's own."""
+_Inputs = tuple[jax.ShapeDtypeStruct, ...]
+
+
+def _read(source: str, checkpoint: int) -> tuple[Any, Edits, _Inputs]:
+    """The model that a path stands for, the run's own edits, and its inputs."""
     path = Path(source).resolve()
     with reading(path, "graft from"):
         if not path.exists():
             raise ValueError("there is no such run folder or checkpoint file")
         if path.is_file():
-            return _read_file(path, checkpoint), ()
+            model = _read_file(path, checkpoint)
+            return model, (), _example(model)
         return _read_folder(path, checkpoint)
 
 
@@ -209,16 +213,16 @@ def reading(path: str | os.PathLike, what: str) -> Iterator[None]:
         _READING.reset(token)
 
 
-def _read_folder(path: Path, checkpoint: int) -> tuple[Any, Edits]:
+def _read_folder(path: Path, checkpoint: int) -> tuple[Any, Edits, _Inputs]:
     from .compat.icl_dynamics import edits_from_config, load_run
     from .experiment import load
 
     if _is_ours(Run(path).config):
         trained = load(path, checkpoint)
-        return trained.model, trained.edits
+        return trained.model, trained.edits, trained.task.interface.structs
     model, config = load_run(path, checkpoint)
     try:
-        return model, tuple(edits_from_config(config, path))
+        return model, tuple(edits_from_config(config, path)), _example(model)
     except RecursionError:
         raise ValueError("a run cannot graft from itself") from None
 
@@ -239,11 +243,11 @@ def _read_file(path: Path, checkpoint: int) -> Any:
     return load_model(config, path)
 
 
-def _with_effect(own: Edits, graft: opto.Graft, model: Any) -> Edits:
+def _with_effect(own: Edits, graft: opto.Graft, model: Any, inputs: _Inputs) -> Edits:
     """Those of the edits of another model that change the layers taken from it."""
     if graft.from_ is None or not own:
         return own
-    table = opto.sites(model, *_example(model))
+    table = opto.sites(model, *inputs)
     replaced = opto.Graft(model, until=graft.from_ - 1)
 
     def has_effect(edit: opto.AbstractEdit) -> bool:
@@ -257,11 +261,11 @@ def _with_effect(own: Edits, graft: opto.Graft, model: Any) -> Edits:
     return tuple(filter(has_effect, own))
 
 
-def _example(model: Any) -> tuple[jax.ShapeDtypeStruct, jax.ShapeDtypeStruct]:
-    """Inputs of an `ExemplarLabelModel`: one pair and a query."""
+def _example(model: Any) -> _Inputs:
+    """Inputs of a model of icl-dynamics: one pair and a query."""
     dim = getattr(model.embedding.exemplar, "in_features", None)
-    examples = ((2,), np.int32) if dim is None else ((2, dim), np.float32)
-    return jax.ShapeDtypeStruct(*examples), jax.ShapeDtypeStruct((2,), np.int32)
+    size = {"num_exemplars": 1} if dim is None else {"dim": dim}
+    return exemplar_label_interface(1, **size, context=1).structs
 
 
 def _is_ours(config: dict[str, Any]) -> bool:

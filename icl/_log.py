@@ -14,7 +14,8 @@ class Log:
     """What was measured in a run, in memory.
 
     `train[metric]` has a row for each step, `evaluations[set][metric]` is
-    `[event, sequence]`, `events` the sequences seen at each evaluation.
+    `[event, sequence]` or, of a metric by position, `[event, sequence, position]`;
+    `events` are the sequences seen at each evaluation.
     """
 
     def __init__(self):
@@ -34,7 +35,7 @@ class Log:
 
     @property
     def evaluations(self) -> dict[str, dict[str, np.ndarray]]:
-        """Each metric of each evaluation set, `[event, sequence]`."""
+        """Each metric of each evaluation set, `[event, sequence, ...]`."""
         return {
             name: {metric: np.stack(rows) for metric, rows in metrics.items()}
             for name, metrics in self._evaluations.items()
@@ -48,7 +49,7 @@ class Log:
     def add_evaluation(
         self, sequences: int, sets: Mapping[str, Mapping[str, np.ndarray]]
     ) -> None:
-        """Appends one evaluation, `[sequence]` for each set and metric."""
+        """Appends one evaluation, `[sequence, ...]` for each set and metric."""
         self._events.append(sequences)
         for name, metrics in sets.items():
             rows = self._evaluations.setdefault(name, {})

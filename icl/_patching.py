@@ -1,79 +1,45 @@
-"""Sequences with another answer, to patch from, and what of the answer comes back."""
+"""Examples with another answer, to patch from, and what of the answer comes back."""
 
 import dataclasses
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Bool, Float, Int
+from jaxtyping import Array, Float, PyTree
 
 import opto
 
-from ._ablation import side_by_side
-from .tasks import Sequence
+from ._ablation import on_batch, side_by_side
 
 
-def labels_swapped(batch: Sequence) -> Sequence:
-    """The sequences with the query's label and another of the context exchanged.
+RESAMPLE = "resample"
+Source = Callable[[Any], Any]
+"""Makes a batch of examples with other answers of a batch."""
 
-    The other label is the first in the context that differs. Exemplars stay as they
-    are, so that the right answer is the other label, which becomes the query's.
 
-    **Raises:** `ValueError` for a query whose label is not in the context, or alone.
+def sources(task: Any) -> dict[str, Source]:
+    """What there is to patch from, by name: the task's own ways first."""
+    own: Mapping[str, Source] = getattr(task, "contrasts", {})
+    return {**own, RESAMPLE: resampled}
+
+
+def resampled(batch: PyTree) -> PyTree:
+    """The examples in another order: each in the place of the one before it.
+
+    **Raises:** `ValueError` for a single example.
     """
-    context, own = batch.labels[:, :-1], batch.labels[:, -1:]
-    differs = context != own
-    _require(~differs.all(1), "the query's label is not in the context to be swapped")
-    _require(differs.any(1), "there is no other label in the context to swap it with")
-    first = jnp.argmax(differs, axis=1)
-    other = jnp.take_along_axis(context, first[:, None], axis=1)
-    swapped = jnp.where(batch.labels == own, other, batch.labels)
-    swapped = jnp.where(batch.labels == other, own, swapped)
-    return Sequence(batch.examples, swapped, batch.classes)
-
-
-def resampled(batch: Sequence) -> Sequence:
-    """The sequences in another order: each in the place of the one before it.
-
-    **Raises:** `ValueError` for a single sequence.
-    """
-    size = len(batch.labels)
+    size = len(jax.tree.leaves(batch)[0])
     if size < 2:
         raise ValueError(f"another sequence needs two or more, got {size}")
     return jax.tree.map(lambda x: jnp.roll(x, 1, axis=0), batch)
 
 
-SOURCES: dict[str, Callable[[Sequence], Sequence]] = {
-    "labels-swapped": labels_swapped,
-    "resample": resampled,
-}
-
-
-def logit_difference(
-    logits: Float[Array, "example label"], labels: Int[Array, "example position"]
-) -> Float[Array, ""]:
-    """How far the right label's logit is above the best other of the context.
-
-    The mean over sequences, in nats; NaN if one has no other label.
-
-    **Arguments:**
-
-    - `logits`: Those of the query.
-    - `labels`: Of the context, and last the query's, the right one.
-    """
-    context, own = labels[:, :-1], labels[:, -1:]
-    there = jnp.take_along_axis(logits, context, axis=1)
-    others = jnp.max(there, axis=1, where=context != own, initial=-jnp.inf)
-    right = jnp.take_along_axis(logits, own, axis=1)[:, 0]
-    return jnp.mean(jnp.where(jnp.isfinite(others), right - others, jnp.nan))
-
-
 @dataclasses.dataclass(frozen=True)
 class Patched:
-    """The logit difference of the right label, the mean over a batch.
+    """How strongly a model gives the clean answer, the mean over a batch.
 
     **Fields:**
 
@@ -91,41 +57,55 @@ class Patched:
         return (self.patched - self.source) / (self.clean - self.source)
 
 
+def evidence_label(task: Any) -> str:
+    """What `patch_clean` compares, in words."""
+    return getattr(task, "evidence_label", "minus the loss")
+
+
 def patch_clean(
     model: Any,
-    clean: tuple[Array, ...],
-    source: tuple[Array, ...],
+    task: Any,
+    clean: PyTree,
+    source: PyTree,
     *,
     at: Any,
     edits: tuple[opto.AbstractEdit, ...] = (),
 ) -> Patched:
-    """The logit difference of the right label with clean values in the source's run.
+    """How much of the clean answer comes back with clean values in the source's run.
+
+    Compared is the task's `evidence(outputs, example)` for the clean example, if it has
+    that; else minus its loss.
 
     **Arguments:**
 
-    - `clean`, `source`: The inputs of both runs, batches of one size, the labels last.
+    - `clean`, `source`: The examples of both runs, batches of one size.
     - `at`: What is taken from the clean run, `opto.At(site).each(…)`.
     - `edits`: In force in both runs.
 
     **Raises:** `ValueError` as `opto.activation_patch`, and if both runs are alike or
-    a sequence has no other label in its context.
+    an example has no answer to compare.
     """
-    labels = clean[-1]
-    others = jnp.any(labels[:, :-1] != labels[:, -1:], axis=1)
-    _require(others, "there is no other label in the context to compare with")
-    metric = eqx.Partial(_of_query, labels)
+    forward, table = on_batch(model, task, clean)
+    metric = eqx.Partial(_mean_evidence, task, clean)
+    inputs = [tuple(jax.tree.leaves(batch)) for batch in (source, clean)]
     ends = []
-    for inputs in (source, clean):
-        outputs, _ = opto.run(model, *inputs, edits=edits)
-        ends.append(float(metric(outputs)))
+    for leaves in inputs:
+        outputs, _ = opto.run(forward, *leaves, edits=edits)
+        each = jax.vmap(eqx.Partial(_evidence, task))(outputs, clean)
+        if wrong := int(jnp.sum(~jnp.isfinite(each))):
+            raise ValueError(
+                f"there is no {evidence_label(task)} in {wrong} of {len(each)} "
+                "sequences: no other label in the context to compare with"
+            )
+        ends.append(float(jnp.mean(each)))
     if not abs(ends[1] - ends[0]) > 0:
         raise ValueError(
-            "there is nothing to patch: the logit difference of the right label is "
-            f"{ends[0]:.4g} in both runs"
+            f"there is nothing to patch: the {evidence_label(task)} is {ends[0]:.4g} "
+            "in both runs"
         )
-    chunk = side_by_side(labels)
+    chunk = side_by_side(table, len(inputs[0][0]))
     patched = opto.activation_patch(
-        metric, model, source, clean, at=at, edits=edits, chunk=chunk
+        metric, forward, *inputs, at=at, edits=edits, chunk=chunk
     )
     return Patched(np.asarray(patched), *ends)
 
@@ -141,10 +121,14 @@ def grid_of(
     ]
 
 
-def _of_query(labels: Array, outputs: Array, *inputs: Array) -> Float[Array, ""]:
-    return logit_difference(outputs[:, -1], labels)
+def _evidence(task: Any, outputs: PyTree, example: PyTree) -> Float[Array, ""]:
+    own = getattr(task, "evidence", None)
+    if own is not None:
+        return own(outputs, example)
+    return -task.metrics(outputs, example)["loss"]
 
 
-def _require(right: Bool[Array, " example"], message: str) -> None:
-    if wrong := int(jnp.sum(~right)):
-        raise ValueError(f"{message}, in {wrong} of {len(right)} sequences")
+def _mean_evidence(
+    task: Any, clean: PyTree, outputs: PyTree, *leaves: Array
+) -> Float[Array, ""]:
+    return jnp.mean(jax.vmap(eqx.Partial(_evidence, task))(outputs, clean))

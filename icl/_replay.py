@@ -15,6 +15,7 @@ from jaxtyping import PyTree
 
 import opto
 
+from ._ablation import on_batch
 from ._atomic import hdf5_kind, write_hdf5
 from ._replay_program import Batch, batch_of
 from ._replay_stacks import answer, Question
@@ -263,7 +264,7 @@ def _combinations(
     trained: Trained, edits: Edits | None, batch: Batch
 ) -> opto.Combinations:
     edits = trained.edits if edits is None else tuple(edits)
-    return opto.combinations(trained.model, trained.task.inputs(batch.at(0)), edits)
+    return opto.combinations(trained.task.forward, (trained.model, batch.at(0)), edits)
 
 
 def _check_apply(
@@ -280,8 +281,9 @@ def _check_apply(
     for every in [(*base, *more) for base in _bases(found) for more in further]:
         if any(not isinstance(edit, opto.Edit) for edit in every):
             for start in range(0, len(batch), _CHECKED):
-                inputs = trained.task.inputs(batch.at(slice(start, start + _CHECKED)))
-                opto.run(trained.model, *inputs, edits=every)
+                some = batch.at(slice(start, start + _CHECKED))
+                forward = on_batch(trained.model, trained.task, some)[0]
+                opto.run(forward, *jax.tree.leaves(some), edits=every)
 
 
 def _bases(found: opto.Combinations) -> Iterator[tuple[opto.AbstractEdit, ...]]:

@@ -6,19 +6,25 @@ import html
 import importlib.resources
 import io
 import json
+import math
 import os
 import string
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import jax
 import matplotlib as mpl
 import numpy as np
 from matplotlib import image
 
+import opto
+
 from . import measures, plots
 from ._atomic import write_bytes
-from ._figures import learning, Subject, token_roles
+from ._curves import curves
+from ._figures import learning, Subject
+from ._tokens import token_roles
 from .analysis import token_letters
 from .plots import DrawnFigure
 from .runs import read_object, Run
@@ -77,10 +83,17 @@ def _sections(subject: Subject) -> Iterator[str]:
     if subject.data == "":
         yield "<p>It has no evaluation sets, on which to look at its heads.</p>"
         return
-    yield "<h2>Heads over training</h2>"
-    yield from _heads(subject)
-    yield "<h2>Attention patterns</h2>"
-    yield _patterns(subject)
+    forward, model = subject.trained.task.forward, subject.trained.model
+    table = opto.sites(forward, model, jax.tree.map(lambda x: x[0], subject.batch))
+    patterns = [s for s in table.values() if s.name.endswith(".attn.pattern")]
+    if patterns and "tokens.role" in table:
+        yield "<h2>Heads over training</h2>"
+        yield from _heads(subject)
+    if patterns:
+        yield "<h2>Attention patterns</h2>"
+        yield _patterns(subject, patterns)
+    else:
+        yield "<p>Its model has no attention patterns to show.</p>"
 
 
 def _heads(subject: Subject) -> Iterator[str]:
@@ -107,20 +120,17 @@ def _heads(subject: Subject) -> Iterator[str]:
         yield _figure(figure, f"{text} {on}")
 
 
-def _patterns(subject: Subject) -> str:
+def _patterns(subject: Subject, sites: Sequence[opto.Site]) -> str:
     """The patterns of some sequences at some checkpoints, and what shows them."""
     known = subject.trained.run.checkpoints
-    roles = token_roles(subject)
-    heads = sum(subject.trained.experiment.model.heads)  # pyright: ignore
-    sequences, count = _affordable(heads * len(roles) ** 2)
-    sequences = min(sequences, len(subject.batch.labels))
+    sequences, count = _affordable(sum(math.prod(site.shape) for site in sites))
+    sequences = min(sequences, len(jax.tree.leaves(subject.batch)[0]))
     places = np.linspace(0, len(known) - 1, min(count, len(known)))
     chosen = [known[k] for k in np.unique(places.round().astype(int))]
     asked = {"patterns": measures.attention_patterns(over=measures.Each())}
     found = subject.replay(asked, checkpoints=chosen, at_most=sequences)
     patterns, names = _flat_heads(np.asarray(found["patterns"]))
-    labels = np.asarray(subject.batch.labels)[:sequences]
-    tokens = [token_letters(roles, row) for row in labels.tolist()]
+    tokens = _tokens(subject, sequences)
     data = {
         "checkpoints": [int(n) for n in found.sequences],
         "heads": names,
@@ -157,6 +167,16 @@ needs JavaScript.</p></noscript>
 $pictures
 <p id="told"></p>
 <script type="application/json" id="patterns">$json</script>""")
+
+
+def _tokens(subject: Subject, sequences: int) -> list[list[str]]:
+    """What stands at each position of some sequences."""
+    trained = subject.trained
+    roles = token_roles(trained.model, trained.task, subject.batch)
+    if not roles:
+        return [subject.token_names] * sequences
+    labels = np.asarray(subject.batch.labels)[:sequences]
+    return [token_letters(roles, row) for row in labels.tolist()]
 
 
 def _affordable(size: int) -> tuple[int, int]:
@@ -228,21 +248,25 @@ def _subtitle(subject: Subject) -> str:
 
 def _final(run: Run, subject: Subject) -> str:
     """A table of the last evaluation."""
-    sets = run.log.evaluations
-    order = [name for name in subject.trained.experiment.evaluations if name in sets]
-    if not order:
+    numbers = curves(subject.trained.run).numbers
+    if not numbers:
         return ""
-    names = ("loss", "accuracy", "in_context_accuracy", "context_probability")
-    known = [name for name in names if name in sets[order[0]]]
+    first = next(iter(numbers.values()))
+    own = [*subject.trained.experiment.task.summaries]
+    known = [name for name in [*_FIRST, *own] if name in first] or [*first]
     head = "".join(
         f'<th class="number">{_text(n.replace("_", " "))}</th>' for n in known
     )
     rows = []
-    for name in order:
-        means = (float(sets[name][metric][-1].mean()) for metric in known)
-        cells = "".join(f'<td class="number">{mean:.4f}</td>' for mean in means)
-        rows.append(f"<tr><td>{_text(name.replace('_', ' '))}</td>{cells}</tr>")
+    for name, found in numbers.items():
+        cells = (f'<td class="number">{found[n][-1]:.4f}</td>' for n in known)
+        rows.append(
+            f"<tr><td>{_text(name.replace('_', ' '))}</td>{''.join(cells)}</tr>"
+        )
     return f"<table><tr><th>at the end</th>{head}</tr>{''.join(rows)}</table>"
+
+
+_FIRST = ("loss", "accuracy", "in_context_accuracy", "context_probability")
 
 
 def _config(config: Mapping[str, Any]) -> str:

@@ -12,6 +12,7 @@ import opto
 
 from . import measures, plots
 from ._atomic import write_bytes
+from ._curves import curves
 from ._events import first_below, HALF_LN_2, since
 from ._replay import Replay, replay
 from .analysis import answer_accuracy, token_letters
@@ -84,15 +85,15 @@ def demo(source: Source, out: str | os.PathLike) -> Findings:
 
 
 def _findings(trained: Trained, over_training: Replay) -> Findings:
-    log = trained.run.log
-    sets = log.evaluations
-    losses = sets["train"]["loss"].mean(1)
+    learning = curves(trained.run)
+    events, sets = learning.events, learning.numbers
+    losses = sets["train"]["loss"]
     ablated, alone, accuracy = _ablations(trained)
     return Findings(
-        crossing=first_below(log.events, losses, HALF_LN_2),
-        loss_at=dict(zip(log.events.tolist(), losses.tolist(), strict=True)),
+        crossing=first_below(events, losses, HALF_LN_2),
+        loss_at=dict(zip(events.tolist(), losses.tolist(), strict=True)),
         final={
-            name: {key: float(rows[key][-1].mean()) for key in ("loss", "accuracy")}
+            name: {key: float(rows[key][-1]) for key in ("loss", "accuracy")}
             for name, rows in sets.items()
         },
         induction_strength=over_training["induction"][-1].tolist(),
@@ -131,16 +132,15 @@ def _ablations(trained: Trained) -> tuple[np.ndarray, np.ndarray, float]:
 def _figures(
     trained: Trained, findings: Findings, over_training: Replay
 ) -> dict[str, Figure]:
-    log, sets = trained.run.log, trained.experiment.evaluations
+    learning = curves(trained.run)
     means = {
-        # In the order of the config, not of the file.
-        metric: {name: log.evaluations[name][metric].mean(1) for name in sets}
+        metric: {name: rows[metric] for name, rows in learning.numbers.items()}
         for metric in ("loss", "in_context_accuracy")
     }
     last = len(trained.model.blocks) - 1
     return {
         "a_learning": plots.learning_curves(
-            log.events,
+            learning.events,
             means["loss"],
             means["in_context_accuracy"],
             phase_change=findings.crossing,

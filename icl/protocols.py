@@ -58,7 +58,13 @@ class ExperimentTask(Task, Protocol):
         ...
 
     def inputs(self, example: Any, /) -> tuple[Array, ...]:
-        """What a model is called with: the arrays of `interface`, batch axes or not."""
+        """What a model is called with: the arrays of `interface`, batch axes or not.
+
+        A task may say more, which `icl patch` asks for: `evidence(outputs, example)`,
+        a number for how strongly the example's answer is given (minus the loss if it is
+        not there), with its `evidence_label`; and `contrasts`, ways by name to make of
+        a batch one with other answers.
+        """
         ...
 
 
@@ -117,6 +123,9 @@ class TaskConfig(OpenUnion, untagged="ExemplarLabel"):
     summaries: ClassVar[Mapping[str, Summary | None]] = {}
     """How the rows of a set become numbers besides each metric's mean, by name. One of
     a metric's name replaces its mean; `None` drops it."""
+
+    loss_unit: ClassVar[str] = ""
+    """Of the loss and of metrics named `…_loss`, such as `"nats"`."""
 
     def build(self, data: Array | None, /) -> Any:
         """The task; by default the settings themselves are the task.

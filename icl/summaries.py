@@ -53,12 +53,21 @@ def over_events(
     rows: Rows, summaries: Mapping[str, Summary | None]
 ) -> dict[str, Float[np.ndarray, "event ..."]]:
     """`summarise` at each event of a log: rows are `[event, sequence, ...]`."""
+    means = {
+        name: np.asarray(np.mean(values, axis=1, dtype=np.float64))
+        for name, values in rows.items()
+        if name not in summaries
+    }
     count = min(map(len, rows.values()), default=0)
     at = [
-        summarise({name: x[event] for name, x in rows.items()}, summaries)
-        for event in range(count)
+        {name: values[event] for name, values in rows.items()} for event in range(count)
     ]
-    return {name: np.stack([one[name] for one in at]) for name in (at[0] if at else ())}
+    own = {
+        name: np.array([summary(one) for one in at], np.float64)
+        for name, summary in summaries.items()
+        if summary is not None
+    }
+    return means | own
 
 
 def scalars(

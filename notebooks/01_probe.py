@@ -30,6 +30,7 @@ import numpy as np
 import icl
 import opto
 from icl import analysis, measures, plots, studies
+from icl.tasks import exemplars_swapped
 
 
 path = analysis.find_run("demo", "clamps/seed-5", "induction/main")
@@ -164,7 +165,7 @@ plots.dots(
 # around altogether.
 
 # %%
-swapped = task.inputs(analysis.exemplars_swapped(sequences))
+swapped = task.inputs(exemplars_swapped(sequences))
 other = analysis.logit_difference(opto.run(model, *swapped)[0], *inputs)
 turned = {
     name: opto.path_patch(

@@ -11,6 +11,7 @@ from ._derived import Derived as Derived, Freeze as Freeze, Given as Given
 from ._each import Each as Each
 from ._edit import AbstractEdit as AbstractEdit, At as At, Edit as Edit
 from ._edits import Clamp as Clamp, Scale as Scale, Steer as Steer, Zero as Zero
+from ._examples import on_examples as on_examples, OnExamples as OnExamples
 from ._gradient import strength_grad as strength_grad
 from ._record import Record as Record
 from ._reference import Mean as Mean, Patch as Patch, Resample as Resample

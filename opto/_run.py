@@ -68,7 +68,7 @@ def run(
     requests = _requests(record, table)
     mapped, rest, seen = split(edits, table, batch_shape(inputs, lead))
     check(seen, table)
-    _check_donors(seen, inputs)
+    _check_donors(model, inputs, seen)
     out, values, findings = _run(
         model, inputs, mapped, rest, tuple(requests.items()), lead
     )
@@ -212,15 +212,18 @@ def _raise(findings: Findings) -> None:
             raise ValueError(f"{message} (in {wrong} of {np.size(right)} sequences)")
 
 
-def _check_donors(edits: Sequence[AbstractEdit], inputs: tuple[Any, ...]) -> None:
+def _check_donors(
+    fn: Any, inputs: tuple[Any, ...], edits: Sequence[AbstractEdit]
+) -> None:
     """Checks the edits of grafted models; while tracing, indices are not known."""
     for graft in edits:
         if isinstance(graft, Graft) and graft.edits:
-            example, lead = one_example(graft.model, inputs)
-            table = known_sites(graft.model, example)
-            own = split(graft.edits, table, batch_shape(inputs, lead))[2]
+            other, theirs = host(fn, inputs)[1](graft.model)
+            example, lead = one_example(other, theirs)
+            table = known_sites(other, example)
+            own = split(graft.edits, table, batch_shape(theirs, lead))[2]
             check(own, table)
-            _check_donors(own, inputs)
+            _check_donors(other, theirs, own)
 
 
 def as_edits(edits: Iterable[AbstractEdit]) -> tuple[AbstractEdit, ...]:

@@ -17,7 +17,7 @@ from ._reference import split
 from ._run import batch_shape, check, run
 from ._site import known_sites, one_example, Sites
 from ._together import check_together, OneOf
-from .graft import Graft, swapped
+from .graft import Graft, host, swapped
 
 
 class Stacked(eqx.Module):
@@ -210,7 +210,8 @@ def moved(
     for edit in edits:
         there = table
         if isinstance(edit, Graft) and edit.model is not None:
-            there = known_sites(edit.model, one_example(edit.model, inputs)[0])
+            other, theirs = host(model, inputs)[1](edit.model)
+            there = known_sites(other, one_example(other, theirs)[0])
         leaves = flat([edit])[0]
         found += [(leaf, there) for leaf in leaves if isinstance(leaf, Each | Stacked)]
     return found

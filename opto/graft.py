@@ -7,6 +7,7 @@ import equinox as eqx
 
 from ._derived import Derived, Given, put
 from ._edit import AbstractEdit, Edit, several
+from ._examples import OnExamples
 from ._site import Sites
 from ._where import Where
 
@@ -147,9 +148,11 @@ def host(
 ) -> tuple[Any, Callable[[Any], tuple[Any, tuple[Any, ...]]]]:
     """The model of a call, and the same call of another model.
 
-    That is the first argument if it is a module (as of a loss), else the module whose
-    method the function is, else the function itself.
+    That is the model of `on_examples`, the first argument if it is a module (as of a
+    loss), else the module whose method the function is, else the function itself.
     """
+    if isinstance(fn, OnExamples):
+        return fn.model, lambda model: (fn.with_model(model), args)
     if args and isinstance(args[0], eqx.Module):
         return args[0], lambda model: (fn, (model, *args[1:]))
     owner = getattr(fn, "__self__", None)

@@ -17,6 +17,9 @@ from tqdm import tqdm
 
 from icl._atomic import write_bytes, write_hdf5
 from icl._options import parse
+from icl.config import from_json
+from icl.protocols import Summary, TaskConfig
+from icl.summaries import over_events, scalars
 
 from ._folder import Folder
 from ._look import total_sequences
@@ -24,6 +27,8 @@ from ._only import matching
 from ._swept import column, swept, text
 from ._table import counted
 
+
+Summaries = Mapping[str, Summary | None]
 
 TRAINING = "training"
 """The set whose metrics are those of the steps since the last event."""
@@ -83,10 +88,10 @@ def collect(arguments: list[str]) -> int:
 def collected(folder: str | os.PathLike) -> dict[str, np.ndarray]:
     """The columns of the table of a study's runs, as far as they are.
 
-    `run`, the fields that the runs differ in, `sequences`, `set` and the metrics, means
-    over the sequences of a set or, of the set `training`, over the steps since the last
-    event. What a row has not is NaN, or the empty text. Warns of logs that cannot be
-    read.
+    `run`, the fields that the runs differ in, `sequences`, `set` and the metrics: what
+    a set comes to (`icl.summaries.scalars`: a metric by position has two columns) or,
+    of the set `training`, means over the steps since the last event. What a row has not
+    is NaN, or the empty text. Warns of logs that cannot be read.
 
     **Raises:** `ValueError` for a folder that is no study's.
     """
@@ -125,7 +130,8 @@ def _gather(folder: Folder, configs: Mapping[str, Any], runs: list[str]) -> _Gat
     for run in tqdm(runs, desc="collecting", unit="run", disable=None, leave=False):
         file = folder.run(run) / "log.h5"
         try:
-            found = list(_blocks(file)) if file.exists() else []
+            summaries = from_json(TaskConfig, configs[run]["task"]).summaries
+            found = list(_blocks(file, summaries)) if file.exists() else []
         except ValueError as error:
             problems.append(str(error))
             continue
@@ -159,7 +165,9 @@ def _columns(
     return columns
 
 
-def _blocks(file: Path) -> Iterator[tuple[str, np.ndarray, dict[str, np.ndarray]]]:
+def _blocks(
+    file: Path, summaries: Summaries
+) -> Iterator[tuple[str, np.ndarray, dict[str, np.ndarray]]]:
     """Each set of a log: its name, the sequences seen at each event, and the metrics.
 
     One array of the log is in memory at a time. **Raises:** `ValueError` if it is no
@@ -167,7 +175,7 @@ def _blocks(file: Path) -> Iterator[tuple[str, np.ndarray, dict[str, np.ndarray]
     """
     try:
         with h5py.File(file, "r") as log:
-            yield from _read(log)
+            yield from _read(log, summaries)
     except (
         OSError,
         KeyError,
@@ -180,7 +188,9 @@ def _blocks(file: Path) -> Iterator[tuple[str, np.ndarray, dict[str, np.ndarray]
         raise ValueError(f"{file} is not a readable log: {reason}") from None
 
 
-def _read(log: Any) -> Iterator[tuple[str, np.ndarray, dict[str, np.ndarray]]]:
+def _read(
+    log: Any, summaries: Summaries
+) -> Iterator[tuple[str, np.ndarray, dict[str, np.ndarray]]]:
     events = np.asarray(log["eval/iter"][()], np.int64)
     steps = log["train/iter"][()]
     # Nothing was trained on before an event at 0: it has no row.
@@ -198,8 +208,23 @@ def _read(log: Any) -> Iterator[tuple[str, np.ndarray, dict[str, np.ndarray]]]:
         if name == TRAINING:
             raise ValueError(f"an evaluation set is named {TRAINING!r}, as the steps")
         if name != "iter" and len(events):
-            rows = _rows(metrics, len(events))
-            yield name, events, {k: x.mean(axis=1, dtype=np.float64) for k, x in rows}
+            yield (
+                name,
+                events,
+                scalars(_summed(metrics, len(events), summaries), lead=1),
+            )
+
+
+def _summed(group: Any, count: int, summaries: Summaries) -> dict[str, np.ndarray]:
+    """What a set comes to at each event."""
+    numbers: dict[str, np.ndarray] = {}
+    for name, rows in _rows(group, count):
+        if name not in summaries:
+            numbers |= over_events({name: rows}, {})
+    if any(summary is not None for summary in summaries.values()):
+        rows = dict(_rows(group, count))
+        numbers |= over_events(rows, {**dict.fromkeys(rows), **summaries})
+    return numbers
 
 
 def _rows(group: Any, count: int) -> Iterator[tuple[str, np.ndarray]]:

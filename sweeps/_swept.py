@@ -27,7 +27,16 @@ def swept(folder: Path, configs: Mapping[str, Any]) -> dict[str, dict[str, Any]]
         path: {json.dumps(values.get(run)) for run in configs}
         for path, values in fields.items()
     }
-    return {path: values for path, values in fields.items() if len(texts[path]) > 1}
+    return {
+        path: values
+        for path, values in fields.items()
+        if len(texts[path]) > 1 and not _says_nothing(path, values)
+    }
+
+
+def _says_nothing(path: str, values: Mapping[str, Any]) -> bool:
+    """Whether it is the type of what there is one kind of, where it is there at all."""
+    return path.endswith("type") and len({*values.values()}) == 1
 
 
 def _leaves(value: Any, path: str = "") -> Iterator[tuple[str, Any]]:

@@ -19,6 +19,7 @@ from icl.data import LowRankClasses
 from icl.optimizers import Adam, Constant
 from icl.schedules import Every
 from icl.studies import induction
+from icl.tasks import exemplars_swapped
 
 
 @pytest.fixture(scope="module")
@@ -319,7 +320,7 @@ def test_answers_are_scored_as_numpy_does(trained):
 
 def test_exchanged_exemplars_turn_the_answer_around(trained):
     batch = trained.evaluations["train"]
-    swapped = analysis.exemplars_swapped(batch)
+    swapped = exemplars_swapped(batch)
     assert jnp.array_equal(swapped.examples[:, 0], batch.examples[:, 1])
     assert jnp.array_equal(swapped.examples[:, 2], batch.examples[:, 2])
     assert jnp.array_equal(swapped.labels, batch.labels)

@@ -12,12 +12,12 @@ from small import small
 import icl
 import opto
 from icl import cli
-from icl._patching import labels_swapped, logit_difference, resampled
+from icl._patching import resampled
 from icl.evaluate import evaluate
 from icl.models import TransformerConfig
 from icl.plots._changes import change_bars, change_maps
 from icl.plots._recovered import recovered_maps
-from icl.tasks import Sequence
+from icl.tasks import labels_swapped, logit_difference, Sequence
 
 
 THEIRS = Path(__file__).resolve().parents[2] / "shared/data/icl_dynamics"
@@ -275,8 +275,9 @@ def test_the_logit_difference():
     logits = jnp.array([[1.0, 5.0, 2.0, 9.0], [0.0, 1.0, 2.0, 3.0]])
     labels = jnp.array([[0, 2, 1, 1], [3, 3, 0, 0]])
     # 5 less the better of 1 and 2; 0 less 3. The best of all is in no context.
-    assert logit_difference(logits, labels) == pytest.approx((3 - 3) / 2)
-    assert jnp.isnan(logit_difference(logits[:1], jnp.array([[1, 1, 1, 1]])))
+    assert logit_difference(logits[0], labels[0]) == pytest.approx(3)
+    assert logit_difference(logits[1], labels[1]) == pytest.approx(-3)
+    assert jnp.isnan(logit_difference(logits[0], jnp.array([1, 1, 1, 1])))
 
 
 # Where results go.
@@ -346,7 +347,7 @@ SAYS = {
     "axis": "has no axis 'seqs'; did you mean 'seq'",
     "four axes": "over names one to three axes, got 4",
     "twice": "names an axis twice",
-    "source": "--source",
+    "source": "no source",
     "alike": "set 'train': there is nothing to patch",
     "patch set": "no evaluation set 'held'",
     "graft": "there is no such run folder or checkpoint file",
@@ -480,7 +481,7 @@ def test_maps_of_what_comes_back(shape):
     values = np.linspace(-0.5, 1.5, np.prod(shape)).reshape(shape)
     axes = ["layer", "head", "pos"][-len(shape) :]
     ticks = [[f"t{i}" for i in range(size)] for size in shape]
-    fig = recovered_maps({"a": values, "b": values}, axes, ticks)
+    fig = recovered_maps({"a": values, "b": values}, axes, ticks, label="share")
     panels = 2 * (shape[0] if len(shape) == 3 else 1)
     *maps, bar = fig.axes
     assert len(maps) == panels

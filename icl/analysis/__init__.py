@@ -5,7 +5,6 @@ Of runs that `python -m sweeps NAME` made; notebooks and `icl figure` draw it.
 
 from ._answers import (
     answer_accuracy as answer_accuracy,
-    exemplars_swapped as exemplars_swapped,
     logit_difference as logit_difference,
     token_letters as token_letters,
     token_names as token_names,

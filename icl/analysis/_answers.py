@@ -3,11 +3,11 @@
 import string
 from collections.abc import Sequence as List
 
+import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Int
 
-from .. import _patching
-from ..tasks import Sequence
+from .. import tasks
 
 
 def answer_accuracy(
@@ -37,18 +37,7 @@ def logit_difference(
 
     **Arguments:** As for `answer_accuracy`.
     """
-    return _patching.logit_difference(logits[:, -1], labels)
-
-
-def exemplars_swapped(batch: Sequence) -> Sequence:
-    """The sequences with the context's exemplars in reverse, and labels as they are.
-
-    The query is then of the class whose label was another's: with two pairs, the answer
-    is the other label. The query's own label, which is not read, stays.
-    """
-    places = jnp.array([*range(batch.labels.shape[1] - 2, -1, -1)])
-    places = jnp.append(places, batch.labels.shape[1] - 1)
-    return Sequence(batch.examples[:, places], batch.labels, batch.classes[:, places])
+    return jnp.mean(jax.vmap(tasks.logit_difference)(logits[:, -1], labels))
 
 
 def token_names(labels: Int[Array, "example position"]) -> list[list[str]]:

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
+from .._curves import Curves, curves
 from ..experiment import load, Trained
 from ..runs import read_object, Run
 
@@ -120,23 +121,16 @@ def logged_curve(
     if not log.is_file() or not (log.parent / "config.json").is_file():
         return np.empty(0, np.int64), np.empty(0)
     # A notebook reads a log many times, and a run that goes on has another one.
-    events, sets = _means(Path(run), log.stat().st_mtime_ns)
-    if metric not in sets.get(data, {}):
+    found = _curves(Path(run), log.stat().st_mtime_ns)
+    if metric not in found.numbers.get(data, {}):
         return np.empty(0, np.int64), np.empty(0)
-    return events, sets[data][metric]
+    return found.events, found.numbers[data][metric]
 
 
 @functools.lru_cache(maxsize=256)
-def _means(
-    path: Path, written_at: int
-) -> tuple[np.ndarray, Mapping[str, Mapping[str, np.ndarray]]]:
-    """The events of a run's log, and the means of each set's metrics."""
-    log = Run(path).log
-    means = {
-        name: {metric: rows.mean(1, dtype=np.float64) for metric, rows in each.items()}
-        for name, each in log.evaluations.items()
-    }
-    return log.events, means
+def _curves(path: Path, written_at: int) -> Curves:
+    """The learning curves of a run, whose log was written at a time."""
+    return curves(Run(path))
 
 
 def together(

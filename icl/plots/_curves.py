@@ -12,31 +12,35 @@ from ._panels import draw, Limits, Look, Panel
 def learning_curves(
     sequences: np.ndarray,
     losses: Mapping[str, np.ndarray],
-    accuracies: Mapping[str, np.ndarray],
+    accuracies: Mapping[str, np.ndarray] | None = None,
     *,
+    loss_label: str = "loss (nats)",
+    accuracy_label: str = "accuracy among labels in context",
+    threshold_unit: str = "nats",
     trace: str = "seed",
     band: Interval | None = None,
     phase_change: float | None = None,
     threshold: float | None = None,
 ) -> DrawnFigure:
-    """Loss and in-context accuracy over training, one line for each evaluation set.
+    """Loss and accuracy over training, one line for each evaluation set.
 
     **Arguments:**
 
     - `sequences`: Sequences seen, `[event]`.
     - `losses`, `accuracies`: Of each set, `[event]`, or `[event, trace]` for several
-        seeds, whose mean is drawn over them; nats, and in [0, 1].
+        seeds, whose mean is drawn over them; accuracies are in [0, 1].
+    - `loss_label`, `accuracy_label`: What they are, with their units.
+    - `threshold_unit`: Of the threshold.
     - `trace`: What one trace is, in the singular.
     - `band`: Around each mean, such as `Confidence(0.95)` over seeds.
     - `phase_change`: Where to draw a vertical line, in sequences seen.
-    - `threshold`: Where to draw a horizontal line on the loss, in nats.
+    - `threshold`: Where to draw a horizontal line on the loss.
     """
-    level = None if threshold is None else (threshold, f"{threshold:.3f} nats")
-    label = "accuracy among labels in context"
-    panels = [
-        _panel(losses, "loss", "loss (nats)", (0, None), level),
-        _panel(accuracies, "accuracy", label, (0, 1.02), None),
-    ]
+    text = f"{threshold:.3f} {threshold_unit}".strip() if threshold else ""
+    level = None if threshold is None else (threshold, text)
+    panels = [_panel(losses, "loss", loss_label, (0, None), level)]
+    if accuracies:
+        panels.append(_panel(accuracies, "accuracy", accuracy_label, (0, 1.02), None))
     look = Look(by="evaluation set", trace=trace, band=band, phase_change=phase_change)
     return draw(sequences, panels, look)
 

@@ -9,13 +9,12 @@ from ._grid import heat_map, inches
 from ._style import figure, style
 
 
-LABEL = "recovered share of the\nlogit difference"
-
-
 def recovered_maps(
     recovered: Mapping[str, np.ndarray],
     axes: Sequence[str],
     ticks: Sequence[Sequence[str]],
+    *,
+    label: str,
 ) -> Figure:
     """Maps of the last two axes of a grid, a row of panels for each set.
 
@@ -25,6 +24,7 @@ def recovered_maps(
         of three has a column of panels.
     - `axes`: The name of each axis.
     - `ticks`: The name of each index of each axis.
+    - `label`: What comes back, for the colour bar.
     """
     panels = ticks[0] if len(axes) == 3 else [""]
     *_, rows, columns = [[""], *ticks] if len(axes) == 1 else ticks
@@ -51,5 +51,5 @@ def recovered_maps(
             if len(axes) > 1:
                 grid[row, 0].set_ylabel(axes[-2])
         assert image is not None
-        fig.colorbar(image, ax=grid, label=LABEL, fraction=0.05)
+        fig.colorbar(image, ax=grid, label=label, fraction=0.05)
     return fig

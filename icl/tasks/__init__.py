@@ -1,6 +1,11 @@
 """Tasks: frozen settings whose `build` gives something that draws sequences."""
 
 from ._context import Context as Context, Mixture as Mixture
+from ._contrasts import (
+    exemplars_swapped as exemplars_swapped,
+    labels_swapped as labels_swapped,
+    logit_difference as logit_difference,
+)
 from ._distribution import (
     Distribution as Distribution,
     Uniform as Uniform,

@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from ..batches import save_batches
-from .exemplar_label import Sequence
+from ._sequence import Sequence
 
 
 def save_sequences(file: str | os.PathLike, sets: Mapping[str, Sequence]) -> None:

@@ -7,6 +7,7 @@ of `ExemplarLabel` decide which of the two helps.
 """
 
 import dataclasses
+from collections.abc import Callable
 from typing import Any, ClassVar
 
 import equinox as eqx
@@ -20,26 +21,12 @@ from ..data import LowRankClasses, Source
 from ..metrics import classification
 from ..protocols import Input, Interface, TaskConfig
 from ._context import check_enough_classes, Context, Mixture, sample_slots
+from ._contrasts import exemplars_swapped, labels_swapped, logit_difference
 from ._distribution import AbstractClassSampler, Distribution, Uniform
 from ._exemplars import ExemplarChoice, Free
 from ._labels import ClassLabels, Labels
+from ._sequence import Sequence as Sequence
 from ._split import check_choice, Part, Split
-
-
-class Sequence(eqx.Module):
-    """One sequence, or with leading axes a batch of them; the query is the last.
-
-    **Attributes:**
-
-    - `examples`: What the model sees at each position: vectors, or ids for data that
-        is given as ids.
-    - `labels`: The label at each position; the query's is the target.
-    - `classes`: The index in the data of each position's class; -1 where unknown.
-    """
-
-    examples: Float[Array, "*batch exemplar dim"] | Int[Array, "*batch exemplar"]
-    labels: Int[Array, "*batch exemplar"]
-    classes: Int[Array, "*batch exemplar"]
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -47,6 +34,7 @@ class ExemplarLabel(TaskConfig):
     """Settings of an exemplar-label task; `build` gives the task."""
 
     source: ClassVar[Source] = LowRankClasses()
+    loss_unit: ClassVar[str] = "nats"
 
     class_split: Split
     """Divides the classes of the data."""
@@ -199,6 +187,25 @@ class ExemplarLabelTask(eqx.Module):
         - `tap`: Given to the model.
         """
         return model.query_logits(*self.inputs(example), tap=tap)
+
+    evidence_label: ClassVar[str] = "logit difference"
+
+    @property
+    def contrasts(self) -> dict[str, Callable[[Sequence], Sequence]]:
+        """How to make sequences with other answers."""
+        return {
+            "labels-swapped": labels_swapped,
+            "exemplars-swapped": exemplars_swapped,
+        }
+
+    def evidence(
+        self, logits: Float[Array, " label"], example: Sequence
+    ) -> Float[Array, ""]:
+        """How strongly the logits give the right label, against the context's others.
+
+        See `icl.tasks.logit_difference`.
+        """
+        return logit_difference(logits, example.labels)
 
     def metrics(
         self, logits: Float[Array, " label"], example: Sequence

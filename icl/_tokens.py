@@ -1,0 +1,32 @@
+"""What stands at each token of a sequence, where the model says it."""
+
+from typing import Any
+
+import jax
+from jaxtyping import PyTree
+
+import opto
+
+
+_KINDS = {opto.EXEMPLAR: "exemplar", opto.LABEL: "label", opto.QUERY: "query"}
+_SITES = ("tokens.role", "tokens.pair")
+
+
+def token_roles(model: Any, task: Any, batch: PyTree) -> list[tuple[str, int]]:
+    """The role of each token of the first sequence of a batch, and its pair.
+
+    Empty for a model that does not name roles.
+    """
+    first = jax.tree.map(lambda x: x[0], batch)
+    table = opto.sites(task.forward, model, first)
+    if not {*_SITES} <= {*table}:
+        return []
+    _, record = opto.run(task.forward, model, first, record=_SITES)
+    roles = [_KINDS[int(role)] for role in record["tokens.role"]]
+    return list(zip(roles, map(int, record["tokens.pair"]), strict=True))
+
+
+def token_names(model: Any, task: Any, batch: PyTree) -> list[str]:
+    """`exemplar 0`, `label 0`, …, `query`; empty for a model without roles."""
+    roles = token_roles(model, task, batch)
+    return [role if role == "query" else f"{role} {pair}" for role, pair in roles]

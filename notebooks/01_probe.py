@@ -29,8 +29,7 @@ import numpy as np
 
 import icl
 import opto
-from icl import analysis, measures, plots, studies
-from icl.tasks import exemplars_swapped
+from icl import analysis, measures, plots, studies, tasks
 
 
 path = analysis.find_run("demo", "clamps/seed-5", "induction/main")
@@ -165,7 +164,7 @@ plots.dots(
 # around altogether.
 
 # %%
-swapped = task.inputs(exemplars_swapped(sequences))
+swapped = task.inputs(tasks.exemplars_swapped(sequences))
 other = analysis.logit_difference(opto.run(model, *swapped)[0], *inputs)
 turned = {
     name: opto.path_patch(

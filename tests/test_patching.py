@@ -399,7 +399,7 @@ MISTAKES = {
         lambda m, x: opto.find_circuit(
             score, m, x, x, threshold=1.0, readers=["tokens.label"]
         ),
-        "an edge joins sites with axes [seq, d_model]",
+        "an edge joins sites whose values have one shape",
     ),
     "vector": (
         lambda m, x: opto.find_circuit(lambda out, *_: out, m, x, x, threshold=1.0),

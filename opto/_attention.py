@@ -86,7 +86,8 @@ class Pattern(Derived, Selection):
         lost = rows & jnp.any(pattern[:, keys:] != 0, -1)
         given.require(
             ~jnp.any(lost),
-            f"{self.kind!r} attends to tokens that are no keys at {site.name!r}",
+            f"{type(self.kind).__name__}() attends to tokens that are no keys at "
+            f"{site.name!r}",
         )
         return jnp.where(lost[:, None], jnp.nan, pattern[:, :keys]), rows
 

@@ -158,9 +158,8 @@ class TransformerConfig(ModelConfig):
                 )
             kv = self.num_kv_heads
             if kv is not None and (kv < 1 or count % kv):
-                raise ValueError(
-                    f"num_kv_heads must divide num_heads={count}, got {kv}"
-                )
+                wanted = f"None or divide num_heads={count}"
+                raise ValueError(f"num_kv_heads must be {wanted}, got {kv}")
             if isinstance(self.positions, Rope) and self.d_model // count % 2:
                 raise ValueError(
                     f"Rope needs an even d_head, got d_model={self.d_model} with "

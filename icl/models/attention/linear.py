@@ -15,6 +15,11 @@ from ._kind import AbstractAttention
 from ._products import faster
 
 
+# Up to this many (query, key) pairs all weights at once take less time than the running
+# sum on a CPU, gradients included; measured in benchmarks/choices.py.
+_AT_ONCE_PAIRS = 2048
+
+
 class _Linear(AbstractAttention):
     name: ClassVar = "LinearAttention"
     before: ClassVar = "kernel"
@@ -22,9 +27,10 @@ class _Linear(AbstractAttention):
     bilinear: ClassVar = False
 
     def __call__(self, q, k, v, seen, *, tap):
-        q, k = features(q), features(k)
-        form = AsPattern(self, tap) if self.asked(tap) else _unasked(seen, self, tap)
-        return form(q, k, v, seen)
+        few = seen.size <= _AT_ONCE_PAIRS
+        at_once = self.asked(tap) or few or not AsScan.fits(seen)
+        form = AsPattern(self, tap) if at_once else AsScan()
+        return form(features(q), features(k), v, seen)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -111,10 +117,3 @@ class AsScan:
         _, others = jax.lax.scan(step, total, (q[1:], k[first:last], v[first:last]))
         sums = jnp.concatenate([start[None], others])
         return sums[..., :-1] / sums[..., -1:]
-
-
-def _unasked(
-    seen: Bool[np.ndarray, "seq kv_seq"], kind: AbstractAttention, tap: Tap
-) -> AsPattern | AsScan:
-    """The form that takes less time, if nobody looks at the weights."""
-    return AsPattern(kind, tap)

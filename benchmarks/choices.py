@@ -22,7 +22,8 @@ import jax.numpy as jnp
 from icl import _compile, _steps
 from icl._training import with_arrays
 from icl.experiment import Experiment
-from icl.models import _attention
+from icl.models import LinearAttention, SoftmaxAttention, TransformerConfig
+from icl.models.attention import _products, linear
 from icl.studies import induction
 from icl.tasks import Context, ExemplarLabelTask
 from icl.train import Member, Training
@@ -56,7 +57,11 @@ def no_option() -> Iterator[None]:
 
 
 def attention(pairs: int):
-    return mock.patch.object(_attention, "_ELEMENTWISE_PAIRS", pairs)
+    return mock.patch.object(_products, "_ELEMENTWISE_PAIRS", pairs)
+
+
+def at_once(pairs: int):
+    return mock.patch.object(linear, "_AT_ONCE_PAIRS", pairs)
 
 
 def all_rows():
@@ -66,11 +71,11 @@ def all_rows():
     return mock.patch.object(ExemplarLabelTask, "forward", forward)
 
 
-def with_context(length: int) -> Experiment:
+def with_context(length: int, model: TransformerConfig) -> Experiment:
     base = induction()
     burst = Context(length=length, burstiness=length // 2, distractor=True)
     task = dataclasses.replace(base.task, context=burst)
-    return dataclasses.replace(base, task=task, evaluations={})
+    return dataclasses.replace(base, task=task, model=model, evaluations={})
 
 
 def main() -> None:
@@ -89,13 +94,23 @@ def main() -> None:
             functools.partial(attention, 10**9),
             functools.partial(attention, 0),
         )
+    for length in (8, 16, 32, 64):
+        name = f"linear attention by a running sum, {2 * length + 1} tokens, at once"
+        rows[name] = (
+            length,
+            functools.partial(at_once, 0),
+            functools.partial(at_once, 10**9),
+        )
     print(f"{jax.devices()[0].device_kind}, jax {jax.__version__}")
     print("| choice | steps/s | without | ratio |\n| --- | --: | --: | --: |")
     for name, (length, chosen, other) in rows.items():
+        by_sum = name.startswith("linear")
+        kind = LinearAttention() if by_sum else SoftmaxAttention()
+        model = TransformerConfig(attention=kind)
         with chosen():
-            a = program(with_context(length))
+            a = program(with_context(length, model))
         with other():
-            b = program(with_context(length))
+            b = program(with_context(length, model))
         times = {"a": [], "b": []}
         for _ in range(ROUNDS):
             for key, run in (("a", a), ("b", b)):

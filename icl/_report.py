@@ -189,10 +189,15 @@ def _affordable(size: int) -> tuple[int, int]:
 
 
 def _flat_heads(patterns: np.ndarray) -> tuple[np.ndarray, list[str]]:
-    """`[checkpoint, sequence, layer, head, query, key]` as bytes with one head axis."""
+    """`[checkpoint, sequence, layer, head, query, key]` as bytes with one head axis.
+
+    Tokens that are no keys have columns of nothing.
+    """
     there = ~np.isnan(patterns).all((0, 1, 4, 5))
     names = [f"{layer}:{head}" for layer, head in np.argwhere(there).tolist()]
     values = np.nan_to_num(patterns[:, :, there])
+    *_, queries, keys = values.shape
+    values = np.pad(values, [(0, 0)] * 4 + [(0, queries - keys)])
     return np.clip(np.rint(255 * values), 0, 255).astype(np.uint8), names
 
 

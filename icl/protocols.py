@@ -8,7 +8,7 @@ from typing import Any, ClassVar, Protocol, runtime_checkable
 import equinox as eqx
 import jax
 import numpy as np
-from jaxtyping import Array, ArrayLike, Int, PRNGKeyArray, PyTree
+from jaxtyping import Array, ArrayLike, Bool, Int, PRNGKeyArray, PyTree
 
 import opto
 
@@ -146,6 +146,38 @@ class ModelConfig(OpenUnion, untagged="TransformerConfig"):
         """A freshly initialised model.
 
         **Raises:** `ValueError` for an interface that it does not have.
+        """
+
+
+class AttentionConfig(OpenUnion, untagged="SoftmaxAttention"):
+    """Settings of a kind of attention; `build` gives it."""
+
+    @abc.abstractmethod
+    def build(
+        self, num_heads: int, d_head: int, *, scale: float | None, key: PRNGKeyArray
+    ) -> Any:
+        """A freshly initialised `icl.models.attention.AbstractAttention`.
+
+        **Arguments:**
+
+        - `scale`: What the scores are multiplied by; `None` is the kind's own.
+
+        **Raises:** `ValueError` for a scale where there are no scores.
+        """
+
+
+class Mask(OpenUnion):
+    """Which tokens each token sees, for a sequence of any length."""
+
+    @abc.abstractmethod
+    def keys(self, seq: int) -> int:
+        """How many tokens of `seq` are keys: the first ones."""
+
+    @abc.abstractmethod
+    def seen(self, seq: int, start: int) -> Bool[np.ndarray, "seq kv_seq"]:
+        """Which keys each token from position `start` on sees: `[query, key]`.
+
+        Every token sees one at least.
         """
 
 

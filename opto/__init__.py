@@ -23,7 +23,7 @@ from ._sweep import (
     stack as stack,
     sweep as sweep,
 )
-from ._tap import identity as identity, Tap as Tap
+from ._tap import identity as identity, Rows as Rows, Tap as Tap
 from ._text import parse as parse, register as register
 from ._tokens import EXEMPLAR as EXEMPLAR, LABEL as LABEL, QUERY as QUERY
 from ._verbs import (

@@ -7,9 +7,10 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, ArrayLike, Float
 
-from ._derived import check_needs, Derived, Given, over_rows, put, square
+from ._derived import check_attention, Derived, Given, over_rows, put
 from ._edit import check_strength, Edit, Heads, select, Selection
 from ._site import Site, Sites
+from ._tap import RowsAre
 from ._tokens import check_roles, ROLE
 from ._where import Chosen, Where
 from .patterns import fraction, Kind, not_all, rows_of
@@ -25,6 +26,7 @@ class Pattern(Derived, Selection):
     """
 
     default: ClassVar[str] = "**.pattern"
+    rows: ClassVar[tuple[RowsAre, ...]] = ("distribution",)
 
     kind: Kind
     site: str = eqx.field(static=True)
@@ -43,11 +45,13 @@ class Pattern(Derived, Selection):
         """**Arguments:**
 
         - `kind`: `PreviousToken`, `Induction`, `Match`, `Uniform`, or one's own `Kind`.
-        - `site`: Where attention after the softmax is, `[…, query, key]`.
+        - `site`: Where attention after the softmax is, `[…, query, key]`; rows are
+            distributions, and keys may be the first of the tokens.
         - `strength`, `heads`, `where`: as for `opto.Clamp`.
 
         **Raises:** `ValueError` from `opto.run` for a sequence that has no such
-        pattern; where that cannot be raised, the pattern is NaN.
+        pattern, and for a pattern with attention to tokens that are no keys; where that
+        cannot be raised, the pattern is NaN.
         """
         if not isinstance(kind, Kind):
             wanted = "a kind of pattern such as Induction()"
@@ -60,7 +64,7 @@ class Pattern(Derived, Selection):
 
     def derive(self, given: Given) -> tuple[Edit, ...]:
         return tuple(
-            self._at(site, *self.kind.pattern(site.shape[-1], given))
+            self._at(site, *self._cut(site, given))
             for site in self.where.within(given.table.match(self.site))
         )
 
@@ -68,11 +72,24 @@ class Pattern(Derived, Selection):
         sites = table.match(self.site)
         self.where.check(sites)
         check_strength(self.strength)
-        square(self, sites)
-        check_needs(self, self.kind.needs(), table)
+        check_attention(self, sites, self.rows, self.kind.needs(), table)
 
     def arguments(self) -> dict[str, Any]:
         return {"kind": self.kind, **_not_default(self)}
+
+    def _cut(self, site: Site, given: Given) -> tuple[Array, Array]:
+        """The pattern to the tokens that are keys, and which of its rows are meant."""
+        queries, keys = site.shape[-2:]
+        pattern, rows = self.kind.pattern(queries, given)
+        if keys == queries:
+            return pattern, rows
+        lost = rows & jnp.any(pattern[:, keys:] != 0, -1)
+        given.require(
+            ~jnp.any(lost),
+            f"{type(self.kind).__name__}() attends to tokens that are no keys at "
+            f"{site.name!r}",
+        )
+        return jnp.where(lost[:, None], jnp.nan, pattern[:, :keys]), rows
 
     def _at(self, site: Site, pattern: Array, rows: Array) -> Edit:
         rank = len(site.shape)
@@ -82,17 +99,19 @@ class Pattern(Derived, Selection):
 
 
 class Block(Derived, Selection):
-    """Forbids attention from some tokens to some tokens, before the softmax.
+    """Forbids attention from some tokens to some tokens, before it is normalised.
 
     ```python
     Block(distance=1, queries="label", heads="0:1")  # labels to their exemplars
     Block(queries="query", keys="exemplar query", layer=1)  # the query: labels alone
+    Block(distance=1, site="**.kernel")  # of attention without a softmax
     ```
 
     What is left shares the attention. A row with nothing left is NaN.
     """
 
     default: ClassVar[str] = "**.scores"
+    rows: ClassVar[tuple[RowsAre, ...]] = ("logits", "kernel")
 
     queries: str = eqx.field(static=True)
     keys: str = eqx.field(static=True)
@@ -117,7 +136,8 @@ class Block(Derived, Selection):
         - `queries`, `keys`: Which tokens may not attend to which: `"all"`, or roles
             such as `"label"` and `"exemplar query"`.
         - `distance`: Forbid the token so many places before alone; `None` is any.
-        - `site`: Where the scores are, before the softmax, `[…, query, key]`.
+        - `site`: Where the scores are, before the softmax, or the kernel, `[…, query,
+            key]`; keys may be the first of the tokens.
         - `strength`: Attention is multiplied by one less this, in [0, 1], before it is
             normalised: 1 forbids it.
         - `heads`, `where`: as for `opto.Clamp`.
@@ -138,11 +158,11 @@ class Block(Derived, Selection):
     def derive(self, given: Given) -> tuple[Edit, ...]:
         edits = []
         for site in self.where.within(given.table.match(self.site)):
-            size, rank = site.shape[-1], len(site.shape)
+            (size, keys), rank = site.shape[-2:], len(site.shape)
             blocked = rows_of(self.queries, size, given)[:, None]
-            blocked = blocked & rows_of(self.keys, size, given)
+            blocked = blocked & rows_of(self.keys, size, given)[:keys]
             if self.distance is not None:
-                blocked = blocked & np.eye(size, k=-self.distance, dtype=bool)
+                blocked = blocked & np.eye(size, keys, k=-self.distance, dtype=bool)
             where = self.where.only(over_rows(blocked, rank))
             edits.append(_Forbid(site.name, where, self.strength))
         return tuple(edits)
@@ -151,10 +171,9 @@ class Block(Derived, Selection):
         sites = table.match(self.site)
         self.where.check(sites)
         check_strength(self.strength)
-        square(self, sites)
-        check_needs(self, self.needs(table), table)
+        check_attention(self, sites, self.rows, self.needs(table), table)
         for site in sites:
-            if self.distance is not None and self.distance >= site.shape[-1]:
+            if self.distance is not None and self.distance >= site.shape[-2]:
                 raise ValueError(f"distance={self.distance} is too far for {site}")
 
     def arguments(self) -> dict[str, Any]:
@@ -164,7 +183,7 @@ class Block(Derived, Selection):
 
 
 class _Forbid(Edit):
-    """Lowers scores so that attention is `1 - amount` times what it was."""
+    """Has attention be `1 - amount` times what it was, before it is normalised."""
 
     site: str = eqx.field(static=True)
     where: Where
@@ -176,16 +195,29 @@ class _Forbid(Edit):
         self.where, self.amount = where, amount
 
     def replacement(self, value: Array, site: Site) -> Array:
+        if site.rows and site.rows.are == "kernel":
+            return self._kernel(value, site)
+        return self._scores(value, site)
+
+    def _kernel(self, value: Array, site: Site) -> Array:
+        new = value * (1 - self.amount).astype(value.dtype)
+        nothing = jnp.all(self._after(new, value, site) == 0, -1, keepdims=True)
+        return jnp.where((self.amount == 1) & nothing, jnp.nan, new)
+
+    def _scores(self, value: Array, site: Site) -> Array:
         whole = self.amount == 1
         less = jnp.log1p(-jnp.where(whole, 0, self.amount))
         forbidden = jnp.maximum(jnp.finfo(value.dtype).min, _FORBIDDEN)
         new = jnp.where(whole, forbidden, value + less.astype(value.dtype))
-        mask = self.where.mask(site)
-        after = new if mask is None else jnp.where(mask, new, value)
+        after = self._after(new, value, site)
         # The softmax of a row that is forbidden whole would say that it attends evenly.
         # No score gets as low as what models mask with, -1e9 or less.
         nothing = jnp.max(after, -1, keepdims=True) <= jnp.maximum(-1e8, forbidden)
         return jnp.where(whole & nothing, jnp.nan, new)
+
+    def _after(self, new: Array, value: Array, site: Site) -> Array:
+        mask = self.where.mask(site)
+        return new if mask is None else jnp.where(mask, new, value)
 
     def arguments(self) -> dict[str, Any]:
         return {"amount": self.amount}

@@ -37,10 +37,13 @@ class Part:
 
     @property
     def node(self) -> str:
-        """What it is of: `1:3`, a head; `mlp 1`; `embed` or `final`."""
+        """What it is of: `1:3`, a head; `mlp 1`; else a scope, `final`, `layers.1`."""
+        *scope, last = self.site.split(".")
         if self.layer is None:
-            return self.site.split(".")[0]
-        return f"mlp {self.layer}" if self.head is None else f"{self.layer}:{self.head}"
+            return scope[0] if scope else last
+        if self.head is not None:
+            return f"{self.layer}:{self.head}"
+        return f"mlp {self.layer}" if "mlp" in scope else ".".join(scope)
 
     @property
     def channel(self) -> str:
@@ -104,8 +107,7 @@ class Circuit:
     @property
     def nodes(self) -> tuple[str, ...]:
         """The parts that edges join, such as `embed`, `0:3`, `mlp 0` and `final`."""
-        ends = [end for e in self.edges for end in (e.writer, e.reader)]
-        return tuple(dict.fromkeys(end.node for end in sorted(ends, key=_height)))
+        return tuple(self._heights())
 
     def pairs(self) -> set[tuple[str, str]]:
         """The edges as pairs of texts: `("0:2", "1:3.k")`."""
@@ -120,11 +122,24 @@ class Circuit:
         strongest = sorted(self.edges, key=lambda edge: -abs(edge.score))
         return "\n".join([*lines, *(f"  {edge}" for edge in strongest)])
 
+    def _heights(self) -> dict[str, float]:
+        """How far up each part is, lowest first: heads and then the rest of a layer.
+
+        What is in no layer is below all layers if it writes, else above.
+        """
+        heights: dict[str, float] = {}
+        for edge in self.edges:
+            for end, without in ((edge.writer, -1.0), (edge.reader, np.inf)):
+                inside = (end.layer or 0) + (0.0 if end.head is not None else 0.5)
+                height = without if end.layer is None else inside
+                heights[end.node] = min(height, heights.get(end.node, np.inf))
+        return dict(sorted(heights.items(), key=lambda item: item[1]))
+
     def figure(self) -> "Figure":
         """The graph: layers upwards, an arrow for each edge, wide for a large score."""
         from matplotlib.figure import Figure
 
-        places = _places(self.nodes)
+        places = _places(self._heights())
         width = max(
             4.0,
             1.1
@@ -181,31 +196,16 @@ def _share(value: float, none: float, whole: float) -> float:
     return (value - none) / (whole - none) if whole != none else float("nan")
 
 
-def _height(part: Part) -> float:
-    """How far up a part is: the embedding lowest, then heads and MLP of each layer."""
-    if part.layer is None:
-        return -1.0 if part.node == "embed" else np.inf
-    return part.layer + (0.0 if part.head is not None else 0.5)
-
-
-def _places(nodes: tuple[str, ...]) -> dict[str, tuple[float, float]]:
+def _places(heights: dict[str, float]) -> dict[str, tuple[float, float]]:
     rows: dict[float, list[str]] = {}
-    for node in nodes:
-        rows.setdefault(_row(node), []).append(node)
+    for node, height in heights.items():
+        rows.setdefault(height, []).append(node)
     return {
         node: (i - (len(row) - 1) / 2, float(y))
         for y, key in enumerate(sorted(rows))
         for i, node in enumerate(sorted(rows[key], key=_column))
         for row in [rows[key]]
     }
-
-
-def _row(node: str) -> float:
-    if ":" in node:
-        return float(node.split(":")[0])
-    if node.startswith("mlp"):
-        return float(node.split()[1]) + 0.5
-    return -1.0 if node == "embed" else np.inf
 
 
 def _column(node: str) -> int:

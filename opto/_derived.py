@@ -14,6 +14,8 @@ from ._edit import AbstractEdit, check_strength, Edit, Heads, select, Selection
 from ._record import Record
 from ._reference import Patch, Values
 from ._site import Site, Sites
+from ._tap import RowsAre
+from ._tokens import ROLE
 from ._where import Chosen, Where
 
 
@@ -145,13 +147,35 @@ def check_needs(edit: AbstractEdit, needs: Iterable[str], table: Sites) -> None:
         )
 
 
-def square(edit: AbstractEdit, sites: Iterable[Site]) -> None:
-    """Raises `ValueError` unless sites hold attention: [..., query, key]."""
+def check_attention(
+    edit: AbstractEdit,
+    sites: Iterable[Site],
+    wanted: Sequence[RowsAre],
+    needs: Iterable[str],
+    table: Sites,
+) -> None:
+    """Raises `ValueError` unless sites hold attention with rows that are as wanted.
+
+    That is `[…, query, key]`, from each token to the first ones, or to all.
+    """
     for site in sites:
-        if len(site.shape) < 2 or site.shape[-1] != site.shape[-2]:
+        *_, queries, keys = (0, 0, *site.shape)
+        named = site.rows is not None or site.axes[-1:] == ("kv_seq",)
+        if len(site.shape) < 2 or keys > queries or not (named or keys == queries):
             raise ValueError(
-                f"{edit!r} is for attention from each token to each, got {site}"
+                f"{edit!r} is for attention from each token to each, or to the first "
+                f"ones, got {site}"
             )
+        if site.rows and site.rows.are not in wanted:
+            raise ValueError(
+                f"{edit!r} is for rows that are {' or '.join(map(repr, wanted))}; at "
+                f"{site.name!r} {site.rows.of} has {site.rows.are!r}"
+            )
+    check_needs(edit, needs, table)
+    for site in sites:
+        if ROLE in needs and table[ROLE].shape != site.shape[-2:-1]:
+            got = f"{table[ROLE].shape[0]} of them for {site}"
+            raise ValueError(f"{edit!r} has to know the role of each token, got {got}")
 
 
 def over_rows(values: Array, rank: int) -> Array:

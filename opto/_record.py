@@ -10,6 +10,7 @@ from jaxtyping import Array
 
 from ._html import dims, document
 from ._site import glob, layer_of, Site
+from ._tap import Rows
 from ._where import find_axis
 
 
@@ -25,6 +26,8 @@ class Record(eqx.Module, Mapping[str, Any]):
     _axes: tuple[tuple[str, tuple[str, ...] | None], ...] = eqx.field(
         static=True, default=()
     )
+    # By site, what the rows of attention are, where the model says it.
+    _rows: tuple[tuple[str, Rows], ...] = eqx.field(static=True, default=())
 
     def __getitem__(self, name: str) -> Any:
         if name not in self._values:
@@ -42,6 +45,10 @@ class Record(eqx.Module, Mapping[str, Any]):
     def axes_of(self, name: str) -> tuple[str, ...] | None:
         """The axes of one example's value; `None` if a reducer changed them."""
         return dict(self._axes).get(name)
+
+    def rows_of(self, name: str) -> Rows | None:
+        """What the rows of attention are; `None` if the model does not say it."""
+        return dict(self._rows).get(name)
 
     def pick(self, site: str, **where: int | list[int]) -> Array:
         """Part of what was recorded, by the names of axes.

@@ -15,7 +15,7 @@ from ._edit import AbstractEdit, Edit, several
 from ._record import Record
 from ._reference import split
 from ._site import find_sites, known_sites, one_example, Site, Sites
-from ._tap import identity, VisitorTap
+from ._tap import identity, Rows, VisitorTap
 from ._together import alternatives, check_before_graft, check_together
 from .graft import Graft, host, swapped
 
@@ -133,12 +133,14 @@ def _visit(fn, args, edits, requests, table: Sites) -> tuple[PyTree, Record, Fin
     seen: set[str] = set()
     values: dict[str, Any] = {}
 
-    def tapped(name: str, value: Array, axes: tuple[str, ...]) -> Array:
+    def tapped(
+        name: str, value: Array, axes: tuple[str, ...], rows: Rows | None
+    ) -> Array:
         if name not in wanted:
             return value
         seen.add(name)
         value = jnp.asarray(value)  # Of a NumPy array, JAX's dtype.
-        site = Site(name, axes, value.shape, value.dtype)
+        site = Site(name, axes, value.shape, value.dtype, rows)
         for edit in by_site.get(name, ()):
             value = edit(value, site)
         if name in requests:
@@ -157,6 +159,7 @@ def _visit(fn, args, edits, requests, table: Sites) -> tuple[PyTree, Record, Fin
     record = Record(
         {name: values[name] for name in table if name in values},
         tuple((name, axes[name]) for name in table if name in values),
+        tuple((n, rows) for n in table if axes.get(n) and (rows := table[n].rows)),
     )
     return out, record, findings
 

@@ -12,7 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
 
-from ._tap import VisitorTap
+from ._tap import Rows, VisitorTap
 
 
 try:  # Its place since JAX 0.10.
@@ -31,12 +31,14 @@ class Site:
     - `axes`: The name of each axis, e.g. `("head", "seq", "kv_seq")`.
     - `shape`: The length of each axis.
     - `dtype`: Of the value.
+    - `rows`: What the rows of attention are, if the model says it.
     """
 
     name: str
     axes: tuple[str, ...]
     shape: tuple[int, ...]
     dtype: np.dtype
+    rows: Rows | None = None
 
     @property
     def layer(self) -> int | None:
@@ -111,8 +113,20 @@ class Sites(Mapping[str, Site]):
         found = tuple(s for s in self._table.values() if regex.fullmatch(s.name))
         if not found:
             verb = "no site matches" if "*" in pattern else "no site"
-            raise ValueError(f"{verb} {pattern!r}{self._nearest(pattern)}")
+            hint = self._lacking(pattern) or self._nearest(pattern)
+            raise ValueError(f"{verb} {pattern!r}{hint}")
         return found
+
+    def _lacking(self, pattern: str) -> str:
+        """Why there are no scores, or no kernel: it is another kind of attention."""
+        asked = pattern.split(".")[-1]
+        if asked not in ("scores", "kernel"):
+            return ""
+        for site in self._table.values():
+            has = site.name.split(".")[-1]
+            if site.rows and site.rows.are in ("logits", "kernel") and has != asked:
+                return f": {site.rows.of} has no {asked} but {site.name!r}"
+        return ""
 
     def _nearest(self, pattern: str) -> str:
         globs = {re.sub(r"\b\d+\b", "*", name): None for name in self}
@@ -157,13 +171,13 @@ def find_sites(fn: Callable[..., Any], *args: Any) -> Sites:
 
 def discover(fn: Callable[..., Any], *args: Any) -> Sites:
     """`sites` of any function `fn(*args, tap=)`, which may close over tracers."""
-    axes_of: dict[str, tuple[str, ...]] = {}
+    said: dict[str, tuple[tuple[str, ...], Rows | None]] = {}
 
     def visited(fn, *args):
         values: dict[str, Array] = {}
         outside = get_opaque_trace_state()
 
-        def visit(name, value, axes):
+        def visit(name, value, axes, rows):
             if get_opaque_trace_state() != outside:
                 raise ValueError(
                     f"site {name!r} is named inside of a vmap, scan, jit or similar "
@@ -172,7 +186,7 @@ def discover(fn: Callable[..., Any], *args: Any) -> Sites:
             if name in values:
                 raise ValueError(f"two values are named {name!r}; use tap.scope")
             _check_value(name, value, axes)
-            values[name], axes_of[name] = value, axes
+            values[name], said[name] = value, (axes, rows)
             return value
 
         fn(*args, tap=VisitorTap(visit, wanted=lambda name: True))
@@ -181,8 +195,8 @@ def discover(fn: Callable[..., Any], *args: Any) -> Sites:
     shapes = eqx.filter_eval_shape(visited, fn, *args)
     # Order of computation: dictionaries come back from JAX sorted by key.
     table = {
-        name: Site(name, axes, shapes[name].shape, np.dtype(shapes[name].dtype))
-        for name, axes in axes_of.items()
+        name: Site(name, axes, shapes[name].shape, np.dtype(shapes[name].dtype), rows)
+        for name, (axes, rows) in said.items()
     }
     return Sites(table)
 

@@ -1,9 +1,30 @@
 """The one call that models make: `value = tap("name", value, "axis axis")`."""
 
 import abc
+import dataclasses
 from collections.abc import Callable
+from typing import Literal
 
 from jaxtyping import Array
+
+
+RowsAre = Literal["logits", "kernel", "distribution", "non-negative", "signed"]
+
+
+@dataclasses.dataclass(frozen=True)
+class Rows:
+    """What the rows of a value `[…, query, key]` are, as its kind of attention says.
+
+    **Fields:**
+
+    - `are`: Before normalisation `"logits"` of a softmax or a `"kernel"`, which is zero
+        where a query does not see a key; after it the effective weights, each row a
+        `"distribution"`, only `"non-negative"`, or `"signed"`.
+    - `of`: The kind of attention by name, for messages.
+    """
+
+    are: RowsAre
+    of: str
 
 
 class Tap(abc.ABC):
@@ -21,7 +42,9 @@ class Tap(abc.ABC):
     """
 
     @abc.abstractmethod
-    def __call__(self, name: str, value: Array, axes: str) -> Array:
+    def __call__(
+        self, name: str, value: Array, axes: str, *, rows: Rows | None = None
+    ) -> Array:
         """Returns `value`, recorded or edited if someone asked for it.
 
         **Arguments:**
@@ -29,6 +52,8 @@ class Tap(abc.ABC):
         - `name`: The site's name within the current scope, without dots.
         - `value`: The intermediate value, of any shape.
         - `axes`: The names of its axes, separated by spaces.
+        - `rows`: What the rows of attention are; where nothing is said, scores are
+            those of a softmax and patterns are distributions.
         """
 
     @abc.abstractmethod
@@ -44,7 +69,9 @@ class Tap(abc.ABC):
 
 
 class _Identity(Tap):
-    def __call__(self, name: str, value: Array, axes: str) -> Array:
+    def __call__(
+        self, name: str, value: Array, axes: str, *, rows: Rows | None = None
+    ) -> Array:
         return value
 
     def scope(self, name: str) -> Tap:
@@ -59,11 +86,11 @@ identity = _Identity()
 
 
 class VisitorTap(Tap):
-    """Hands every named value to `visit(name, value, axes)`; see `opto.visit`."""
+    """Hands every named value to `visit(name, value, axes, rows)`; see `opto.visit`."""
 
     def __init__(
         self,
-        visit: Callable[[str, Array, tuple[str, ...]], Array],
+        visit: Callable[[str, Array, tuple[str, ...], Rows | None], Array],
         wanted: Callable[[str], bool],
         prefix: str = "",
     ):
@@ -71,8 +98,10 @@ class VisitorTap(Tap):
         self._wanted = wanted
         self._prefix = prefix
 
-    def __call__(self, name: str, value: Array, axes: str) -> Array:
-        return self._visit(self._prefix + name, value, tuple(axes.split()))
+    def __call__(
+        self, name: str, value: Array, axes: str, *, rows: Rows | None = None
+    ) -> Array:
+        return self._visit(self._prefix + name, value, tuple(axes.split()), rows)
 
     def scope(self, name: str) -> Tap:
         return VisitorTap(self._visit, self._wanted, f"{self._prefix}{name}.")

@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, ArrayLike, Float
 
-from ._derived import check_needs, Derived, Given, put, square
+from ._derived import check_attention, check_needs, Derived, Given, put
 from ._edit import (
     AbstractEdit,
     check_strength,
@@ -57,7 +57,7 @@ class CopyFromPattern(Derived, Selection):
 
         - `heads`, `where`: One head, such as `"1:3"`.
         - `edits`: More edits that the head is under while it is read, and only then.
-        - `site`: Where the scores are, `[head, query, key]`.
+        - `site`: Where the scores are before a softmax, `[head, query, key]`.
         - `logits`: Where the logits are, `[seq, label]`.
         - `strength`: As for `opto.Clamp`, of the logits.
         """
@@ -73,7 +73,8 @@ class CopyFromPattern(Derived, Selection):
         row = self._row(given, jnp.argmax(role == QUERY))
         (site,) = given.table.match(self.logits)
         here = labels[pair] == jnp.arange(site.shape[-1])[:, None]
-        here = here & (role == LABEL)  # [label, seq]
+        # [label, key]: keys are the first of the tokens, or all.
+        here = (here & (role == LABEL))[:, : len(row)]
         present = jnp.any(here, axis=1)
         # Of nothing, the log of a sum has no gradient.
         logits = jax.nn.logsumexp(row, axis=1, where=here | ~present[:, None])
@@ -85,8 +86,7 @@ class CopyFromPattern(Derived, Selection):
         sites = table.match(self.site)
         self.where.check(sites)
         check_strength(self.strength)
-        square(self, sites)
-        check_needs(self, self.needs(table), table)
+        check_attention(self, sites, ("logits",), self.needs(table), table)
         for edit in self.edits:
             edit.check(table)
         axes = {axis for name in self.where.indices for axis in name.split()}

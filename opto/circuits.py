@@ -99,19 +99,47 @@ class Factored(eqx.Module):
 
 
 class HeadWeights(eqx.Module):
-    """The weight matrices of the heads of one layer, each applied as `W @ x`."""
+    """The weight matrices of the heads of one layer, each applied as `W @ x`.
+
+    There may be fewer keys and values than heads: each serves as many heads in a row.
+
+    **Fields:**
+
+    - `query`, `key`, `value`, `output`: The matrices.
+    - `bilinear`: Whether the score of two tokens is bilinear in what is read of them,
+        rotations aside: otherwise there is no QK circuit.
+    - `of`: The kind of attention by name, for messages.
+    """
 
     query: Float[Array, "head d_head d_model"]
-    key: Float[Array, "head d_head d_model"]
-    value: Float[Array, "head d_head d_model"]
+    key: Float[Array, "kv_head d_head d_model"]
+    value: Float[Array, "kv_head d_head d_model"]
     output: Float[Array, "head d_model d_head"]
+    bilinear: bool = eqx.field(static=True, default=True)
+    of: str = eqx.field(static=True, default="attention")
 
     def __check_init__(self):
         shapes = [x.shape for x in (self.query, self.key, self.value, self.output)]
-        head, *turned = shapes[3]
-        if any(len(s) != 3 or s != (head, *turned[::-1]) for s in shapes[:3]):
-            wanted = "query, key, value [head, d_head, d_model], output [.., d_head]"
+        fit = all(len(shape) == 3 for shape in shapes) and (
+            shapes[0] == (shapes[3][0], *shapes[3][:0:-1])
+            and shapes[1] == shapes[2]
+            and shapes[1][1:] == shapes[0][1:]
+            and shapes[1][0] > 0
+            and shapes[0][0] % shapes[1][0] == 0
+        )
+        if not fit:
+            wanted = (
+                "query [head, d_head, d_model], key and value alike or with a divisor "
+                "of the heads, output [head, d_model, d_head]"
+            )
             raise ValueError(f"HeadWeights takes {wanted}, got shapes {shapes}")
+
+    def per_head(
+        self, shared: Float[Array, "kv_head d_head d_model"]
+    ) -> Float[Array, "head d_head d_model"]:
+        """Keys or values as each head has them."""
+        times = len(self.query) // len(shared)
+        return shared if times == 1 else jnp.repeat(shared, times, 0)
 
 
 def qk(weights: HeadWeights) -> Factored:
@@ -122,8 +150,16 @@ def qk(weights: HeadWeights) -> Factored:
     it is the circuit at distance zero, of a token that attends to itself.
 
     **Returns:** `[head, d_model (of the query), d_model (of the key)]`.
+
+    **Raises:** `ValueError` for attention without such a circuit, as that of queries
+    and keys that go through a feature map.
     """
-    return Factored(weights.query.mT, weights.key)
+    if not weights.bilinear:
+        raise ValueError(
+            f"qk: {weights.of} has no QK circuit, as its weights are not bilinear in "
+            "what queries and keys are read from"
+        )
+    return Factored(weights.query.mT, weights.per_head(weights.key))
 
 
 def ov(weights: HeadWeights) -> Factored:
@@ -133,7 +169,7 @@ def ov(weights: HeadWeights) -> Factored:
 
     **Returns:** `[head, d_model (written), d_model (read)]`.
     """
-    return Factored(weights.output, weights.value)
+    return Factored(weights.output, weights.per_head(weights.value))
 
 
 def copying_score(circuit: Factored) -> Float[Array, "*batch"]:

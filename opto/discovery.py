@@ -5,6 +5,9 @@ head's result, each MLP's output) is read by every part after it (each head's qu
 keys and values, each MLP, the final norm), so that each pair is an edge. An edge is cut
 by taking from the reader's input what the writer wrote and adding what it wrote in a
 run on other inputs.
+
+Any model will do in which what a reader gets is a sum that the writers before it add
+to: `writers` and `readers` name those sites.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -19,7 +22,7 @@ from jaxtyping import Array, Float, PyTree
 from ._circuit import Circuit, Edge, Part
 from ._run import run
 from ._site import known_sites, one_example, Site, Sites
-from ._tap import VisitorTap
+from ._tap import Rows, VisitorTap
 from .patching import check_alike
 
 
@@ -44,7 +47,9 @@ class Graph:
             raise ValueError(
                 f"no site matches {what}={[writers, readers][what[0] == 'r']}"
             )
+        _check_alike([*self._writers, *self._readers])
         self._slots = [(site, head) for site in self._writers for head in _heads(site)]
+        self._divided = {site.name for site in self._writers if _divided(site)}
         self._counts = {
             reader.name: sum(
                 names.index(site.name) < names.index(reader.name)
@@ -86,13 +91,15 @@ class Graph:
         masks = self._masks(cuts)
         written: dict[str, Array] = {}
 
-        def visit(name: str, value: Array, axes: tuple[str, ...]) -> Array:
+        def visit(
+            name: str, value: Array, axes: tuple[str, ...], rows: Rows | None
+        ) -> Array:
             if name in masks:
-                change = jnp.concatenate(
-                    [_rows(written[n] - source[n]) for n in self.sites if n in written]
-                )[: self._counts[name]]
-                equation = "wh,wsd->hsd" if value.ndim == 3 else "wh,wsd->sd"
-                value = value - jnp.einsum(equation, masks[name], change)
+                change = [written[n] - source[n] for n in self.sites if n in written]
+                change = jnp.concatenate([*map(self._by_part, self.sites, change)])
+                # Of each part of the reader, what is cut of all the parts before it.
+                cut = jnp.tensordot(masks[name], change[: self._counts[name]], (0, 0))
+                value = value - cut.reshape(value.shape)
             if name in source:
                 written[name] = value
             return value
@@ -102,6 +109,10 @@ class Graph:
             return any(name == scope or name.startswith(f"{scope}.") for name in asked)
 
         return model(*inputs, tap=VisitorTap(visit, wanted))
+
+    def _by_part(self, name: str, value: Array) -> Float[Array, "writer ..."]:
+        """What a writer wrote, with an axis in front for its parts."""
+        return value if name in self._divided else value[None]
 
     def _masks(self, cuts: Array) -> dict[str, Float[Array, "writer head"]]:
         masks, start = {}, 0
@@ -144,7 +155,9 @@ def find_circuit(
         once. `None` is all, which takes as many runs of the model as it has edges.
     - `steps`: Gradients are averaged over so many levels of all cuts at once; 1 takes
         them in the whole model.
-    - `writers`, `readers`: Sites, `[seq, d_model]` or `[head, seq, d_model]`.
+    - `writers`, `readers`: The sites that edges join, names or globs. Their values have
+        one shape, such as `[seq, d_model]`, aside from an axis `head` or `kv_head` in
+        front, each index of which is a part of its own.
 
     **Returns:**
 
@@ -237,13 +250,21 @@ def _prune(graph, metric, model, inputs, source, lead, start, order, threshold):
     return cuts, ends
 
 
+def _divided(site: Site) -> bool:
+    return site.axes[:1] in (("head",), ("kv_head",))
+
+
 def _heads(site: Site) -> list[int | None]:
     """The heads of a site, or that it is none of a head's."""
-    if len(site.shape) not in (2, 3):
-        wanted = "[seq, d_model] or [head, seq, d_model]"
-        raise ValueError(f"an edge joins sites with axes {wanted}, got {site}")
-    return list(range(site.shape[0])) if len(site.shape) == 3 else [None]
+    return list(range(site.shape[0])) if _divided(site) else [None]
 
 
-def _rows(value: Array) -> Float[Array, "writer seq d_model"]:
-    return value if value.ndim == 3 else value[None]
+def _check_alike(sites: Sequence[Site]) -> None:
+    """Raises `ValueError` unless what is written and read has one shape."""
+    first, *others = ((site, site.shape[_divided(site) :]) for site in sites)
+    for site, shape in others:
+        if shape != first[1]:
+            raise ValueError(
+                "an edge joins sites whose values have one shape, aside from an axis "
+                f"head or kv_head in front, got {first[0]} and {site}"
+            )

@@ -7,6 +7,9 @@ tokens and any number of pairs will do:
 - `role`: `opto.EXEMPLAR`, `opto.LABEL` or `opto.QUERY`, for each token;
 - `pair`: which of the exemplars and labels a token is, or belongs to;
 - `label`, `exemplar`: those of each pair, the query's too.
+
+A row is a distribution over the keys, which are all tokens or the first of them. Of
+weights that are not normalised, scores have other ranges than those that are said here.
 """
 
 import jax
@@ -26,6 +29,9 @@ def previous_token(
     """
     _check(pattern, rows=rows)
     before = jnp.diagonal(pattern, offset=-1, axis1=-2, axis2=-1)
+    if missing := pattern.shape[-2] - 1 - before.shape[-1]:
+        # The token before them is no key.
+        before = jnp.pad(before, [(0, 0)] * (before.ndim - 1) + [(0, missing)])
     return jnp.mean(before, -1, where=None if rows is None else rows[1:])
 
 
@@ -36,12 +42,13 @@ def previous_token_excess(
 
     Under a causal mask the token at position t has `1 / (t + 1)` of such attention to
     the one before it, without one (there is attention to later tokens) all have 1 over
-    the number of tokens. Zero for that head; what is reached by attending to the
+    the number of keys. Zero for that head; what is reached by attending to the
     previous token alone depends on the length of the sequence.
     """
     places = jnp.arange(1, pattern.shape[-2] + 1)
     causal = jnp.all(jnp.triu(pattern, 1) == 0)
-    seen = jnp.where(causal, places, pattern.shape[-1]).astype(pattern.dtype)
+    keys = pattern.shape[-1]
+    seen = jnp.where(causal, jnp.minimum(places, keys), keys).astype(pattern.dtype)
     alike = jnp.broadcast_to(1 / seen[:, None], pattern.shape[-2:])
     return previous_token(pattern, rows) - previous_token(alike[None], rows)
 
@@ -59,9 +66,9 @@ def induction_strength(
     section 3.1). NaN without a query, the mean over several.
     """
     _check(pattern, role=role, pair=pair)
-    own = label[pair]
-    signed = jnp.where(own[:, None] == own, pattern, -pattern)
-    return _from_query(jnp.where(role == LABEL, signed, 0), role)
+    own, keys = label[pair], pattern.shape[-1]
+    signed = jnp.where(own[:, None] == own[:keys], pattern, -pattern)
+    return _from_query(jnp.where(role[:keys] == LABEL, signed, 0), role)
 
 
 def duplicate_token(
@@ -79,8 +86,8 @@ def duplicate_token(
     own = exemplar.reshape(len(exemplar), -1)[pair]
     same = jnp.all(own[:, None] == own, -1) & (role == EXEMPLAR)
     position = jnp.arange(len(role))
-    earlier = position < position[:, None]
-    return _from_query(jnp.where(same & earlier, pattern, 0), role)
+    counted = same & (position < position[:, None])
+    return _from_query(jnp.where(counted[:, : pattern.shape[-1]], pattern, 0), role)
 
 
 def entropy(pattern: Float[Array, "head seq kv_seq"]) -> Float[Array, " head"]:
@@ -99,9 +106,9 @@ def _from_query(
 
 
 def _check(pattern: Array, **per_token: Array | None) -> None:
-    if pattern.ndim != 3 or pattern.shape[1] != pattern.shape[2]:
-        got = f"an array of shape {pattern.shape}"
-        raise ValueError(f"pattern is [head, seq, kv_seq] of one sequence, got {got}")
+    if pattern.ndim != 3 or pattern.shape[1] < pattern.shape[2]:
+        wanted = "[head, seq, kv_seq] of one sequence, kv_seq not longer than seq"
+        raise ValueError(f"pattern is {wanted}, got an array of shape {pattern.shape}")
     for name, value in per_token.items():
         if value is not None and value.shape != pattern.shape[1:2]:
             wanted = f"one entry for each of {pattern.shape[1]} tokens"

@@ -1,4 +1,4 @@
-"""Tables of what there are several kinds of: tasks, and models with a task they fit.
+"""Tables of what there are several kinds of: tasks, attention, models of a task.
 
 `test_kinds.py` asks of every row what must hold of all. A new kind is a row here, and
 in a file of its own only what is true of it alone. The tables of other kinds:
@@ -9,22 +9,30 @@ measures, `OPTIMIZERS` in `test_optimizers.py`.
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
+import oracles
 from regression import linear, regression
 
 from icl.models import (
+    AbstractAttention,
+    Causal,
+    ContextOnly,
+    Everything,
     exemplar_label_interface,
     Learned,
+    LinearAttention,
     NoPositions,
     Rope,
     Sinusoidal,
+    SoftmaxAttention,
     TransformerConfig,
 )
+from icl.protocols import AttentionConfig
 from icl.tasks import (
     Context,
     ExemplarLabel,
@@ -81,6 +89,49 @@ class Model:
     """Whether output *i* is of inputs 0 to *i* alone, along their first axes."""
 
 
+@dataclass(frozen=True)
+class SignedAttention(AttentionConfig):
+    """Products of queries and keys as they are, as a plug-in might: no distribution."""
+
+    def build(self, num_heads, d_head, *, scale, key):
+        return _Signed()
+
+
+class _Signed(AbstractAttention):
+    name: ClassVar = "SignedAttention"
+    before: ClassVar = "kernel"
+    rows: ClassVar = "signed"
+    bilinear: ClassVar = True
+
+    def __call__(self, q, k, v, seen, *, tap):
+        kernel = jnp.where(seen, jnp.einsum("qhd,khd->hqk", q, k), 0)
+        kernel = self.name_before(tap, kernel)
+        pattern = self.name_pattern(tap, kernel / k.shape[0])
+        return jnp.einsum("hqk,khd->qhd", pattern, v)
+
+
+@dataclass(frozen=True)
+class Attention:
+    """A kind of attention, and the weights of one query to the keys that it sees."""
+
+    config: AttentionConfig
+    weights: Callable[..., np.ndarray] | None
+
+
+ATTENTIONS: dict[str, Attention] = {
+    "softmax": Attention(SoftmaxAttention(), oracles.softmax_weights),
+    "linear": Attention(LinearAttention(), oracles.linear_weights),
+    "signed": Attention(SignedAttention(), None),
+}
+
+
+MASKS = {
+    "causal": Causal(),
+    "everything": Everything(),
+    "context_only": ContextOnly(),
+    "two_queries": ContextOnly(2),
+}
+
 TRANSFORMERS: dict[str, TransformerConfig] = {
     "paper": TransformerConfig(),
     "mlp": TransformerConfig(mlp_ratio=4.0, num_layers=3, d_model=16, num_heads=2),
@@ -93,6 +144,16 @@ TRANSFORMERS: dict[str, TransformerConfig] = {
     "no_positions": TransformerConfig(positions=NoPositions()),
     "rope_30": TransformerConfig(positions=Rope(30.0)),
     "deep": TransformerConfig(num_layers=5),
+    "linear_attention": TransformerConfig(attention=LinearAttention()),
+    "linear_not_causal": TransformerConfig(attention=LinearAttention(), causal=False),
+    "multi_query": TransformerConfig(num_kv_heads=1),
+    "grouped_linear": TransformerConfig(
+        num_heads=(4, 8), num_kv_heads=2, attention=LinearAttention(), qkv_bias=True
+    ),
+    "context_only": TransformerConfig(mask=ContextOnly(), mlp_ratio=1.0),
+    "context_only_linear": TransformerConfig(
+        mask=ContextOnly(), attention=LinearAttention(), positions=Learned(32)
+    ),
 }
 
 
@@ -100,11 +161,12 @@ def _model(config: TransformerConfig) -> Model:
     build = lambda key: config.build(
         exemplar_label_interface(CLASSES, dim=DIM), key=key
     )
-    return Model(build, causal=config.causal)
+    return Model(build, causal=isinstance(config.seen, Causal))
 
 
 MODELS: dict[str, Model] = {
     **{name: _model(config) for name, config in TRANSFORMERS.items()},
+    "signed_attention": _model(TransformerConfig(attention=SignedAttention())),
     "linear": Model(lambda key: linear(), task="regression", causal=False),
 }
 

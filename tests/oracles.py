@@ -39,7 +39,32 @@ def sinusoid(seq, d, theta):
     return table
 
 
-def attention(x, w, *, num_heads, causal, scale, theta):
+def softmax_weights(query, keys, scale=None):
+    """Of one query to those keys that it sees."""
+    return softmax((keys @ query) * (len(query) ** -0.5 if scale is None else scale))
+
+
+def linear_weights(query, keys, scale=None):
+    """Katharopoulos et al. 2020, eq. 4 and 7: the feature map is elu + 1."""
+    phi = lambda x: np.where(x > 0, x, np.expm1(np.minimum(x, 0))) + 1
+    kernel = phi(keys) @ phi(query)
+    return kernel / kernel.sum()
+
+
+def causal(i, seq):
+    """How many of the first keys query `i` sees, and how many keys there are."""
+    return i + 1, seq
+
+
+def everything(i, seq):
+    return seq, seq
+
+
+def context_only(i, seq):
+    return seq - 1, seq - 1
+
+
+def attention(x, w, *, num_heads, weights, seen, scale, theta):
     """Head by head and query by query; `w`: query, key, value, output (and biases).
 
     Returns the output and the patterns [head, query, key].
@@ -47,21 +72,34 @@ def attention(x, w, *, num_heads, causal, scale, theta):
     seq, d_model = x.shape
     d = d_model // num_heads
     q, k, v = (x @ w[n].T + w.get(f"{n}_bias", 0) for n in ("query", "key", "value"))
-    z, patterns = np.zeros((seq, d_model)), np.zeros((num_heads, seq, seq))
+    shared = num_heads // (k.shape[1] // d)  # Heads that have the same keys.
+    patterns = np.zeros((num_heads, seq, seen(0, seq)[1]))
+    z = np.zeros((seq, d_model))
     for h in range(num_heads):
         part = slice(h * d, (h + 1) * d)
-        qh, kh = q[:, part], k[:, part]
+        other = slice(h // shared * d, (h // shared + 1) * d)
+        qh, kh = q[:, part], k[:, other]
         if theta is not None:
             qh, kh = rope(qh, theta), rope(kh, theta)
         for i in range(seq):
-            seen = i + 1 if causal else seq
-            row = softmax((kh[:seen] @ qh[i]) * (d**-0.5 if scale is None else scale))
-            patterns[h, i, :seen] = row
-            z[i, part] = row @ v[:seen, part]
+            n, _ = seen(i, seq)
+            row = weights(qh[i], kh[:n], scale)
+            patterns[h, i, :n] = row
+            z[i, part] = row @ v[:n, other]
     return z @ w["output"].T, patterns
 
 
-def transformer(examples, labels, w, *, heads, causal=True, scale=None, theta=1e4):
+def transformer(
+    examples,
+    labels,
+    w,
+    *,
+    heads,
+    weights=softmax_weights,
+    seen=causal,
+    scale=None,
+    theta=1e4,
+):
     """Logits of all tokens and the patterns of each layer, for one sequence.
 
     `w` is the tree of weights that `weights_of` makes; `theta` is None without RoPE.
@@ -82,7 +120,8 @@ def transformer(examples, labels, w, *, heads, causal=True, scale=None, theta=1e
             normed,
             block,
             num_heads=num_heads,
-            causal=causal,
+            weights=weights,
+            seen=seen,
             scale=scale,
             theta=theta,
         )

@@ -237,7 +237,7 @@ class Count(list):
 class Plain(opto.Tap):
     """A tap that is none: what a model does without this library."""
 
-    def __call__(self, name, value, axes):
+    def __call__(self, name, value, axes, *, rows=None):
         return value
 
     def scope(self, name):

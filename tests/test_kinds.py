@@ -1,5 +1,6 @@
-"""What must hold of every task and every model: of every row of `kinds.py`."""
+"""What must hold of every task, attention and model: of every row of `kinds.py`."""
 
+import dataclasses
 import functools
 
 import equinox as eqx
@@ -7,14 +8,16 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from kinds import MODELS, shaken, TASKS
+from kinds import ATTENTIONS, MASKS, MODELS, shaken, TASKS
 from tapped import Plain
 
 import opto
 from icl.batches import batch
+from icl.models import exemplar_label_interface, NoPositions, TransformerConfig
 
 
 each_task = pytest.mark.parametrize("task", TASKS)
+each_attention = pytest.mark.parametrize("name", ATTENTIONS)
 each_model = pytest.mark.parametrize("name", MODELS)
 
 sample_many = jax.jit(batch, static_argnames="size")
@@ -68,13 +71,21 @@ def test_without_a_request_the_program_is_the_bare_one(name):
     assert lowered(lambda e: opto.visit(task.forward, model, e)[0]) == bare
 
 
+# Of a site and its value, edits that leave it as it is.
+IDLE = {
+    "clamp": opto.Clamp,
+    "patch": lambda site, value: opto.Patch(site, {site: value}),
+}
+
+
 @each_model
-def test_a_clamp_of_every_site_to_what_it_is_is_nothing(name):
+@pytest.mark.parametrize("edit", IDLE)
+def test_an_edit_of_every_site_to_what_it_is_is_nothing(name, edit):
     model, task, example = case(name)
 
     @eqx.filter_jit
-    def visit(model, clamped):
-        edits = [opto.Clamp(site, value) for site, value in clamped.items()]
+    def visit(model, held):
+        edits = [IDLE[edit](site, value) for site, value in held.items()]
         return opto.visit(task.forward, model, example, record="**", edits=edits)
 
     outputs, record = visit(model, {})
@@ -102,6 +113,114 @@ def test_jit_equals_eager_with_finite_gradients(name):
     for leaf in jax.tree.leaves(gradient):
         assert np.isfinite(leaf).all()
         assert np.any(leaf)  # Each array has a part in the loss.
+
+
+# Attention, within a model of one layer
+
+
+@pytest.fixture
+def x64():
+    with jax.enable_x64(True):
+        yield
+
+
+def attending(name, **settings):
+    """A model with this kind of attention, and all sites of its layer."""
+    config = TransformerConfig(
+        num_layers=1, d_model=16, num_heads=4, attention=ATTENTIONS[name].config
+    )
+    config = dataclasses.replace(config, **settings)
+    model = shaken(
+        config.build(exemplar_label_interface(5, dim=7), key=jax.random.key(0)),
+        jax.random.key(1),
+    )
+    examples = jax.random.normal(jax.random.key(2), (4, 7))
+    inputs = examples, jnp.array([0, 3, 1, 0])
+    _, record = opto.run(model, *inputs, record="**")
+    return model, inputs, {k.split("attn.")[-1]: v for k, v in record.items()}, record
+
+
+@pytest.mark.usefixtures("x64")
+@each_attention
+@pytest.mark.parametrize("mask", MASKS)
+@pytest.mark.parametrize("kv_heads", [None, 2])
+def test_attention_is_what_its_kind_says(name, mask, kv_heads):
+    mask = MASKS[mask]
+    model, _, of, record = attending(name, mask=mask, num_kv_heads=kv_heads)
+    kind = model.blocks[0].attn.kind
+    before = {"logits": "scores", "kernel": "kernel"}[kind.before]
+    assert {before} == {"scores", "kernel"} & of.keys()
+    said = [record.rows_of(f"blocks.0.attn.{part}") for part in (before, "pattern")]
+    assert said == [
+        opto.Rows(kind.before, kind.name),
+        opto.Rows(kind.rows, kind.name),
+    ]
+    pattern, seen = np.asarray(of["pattern"]), mask.seen(7, 0)
+    assert pattern.shape == (4, 7, mask.keys(7))
+    assert np.all(pattern[:, ~seen] == 0)
+    if kind.rows == "distribution":
+        np.testing.assert_allclose(pattern.sum(-1), 1, atol=1e-12)
+    assert (pattern < 0).any() == (kind.rows == "signed")
+    v = np.repeat(np.asarray(of["v"]), 4 // (kv_heads or 4), 0)
+    np.testing.assert_allclose(of["z"], pattern @ v, atol=1e-12)
+    if oracle := ATTENTIONS[name].weights:
+        q, k = (
+            np.asarray(of["q"]),
+            np.repeat(np.asarray(of["k"]), len(v) // len(of["k"]), 0),
+        )
+        for head, query in np.ndindex(4, 7):
+            row = oracle(q[head, query], k[head, seen[query]])
+            np.testing.assert_allclose(
+                pattern[head, query, seen[query]], row, atol=1e-12
+            )
+
+
+@pytest.mark.usefixtures("x64")
+@each_attention
+def test_circuits_are_there_where_scores_are_bilinear(name):
+    model, _, of, _ = attending(name, positions=NoPositions(), num_kv_heads=2)
+    attn = model.blocks[0].attn
+    weights, x = attn.head_weights, np.asarray(of["normed"])
+    written = opto.circuits.ov(weights).product() @ x.T
+    result = np.einsum("hqk,hdk->hqd", np.asarray(of["pattern"]), np.asarray(written))
+    np.testing.assert_allclose(result, of["result"], atol=1e-10)
+    if not attn.kind.bilinear:
+        with pytest.raises(ValueError, match=f"qk: {attn.kind.name} has no QK circuit"):
+            opto.circuits.qk(weights)
+        return
+    scale = getattr(attn.kind, "scale", 1.0)
+    scores = scale * x @ np.asarray(opto.circuits.qk(weights).product()) @ x.T
+    found = np.asarray(of["scores" if attn.kind.before == "logits" else "kernel"])
+    seen = np.tri(7, dtype=bool)
+    np.testing.assert_allclose(scores[:, seen], found[:, seen], atol=1e-10)
+
+
+@pytest.mark.usefixtures("x64")
+@each_attention
+def test_block_takes_away_before_normalisation(name):
+    """As if the keys had not been there: what is left shares the attention."""
+    model, inputs, of, record = attending(name)
+    before = "scores" if "scores" in of else "kernel"
+    for strength in (1.0, 0.25):
+        edit = opto.Block(keys="label", strength=strength, site=f"**.{before}")
+        _, after = opto.run(model, *inputs, record="**.pattern", edits=[edit])
+        label = np.asarray(record["tokens.role"]) == opto.LABEL
+        wanted = np.where(label, 1 - strength, 1) * of["pattern"]
+        if record.rows_of("blocks.0.attn.pattern").are == "distribution":
+            wanted = wanted / wanted.sum(-1, keepdims=True)
+        found = after["blocks.0.attn.pattern"]
+        np.testing.assert_allclose(found, wanted, atol=1e-10)
+
+
+@pytest.mark.usefixtures("x64")
+def test_kinds_draw_the_same_projections():
+    """A kind's own key is none of the others', which are as they were without it."""
+    first, *others = (
+        eqx.filter(attending(name)[0], eqx.is_array) for name in ATTENTIONS
+    )
+    for other in others:
+        same = zip(jax.tree.leaves(first), jax.tree.leaves(other), strict=True)
+        assert all(jnp.array_equal(a, b) for a, b in same)
 
 
 @pytest.mark.parametrize("name", [name for name in MODELS if MODELS[name].causal])

@@ -1,3 +1,5 @@
+import hashlib
+import zlib
 from pathlib import Path
 
 import equinox as eqx
@@ -6,24 +8,37 @@ import jax.numpy as jnp
 import numpy as np
 import oracles
 import pytest
-from kinds import shaken, TRANSFORMERS
+from kinds import ATTENTIONS, shaken, TRANSFORMERS
 
 import opto
 from icl.models import (
+    Causal,
+    ContextOnly,
+    Everything,
     exemplar_label_interface,
     Learned,
+    LinearAttention,
     Rope,
     Sinusoidal,
     TransformerConfig,
     with_known_exemplars,
     with_known_tokens,
 )
+from icl.studies import induction
 
 
 def inputs(pairs, dim, key):
     keys = jax.random.split(key)
     examples = jax.random.normal(keys[0], (pairs + 1, dim))
     return examples, jax.random.randint(keys[1], (pairs + 1,), 0, 5)
+
+
+WEIGHTS = {type(kind.config): kind.weights for kind in ATTENTIONS.values()}
+SEEN = {
+    Causal: oracles.causal,
+    Everything: oracles.everything,
+    ContextOnly: oracles.context_only,
+}
 
 
 @pytest.mark.parametrize("name", TRANSFORMERS)
@@ -51,7 +66,8 @@ def test_forward_equals_numpy_in_float64(name, pairs, getkey):
         np.asarray(labels),
         w,
         heads=config.heads,
-        causal=config.causal,
+        weights=WEIGHTS[type(config.attention)],
+        seen=SEEN[type(config.seen)],
         scale=config.scale,
         theta=theta,
     )
@@ -156,15 +172,60 @@ def test_inputs_that_do_not_fit(getkey):
             opto.run(model, *bad)
 
 
-def test_attention_equals_jax(getkey):
+@pytest.mark.parametrize("kv_heads", [None, 1, 2])
+def test_attention_equals_jax(kv_heads, getkey):
     """`jax.nn.dot_product_attention` on our q, k, v gives our z."""
-    model = TransformerConfig(num_layers=1).build(
-        exemplar_label_interface(5, dim=7), key=getkey()
-    )
+    config = TransformerConfig(num_layers=1, num_kv_heads=kv_heads)
+    model = config.build(exemplar_label_interface(5, dim=7), key=getkey())
     _, record = opto.run(model, *inputs(4, 7, getkey()), record="blocks.0.attn.*")
     q, k, v = (record[f"blocks.0.attn.{n}"].swapaxes(0, 1) for n in "qkv")
     z = jax.nn.dot_product_attention(q, k, v, is_causal=True).swapaxes(0, 1)
     np.testing.assert_allclose(record["blocks.0.attn.z"], z, atol=1e-6)
+    assert k.shape[1] == (kv_heads or 8)
+    axis = "head" if kv_heads is None else "kv_head"
+    for name in ("k_in", "v_in", "k_pre", "k", "v"):
+        assert record.axes_of(f"blocks.0.attn.{name}")[0] == axis
+
+
+def test_the_induction_run_begins_as_it_always_did():
+    """Weights to the bit those of version 0.1.0, and evaluation sets its draws.
+
+    Weights are drawn here as they were there: their digest depends on how the inverse
+    error function is compiled, here on `tests/quickly`. What is whole numbers does not.
+    """
+    experiment = induction()
+    member = experiment.build()
+    for name, digest in DRAWN.items():
+        labels = np.asarray(member.evaluations[name].labels)
+        assert hashlib.sha256(labels.tobytes()).hexdigest()[:16] == digest
+    key = jax.random.fold_in(
+        jax.random.key(experiment.init_seed), np.uint32(zlib.crc32(b"initialisation"))
+    )
+    lecun = jax.nn.initializers.lecun_normal(in_axis=1, out_axis=0)
+    draw = jax.jit(lecun, static_argnums=1)
+    embed, _, unembed, *blocks = jax.random.split(key, 5)
+    drawn = [draw(jax.random.split(embed)[0], (64, 512))]
+    for block in blocks:
+        attn, _ = jax.random.split(block)
+        drawn += [draw(part, (64, 64)) for part in jax.random.split(attn, 4)]
+    drawn.append(draw(unembed, (5, 64)))
+    found = [member.model.embedding.exemplar]
+    for block in member.model.blocks:
+        attn = block.attn
+        found += [attn.query, attn.key, attn.value, attn.output]
+    found.append(member.model.unembed)
+    for layer, weight in zip(found, drawn, strict=True):
+        np.testing.assert_array_equal(layer.weight, weight)
+    assert len(jax.tree.leaves(eqx.filter(member.model, eqx.is_array))) == 19
+
+
+# Of the labels of each evaluation set, at commit 201bd24.
+DRAWN = {
+    "train": "f975669f4e708763",
+    "heldout_labels": "9ef8a360be2c265d",
+    "heldout_classes": "ba8d9d441e0e0147",
+    "heldout_exemplars": "646d336fb0f11bb9",
+}
 
 
 def test_result_sums_to_out(getkey):
@@ -215,6 +276,24 @@ def test_initialisation(getkey):
     [
         (lambda: TransformerConfig(num_heads=7), "divide d_model=64, got 7"),
         (lambda: TransformerConfig(num_heads=(8,)), "one for each block; got 1"),
+        (
+            lambda: TransformerConfig(num_kv_heads=3),
+            "num_kv_heads must be None or divide num_heads=8, got 3",
+        ),
+        (
+            lambda: TransformerConfig(mask=ContextOnly(), causal=False),
+            "or causal=False, not both",
+        ),
+        (
+            lambda: ContextOnly(num_queries=0),
+            "num_queries must be positive, got 0",
+        ),
+        (
+            lambda: TransformerConfig(scale=0.5, attention=LinearAttention()).build(
+                exemplar_label_interface(5, dim=4), key=jax.random.key(0)
+            ),
+            "scale: LinearAttention has no scores, got 0.5",
+        ),
         (lambda: TransformerConfig(num_layers=0), "num_layers must be positive, got 0"),
         (
             lambda: exemplar_label_interface(5),

@@ -422,7 +422,8 @@ ERRORS = {
     ),
     "pattern_of_no_attention": (
         lambda: verbs(Pattern(Match(), site="blocks.0.attn.z")),
-        "site='blocks.0.attn.z') is for attention from each token to each, got blocks",
+        "site='blocks.0.attn.z') is for attention from each token to each, or "
+        "to the first ones, got blocks",
     ),
     "block_nothing": (lambda: Block(), "would leave no attention: say which"),
     "block_ahead": (lambda: Block(distance=-1), "number of tokens or None, got -1"),
@@ -433,7 +434,8 @@ ERRORS = {
     ),
     "block_of_no_attention": (
         lambda: verbs(Block(distance=1, site="**.v")),
-        "is for attention from each token to each, got blocks.0.attn.v",
+        "is for attention from each token to each, or to the first ones, got "
+        "blocks.0.attn.v",
     ),
     "no_tokens_pattern": (
         lambda: run(Pattern(Induction(), heads="0:1")),

@@ -347,6 +347,50 @@ def test_discovery_in_a_model_of_another_kind():
     assert found.faithfulness == 1
 
 
+def test_discovery_in_an_mlp_of_vectors():
+    """Two layers of units; each unit reads all that the layer before it wrote.
+
+    The answer is of one path: the first layer's second block of units, which the second
+    layer's block reads.
+    """
+
+    class Layers(eqx.Module):
+        weights: tuple[jax.Array, ...]
+
+        input_axes = ("unit",)
+
+        def __call__(self, x, *, tap=opto.identity):
+            x = tap.scope("input")("out", x, "unit")
+            for i, weight in enumerate(self.weights):
+                here = tap.scope(f"layers.{i}")
+                x = x + here("out", jnp.tanh(weight @ here("in", x, "unit")), "unit")
+            return tap.scope("answer")("in", x, "unit")
+
+    first = jnp.zeros((3, 3)).at[1, 0].set(1.0)
+    second = jnp.zeros((3, 3)).at[2, 1].set(1.0)
+    own, other = jnp.array([[1.0, 0, 0]] * 4), jnp.zeros((4, 3))
+    found = opto.find_circuit(
+        lambda out, x: out[:, 2].mean(),
+        Layers((first, second)),
+        [own],
+        [other],
+        threshold=1e-3,
+        writers=["**.out"],
+        readers=["layers.*.in", "answer.in"],
+    )
+    assert found.total == 1 + 2 + 3
+    assert found.pairs() == {
+        ("input", "layers.0"),
+        ("layers.0", "layers.1"),
+        ("layers.1", "answer"),
+    }
+    assert found.nodes == ("input", "layers.0", "layers.1", "answer")
+    np.testing.assert_allclose(found.whole, np.tanh(np.tanh(1.0)), rtol=1e-6)
+    assert found.none == 0
+    assert found.faithfulness == 1
+    assert len(found.figure().axes[0].texts) == 3 + 4
+
+
 # Bad input.
 
 
@@ -399,7 +443,7 @@ MISTAKES = {
         lambda m, x: opto.find_circuit(
             score, m, x, x, threshold=1.0, readers=["tokens.label"]
         ),
-        "an edge joins sites with axes [seq, d_model]",
+        "an edge joins sites whose values have one shape",
     ),
     "vector": (
         lambda m, x: opto.find_circuit(lambda out, *_: out, m, x, x, threshold=1.0),

@@ -1,7 +1,12 @@
 """What heads attend to: measures of attention patterns.
 
 They know the tokens by the sites `tokens.role`, `tokens.pair` and `tokens.label`, so
-that any number of pairs and any order will do; see `opto.heads`.
+that any number of pairs and any order will do; see `opto.heads`. Keys may be the first
+of the tokens.
+
+All but `attention_patterns` read a row as shares of attention that sum to one: they
+refuse kinds of attention whose rows are no distributions, where a weight says nothing
+without the others and heads cannot be compared.
 """
 
 import dataclasses
@@ -131,6 +136,8 @@ def query_entropy(layer: int | None = None, *, over: Reduction = _MEAN) -> Measu
 def attention_patterns(layer: int | None = None, *, over: Reduction = _MEAN) -> Measure:
     """The attention of each token to each: `[layer, head, query, key]`.
 
+    The effective weights, of any kind of attention.
+
     **Arguments:** `layer`, `over`: As for `query_attention`.
     """
     return _measure(_as_it_is, layer, over, "attention", axes="head query key")
@@ -150,29 +157,44 @@ def _measure(
         check_layer("layer", layer)
     at = "*" if layer is None else layer
     sites = (f"blocks.{at}.attn.pattern", _ROLE, _PAIR, _LABEL)
+    read = _Read(score, layer, "" if score is _as_it_is else label)
     axes = f"layer {axes}" if layer is None else axes
-    return Measure(_Read(score, layer), sites, over, axes, label, rows=rows)
+    return Measure(read, sites, over, axes, label, rows=rows)
 
 
 @dataclasses.dataclass(frozen=True)
 class _Read:
-    """Reads a score of attention off a record; of every layer if `layer` is `None`."""
+    """Reads a score of attention off a record; of every layer if `layer` is `None`.
+
+    `shares` is what it reads as shares of attention; nothing if any weights will do.
+    """
 
     score: _Score
     layer: int | None
+    shares: str
 
     def __call__(self, record: opto.Record, outputs: PyTree, example: Any) -> Array:
         if self.layer is not None:
-            return self.score(record[f"blocks.{self.layer}.attn.pattern"], record)
+            return self._of(f"blocks.{self.layer}.attn.pattern", record)
         found = [match for name in record if (match := _PATTERN.fullmatch(name))]
         found.sort(key=lambda match: int(match[1]))
-        return stacked([self.score(record[match[0]], record) for match in found])
+        return stacked([self._of(match[0], record) for match in found])
+
+    def _of(self, name: str, record: opto.Record) -> Array:
+        rows = record.rows_of(name)
+        if self.shares and rows and rows.are != "distribution":
+            raise ValueError(
+                f"{self.shares} is of rows that are a 'distribution'; at {name!r} "
+                f"{rows.of} has {rows.are!r}"
+            )
+        return self.score(record[name], record)
 
 
 def _attention_to(
     pattern: Float[Array, "head rows kv_seq"], record: opto.Record, *, to: str
 ) -> Float[Array, " head"]:
-    attended = jnp.where(_is(to, record)[-pattern.shape[1] :], pattern, 0)
+    _, queries, keys = pattern.shape
+    attended = jnp.where(_is(to, record)[-queries:, :keys], pattern, 0)
     return _of_query(jnp.sum(attended, -1), record)
 
 

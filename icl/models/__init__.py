@@ -1,6 +1,5 @@
 """Small transformers that name every intermediate value."""
 
-from ._attention import Attention as Attention
 from ._embedding import ExemplarLabelEmbedding as ExemplarLabelEmbedding
 from ._exemplar_label import (
     exemplar_label_interface as exemplar_label_interface,
@@ -22,3 +21,12 @@ from ._positions import (
     Sinusoidal as Sinusoidal,
 )
 from ._transformer import Block as Block
+from .attention import (
+    AbstractAttention as AbstractAttention,
+    Attention as Attention,
+    Causal as Causal,
+    ContextOnly as ContextOnly,
+    Everything as Everything,
+    LinearAttention as LinearAttention,
+    SoftmaxAttention as SoftmaxAttention,
+)

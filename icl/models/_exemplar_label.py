@@ -7,13 +7,14 @@ import equinox as eqx
 import jax
 from jaxtyping import Array, Float, Int, PRNGKeyArray
 
-from opto import identity, Tap
+from opto import identity, Rows, Tap
 
-from ..protocols import Input, Interface, ModelConfig
+from ..protocols import AttentionConfig, Input, Interface, Mask, ModelConfig
 from ._embedding import embedding, ExemplarLabelEmbedding
 from ._init import linear, per_token
 from ._positions import Positions, Rope
 from ._transformer import Block, block, norm
+from .attention import Causal, Everything, SoftmaxAttention
 
 
 class ExemplarLabelModel(eqx.Module):
@@ -83,8 +84,10 @@ class QueryRows(Tap):
     def __init__(self, tap: Tap):
         self._tap = tap
 
-    def __call__(self, name: str, value: Array, axes: str) -> Array:
-        return self._tap(name, value, axes)
+    def __call__(
+        self, name: str, value: Array, axes: str, *, rows: Rows | None = None
+    ) -> Array:
+        return self._tap(name, value, axes, rows=rows)
 
     def scope(self, name: str) -> Tap:
         return self._tap.scope(name)
@@ -111,7 +114,7 @@ class TransformerConfig(ModelConfig):
     layer_norm: bool = True
     """LayerNorm before each part and at the end, or none anywhere."""
     causal: bool = True
-    """Whether a token sees only itself and what came before."""
+    """Whether a token sees only itself and what came before, or everything."""
     positions: Positions = Rope()
     """`Rope`, `Sinusoidal`, `Learned` or `NoPositions`."""
     qkv_bias: bool = False
@@ -120,6 +123,13 @@ class TransformerConfig(ModelConfig):
     """Multiplies the attention scores; `None` is one over root `d_head`."""
     init_scale: float = 1.0
     """Multiplies the initial weight matrices, not the label embedding."""
+    attention: AttentionConfig = SoftmaxAttention()
+    """How queries, keys and values come together."""
+    num_kv_heads: int | None = None
+    """Keys and values of each block, which heads share: 1 is multi-query attention, a
+    divisor of `num_heads` grouped-query attention, and `None` as many as heads."""
+    mask: Mask | None = None
+    """Which tokens a token sees, if it is not what `causal` says."""
 
     def __post_init__(self):
         for name in ("num_layers", "d_model"):
@@ -146,11 +156,25 @@ class TransformerConfig(ModelConfig):
                 raise ValueError(
                     f"num_heads must divide d_model={self.d_model}, got {count}"
                 )
+            kv = self.num_kv_heads
+            if kv is not None and (kv < 1 or count % kv):
+                wanted = f"None or divide num_heads={count}"
+                raise ValueError(f"num_kv_heads must be {wanted}, got {kv}")
             if isinstance(self.positions, Rope) and self.d_model // count % 2:
                 raise ValueError(
                     f"Rope needs an even d_head, got d_model={self.d_model} with "
                     f"num_heads={count}: d_head={self.d_model // count}"
                 )
+
+        if self.mask is not None and not self.causal:
+            raise ValueError(f"give mask={self.mask} or causal=False, not both")
+
+    @property
+    def seen(self) -> Mask:
+        """Which tokens a token sees."""
+        if self.mask is not None:
+            return self.mask
+        return Causal() if self.causal else Everything()
 
     @property
     def heads(self) -> tuple[int, ...]:
@@ -175,7 +199,9 @@ class TransformerConfig(ModelConfig):
                 heads,
                 mlp_ratio=self.mlp_ratio,
                 layer_norm=self.layer_norm,
-                causal=self.causal,
+                attention=self.attention,
+                num_kv_heads=self.num_kv_heads,
+                mask=self.seen,
                 qkv_bias=self.qkv_bias,
                 scale=self.scale,
                 init_scale=self.init_scale,

@@ -8,6 +8,7 @@ import jax.numpy as jnp
 
 from ._exemplar_label import ExemplarLabelModel
 from ._transformer import Block
+from .attention import Attention
 
 
 def fold_layer_norms(model: ExemplarLabelModel) -> ExemplarLabelModel:
@@ -16,8 +17,13 @@ def fold_layer_norms(model: ExemplarLabelModel) -> ExemplarLabelModel:
     What reads a norm, $W (g \odot n + b) + c$, becomes $W'n + c'$ with
     $W' = W \operatorname{diag}(g)$ and $c' = W b + c$: queries, keys, values, the first
     layer of an MLP and the unembedding, all with a bias then. Their weights are those
-    for `opto.circuits`. A model without norms comes back as it is.
+    for `opto.circuits`. A model without norms comes back as it is. Kinds of attention
+    do not matter: all read the stream through queries, keys and values.
+
+    **Raises:** `ValueError` for a model that reads it in another way.
     """
+    if not isinstance(model, ExemplarLabelModel):
+        raise _cannot(model)
     final_norm, unembed = _fold(model.final_norm, model.unembed)
     blocks = tuple(_fold_block(block) for block in model.blocks)
     return dataclasses.replace(
@@ -26,7 +32,9 @@ def fold_layer_norms(model: ExemplarLabelModel) -> ExemplarLabelModel:
 
 
 def _fold_block(block: Block) -> Block:
-    attn = block.attn
+    attn = block.attn if isinstance(block, Block) else block
+    if not isinstance(attn, Attention):
+        raise _cannot(attn)
     attn_norm, *layers = _fold(block.attn_norm, attn.query, attn.key, attn.value)
     attn = eqx.tree_at(lambda a: (a.query, a.key, a.value), attn, tuple(layers))
     block = dataclasses.replace(block, attn_norm=attn_norm, attn=attn)
@@ -35,6 +43,11 @@ def _fold_block(block: Block) -> Block:
     mlp_norm, expand = _fold(block.mlp_norm, block.mlp.expand)
     mlp = eqx.tree_at(lambda m: m.expand, block.mlp, expand)
     return dataclasses.replace(block, mlp_norm=mlp_norm, mlp=mlp)
+
+
+def _cannot(got: object) -> ValueError:
+    wanted = "queries, keys, values and MLPs of an ExemplarLabelModel's blocks"
+    return ValueError(f"norms fold into {wanted}, got a {type(got).__name__}")
 
 
 def _fold(norm: eqx.Module, *layers: eqx.nn.Linear) -> tuple:

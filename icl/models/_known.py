@@ -12,12 +12,12 @@ from jaxtyping import Array, Float, Int
 
 from opto import identity, Tap
 
-from ._attention import Attention
 from ._embedding import name_tokens
 from ._exemplar_label import ExemplarLabelModel
 from ._init import per_token
 from ._positions import AbstractPositions
 from ._transformer import Block
+from .attention import Attention
 
 
 def with_known_exemplars(

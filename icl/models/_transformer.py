@@ -7,10 +7,11 @@ from jaxtyping import Array, Float, PRNGKeyArray
 
 from opto import identity, Tap
 
-from ._attention import Attention, Reads
+from ..protocols import AttentionConfig, Mask
 from ._init import per_token
 from ._mlp import MLP
 from ._positions import AbstractPositions
+from .attention import Attention, Reads
 
 
 class Block(eqx.Module):
@@ -58,8 +59,11 @@ class Block(eqx.Module):
         norm = jax.vmap(lambda read: per_token(self.attn_norm, read))
         for name in ("q_in", "k_in", "v_in"):
             if tap.wants(name):
-                whole = jnp.broadcast_to(x, (self.attn.num_heads, *x.shape))
-                read = tap(name, whole, "head seq d_model")
+                shared = name != "q_in" and self.attn.kv_axis == "kv_head"
+                heads = self.attn.num_kv_heads if shared else self.attn.num_heads
+                whole = jnp.broadcast_to(x, (heads, *x.shape))
+                axis = "kv_head" if shared else "head"
+                read = tap(name, whole, f"{axis} seq d_model")
                 if read is not whole:  # Recorded alone, it is what all heads read.
                     reads[name] = norm(read), norm(whole)
         return reads
@@ -76,7 +80,9 @@ def block(
     *,
     mlp_ratio: float | None,
     layer_norm: bool,
-    causal: bool,
+    attention: AttentionConfig,
+    num_kv_heads: int | None,
+    mask: Mask,
     qkv_bias: bool,
     scale: float | None,
     init_scale: float,
@@ -87,7 +93,9 @@ def block(
     attn = Attention(
         d_model,
         num_heads,
-        causal=causal,
+        kind=attention,
+        num_kv_heads=num_kv_heads,
+        mask=mask,
         qkv_bias=qkv_bias,
         scale=scale,
         init_scale=init_scale,

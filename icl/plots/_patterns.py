@@ -1,5 +1,6 @@
 """Attention patterns: of single heads on single sequences, and of all heads."""
 
+import dataclasses
 from collections.abc import Sequence
 from typing import cast
 
@@ -12,8 +13,20 @@ from ._drawn import DrawnFigure, Quantity
 from ._style import figure, style
 
 
-_SCALE = Normalize(0, 1)
-_COLOURS = "Blues"
+@dataclasses.dataclass(frozen=True)
+class _Colours:
+    """The colours of weights, the same in one figure."""
+
+    scale: Normalize
+    map: str
+
+    @staticmethod
+    def of(weights: np.ndarray) -> "_Colours":
+        """Shares of attention from 0 to 1; weights that are none as far as they go."""
+        most = float(np.nanmax(np.abs(weights), initial=1))
+        if np.nanmin(weights, initial=0) < 0:
+            return _Colours(Normalize(-most, most), "RdBu_r")
+        return _Colours(Normalize(0, most), "Blues")
 
 
 def attention_patterns(
@@ -23,7 +36,7 @@ def attention_patterns(
 
     **Arguments:**
 
-    - `patterns`: `[head, sequence, query, key]`, in [0, 1].
+    - `patterns`: `[head, sequence, query, key]`; keys are the first tokens, or all.
     - `tokens`: The name of each token of each sequence.
     - `heads`: The name of each head.
     """
@@ -40,20 +53,21 @@ def attention_patterns(
         "attention": Quantity(patterns, axes, "attention"),
         "tokens": Quantity(np.array(tokens), told, "name of each token"),
     }
+    colours = _Colours.of(patterns)
     with style():
         fig = figure(0.9 + 1.9 * columns, 0.4 + 1.9 * rows, drawn)
         grid = fig.subplots(rows, columns, squeeze=False)
         for row, name in enumerate(heads):
             for column, names in enumerate(tokens):
                 ax = grid[row, column]
-                _map(ax, patterns[row, column], names)
+                _map(ax, patterns[row, column], names, colours)
                 if column == 0:
                     ax.set_ylabel(f"{name}\nfrom token")
                 if row == rows - 1:
                     ax.set_xlabel("to token")
                 else:
                     ax.set_xticklabels([])
-        _bar(fig, grid)
+        _bar(fig, grid, colours)
     return fig
 
 
@@ -63,16 +77,18 @@ def token_maps(attention: np.ndarray, tokens: Sequence[str]) -> DrawnFigure:
     **Arguments:**
 
     - `attention`: At a checkpoint, the mean over sequences, `[layer, head, query,
-        key]`; NaN where a layer has fewer heads.
+        key]`; NaN where a layer has fewer heads. Keys are the first tokens, or all.
     - `tokens`: What stands at each position, `"label 0"`.
     """
     layers, heads, queries, keys = attention.shape
+    names = np.array([f"{i} {name}" for i, name in enumerate(tokens)])
     axes = {
         "layer": np.arange(layers),
         "head": np.arange(heads),
-        "from": np.array([f"{i} {name}" for i, name in enumerate(tokens)]),
-        "to": np.array([f"{i} {name}" for i, name in enumerate(tokens)]),
+        "from": names,
+        "to": names[:keys],
     }
+    colours = _Colours.of(attention)
     drawn = {"attention": Quantity(attention, axes, "mean attention")}
     columns = min(heads, 8)
     rows = -(-heads // columns)
@@ -88,7 +104,7 @@ def token_maps(attention: np.ndarray, tokens: Sequence[str]) -> DrawnFigure:
             row, column = layer * rows + head // columns, head % columns
             ax = cast(Axes, grid[row, column])
             ax.set_visible(True)
-            _map(ax, attention[layer, head], tokens)
+            _map(ax, attention[layer, head], tokens, colours)
             ax.set_title(f"head {layer}:{head}")
             if column:
                 ax.set_yticklabels([])
@@ -98,18 +114,21 @@ def token_maps(attention: np.ndarray, tokens: Sequence[str]) -> DrawnFigure:
                 ax.set_xlabel("to token")
             else:
                 ax.set_xticklabels([])
-        _bar(fig, grid)
+        _bar(fig, grid, colours)
     return fig
 
 
-def _map(ax: Axes, pattern: np.ndarray, names: Sequence[str]) -> None:
-    ax.imshow(pattern, norm=_SCALE, cmap=_COLOURS)
+def _map(
+    ax: Axes, pattern: np.ndarray, names: Sequence[str], colours: _Colours
+) -> None:
+    ax.imshow(pattern, norm=colours.scale, cmap=colours.map)
     every = -(-len(names) // 20)
     places = range(0, len(names), every)
-    ax.set_xticks(places, [names[i] for i in places], rotation=90)
     ax.set_yticks(places, [names[i] for i in places])
+    keys = [i for i in places if i < pattern.shape[1]]
+    ax.set_xticks(keys, [names[i] for i in keys], rotation=90)
 
 
-def _bar(fig: DrawnFigure, grid: np.ndarray) -> None:
-    scale = ScalarMappable(_SCALE, _COLOURS)
+def _bar(fig: DrawnFigure, grid: np.ndarray, colours: _Colours) -> None:
+    scale = ScalarMappable(colours.scale, colours.map)
     fig.colorbar(scale, ax=grid, label="attention", shrink=0.6, aspect=30)

@@ -25,7 +25,7 @@ def token_pairs(
 
     - `sequences`: Sequences seen, `[checkpoint]`.
     - `attention`: The mean over sequences, `[checkpoint, layer, head, query, key]`; NaN
-        where a layer has fewer heads.
+        where a layer has fewer heads. Keys are the first tokens, or all.
     - `tokens`: What stands at each position, `"label 0"`.
     - `queries`: The positions that have a panel; `None` is all but the first, which
         sees just itself.
@@ -34,10 +34,13 @@ def token_pairs(
     **Raises:** `ValueError` for arrays that do not fit together.
     """
     attention = np.asarray(attention)
-    if attention.ndim != 5 or attention.shape[-1] != len(tokens):
-        wanted = f"[checkpoint, layer, head, query, key={len(tokens)}]"
+    *_, queries_there, keys_there = (0, 0, *attention.shape)
+    if attention.ndim != 5 or not keys_there <= queries_there == len(tokens):
+        wanted = f"[checkpoint, layer, head, query={len(tokens)}, key]"
         raise ValueError(f"attention: wanted {wanted}, got {list(attention.shape)}")
     chosen = range(1, len(tokens)) if queries is None else queries
+    shares = np.nanmin(attention) >= 0 and np.nanmax(attention) <= 1.02
+    limits = (0, 1.02) if shares else None
     panels = []
     for layer in range(attention.shape[1]):
         for column, query in enumerate(chosen):
@@ -48,7 +51,7 @@ def token_pairs(
             row = f"layer {layer}" if column == 0 else ""
             title = title if layer == 0 else ""
             panels.append(
-                Panel(values, names, name, title, "attention", (0, 1.02), row=row)
+                Panel(values, names, name, title, "attention", limits, row=row)
             )
     look = Look(len(chosen), "attended token", "head", phase_change=phase_change)
     return draw(sequences, panels, look)

@@ -1,0 +1,165 @@
+"""Multi-head attention of any kind, every step of it a site."""
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float, Int, PRNGKeyArray
+
+from opto import identity, Tap
+from opto.circuits import HeadWeights
+
+from ...protocols import AttentionConfig, Mask
+from .._init import linear, per_token
+from .._positions import AbstractPositions
+from ._kind import AbstractAttention, by_head
+
+
+# By site: what each head reads, and what it would read unedited; both normed.
+Reads = dict[
+    str, tuple[Float[Array, "head seq d_model"], Float[Array, "head seq d_model"]]
+]
+
+
+class Attention(eqx.Module):
+    """Attention of one sequence onto itself.
+
+    Weights are (out, in), applied as `W @ x` token by token: under `vmap` their
+    gradients cost half of those of `x @ W`.
+    """
+
+    query: eqx.nn.Linear
+    key: eqx.nn.Linear
+    value: eqx.nn.Linear
+    output: eqx.nn.Linear
+    kind: AbstractAttention
+    num_heads: int = eqx.field(static=True)
+    num_kv_heads: int = eqx.field(static=True)
+    mask: Mask = eqx.field(static=True)
+
+    def __init__(
+        self,
+        d_model: int,
+        num_heads: int,
+        *,
+        kind: AttentionConfig,
+        num_kv_heads: int | None,
+        mask: Mask,
+        qkv_bias: bool,
+        scale: float | None,
+        init_scale: float,
+        key: PRNGKeyArray,
+    ):
+        """**Arguments:**
+
+        - `d_model`: Width of the residual stream, divisible by `num_heads`.
+        - `num_heads`: Heads of dimension `d_model / num_heads`.
+        - `kind`: How queries, keys and values come together.
+        - `num_kv_heads`: Keys and values, each of which so many heads in a row share;
+            divides `num_heads`, and `None` is as many.
+        - `mask`: Which tokens a token sees.
+        - `qkv_bias`: Whether queries, keys and values have a bias.
+        - `scale`: What the scores are multiplied by; `None` is the kind's own.
+        - `init_scale`: Multiplies the initial weights.
+        """
+        if num_heads < 1 or d_model % num_heads:
+            wanted = f"a positive divisor of d_model={d_model}"
+            raise ValueError(f"num_heads must be {wanted}, got {num_heads}")
+        kv_heads = num_heads if num_kv_heads is None else num_kv_heads
+        if kv_heads < 1 or num_heads % kv_heads:
+            wanted = f"a positive divisor of num_heads={num_heads}"
+            raise ValueError(f"num_kv_heads must be {wanted}, got {num_kv_heads}")
+        q, k, v, o = jax.random.split(key, 4)
+        d_head = d_model // num_heads
+        kv_width = kv_heads * d_head
+        settings = {"scale": init_scale}
+        self.query = linear(d_model, d_model, bias=qkv_bias, key=q, **settings)
+        self.key = linear(d_model, kv_width, bias=qkv_bias, key=k, **settings)
+        self.value = linear(d_model, kv_width, bias=qkv_bias, key=v, **settings)
+        self.output = linear(d_model, d_model, bias=False, key=o, **settings)
+        # No fifth part of the split: the other four are those of older runs.
+        kind_key = jax.random.fold_in(key, 4)
+        self.kind = kind.build(num_heads, d_head, scale=scale, key=kind_key)
+        self.num_heads, self.num_kv_heads = num_heads, kv_heads
+        self.mask = mask
+
+    @property
+    def head_weights(self) -> HeadWeights:
+        """Each head's own part of the matrices, for `opto.circuits`; no biases."""
+        d_model, kind = self.query.in_features, self.kind
+        q, k, v = (
+            layer.weight.reshape(heads, -1, d_model)
+            for layer, heads in (
+                (self.query, self.num_heads),
+                (self.key, self.num_kv_heads),
+                (self.value, self.num_kv_heads),
+            )
+        )
+        output = self.output.weight.reshape(d_model, self.num_heads, -1).swapaxes(0, 1)
+        return HeadWeights(q, k, v, output, kind.bilinear, kind.name)
+
+    def __call__(
+        self,
+        x: Float[Array, "seq d_model"] | Int[Array, " seq"],
+        positions: AbstractPositions,
+        *,
+        reads: Reads | None = None,
+        start: int = 0,
+        tap: Tap = identity,
+    ) -> Float[Array, "query_seq d_model"]:
+        """The attention's output for the tokens from position `start` on.
+
+        `x` are ids if queries, keys and values are tables. `reads` has, for `q_in`,
+        `k_in` and `v_in`, what each head reads and what it would read unedited, if
+        those differ.
+        """
+        reads, kv_axis = reads or {}, self.kv_axis
+        queries, keys = slice(start, None), slice(self.mask.keys(len(x)))
+        q = _heads(self.query, self.num_heads, x, reads.get("q_in"), queries)
+        q = by_head(tap, "q_pre", q)
+        k = _heads(self.key, self.num_kv_heads, x, reads.get("k_in"), keys)
+        k = by_head(tap, "k_pre", k, heads=kv_axis)
+        q = by_head(tap, "q", positions.rotate(q, start))
+        k = by_head(tap, "k", positions.rotate(k, 0), heads=kv_axis)
+        v = _heads(self.value, self.num_kv_heads, x, reads.get("v_in"), keys)
+        v = by_head(tap, "v", v, heads=kv_axis)
+        if kv_axis != "head":
+            times = self.num_heads // self.num_kv_heads
+            k, v = (jnp.repeat(shared, times, 1) for shared in (k, v))
+        z = self.kind(q, k, v, self.mask.seen(len(x), start), tap=tap)
+        z = by_head(tap, "z", z)
+        return tap("out", self._project(z, tap), "seq d_model")
+
+    @property
+    def kv_axis(self) -> str:
+        """The name of the axis of keys and values that heads share, or of the heads."""
+        return "head" if self.num_kv_heads == self.num_heads else "kv_head"
+
+    def _project(
+        self, z: Float[Array, "seq head d_head"], tap: Tap
+    ) -> Float[Array, "seq d_model"]:
+        out = per_token(self.output, z.reshape(len(z), -1))
+        if not tap.wants("result"):
+            return out
+        weight = self.output.weight.reshape(-1, self.num_heads, z.shape[-1])
+        result = jnp.einsum("mhd,shd->hsm", weight, z)
+        edited = tap("result", result, "head seq d_model")
+        # The difference, so that an edit which changes nothing is exactly nothing.
+        return out if edited is result else out + (edited - result).sum(0)
+
+
+def _heads(
+    layer: eqx.nn.Linear | eqx.nn.Embedding,
+    heads: int,
+    x: Float[Array, "seq d_model"] | Int[Array, " seq"],
+    read: tuple[Array, Array] | None,
+    tokens: slice,
+) -> Float[Array, "part head d_head"]:
+    """What each head makes of some of the tokens."""
+    y = per_token(layer, x[tokens])
+    y = y.reshape(len(y), heads, -1)
+    if read is None:
+        return y
+    # The difference, so that an edit which changes nothing is exactly nothing.
+    weight = layer.weight.reshape(heads, -1, x.shape[-1])
+    new, old = (jnp.einsum("hkm,hsm->shk", weight, r[:, tokens]) for r in read)
+    return y + (new - old)

@@ -1,0 +1,53 @@
+"""Which tokens each token sees: values that give the table of queries and keys."""
+
+import dataclasses
+
+import numpy as np
+from jaxtyping import Bool
+
+from ...protocols import Mask
+
+
+@dataclasses.dataclass(frozen=True)
+class Causal(Mask):
+    """A token sees itself and what came before."""
+
+    def keys(self, seq: int) -> int:
+        return seq
+
+    def seen(self, seq: int, start: int) -> Bool[np.ndarray, "seq kv_seq"]:
+        return np.arange(start, seq)[:, None] >= np.arange(seq)
+
+
+@dataclasses.dataclass(frozen=True)
+class Everything(Mask):
+    """Every token sees every token."""
+
+    def keys(self, seq: int) -> int:
+        return seq
+
+    def seen(self, seq: int, start: int) -> Bool[np.ndarray, "seq kv_seq"]:
+        return np.ones((seq - start, seq), bool)
+
+
+@dataclasses.dataclass(frozen=True)
+class ContextOnly(Mask):
+    """Every token sees the whole context: all tokens but the queries, which are last.
+
+    Queries do not see themselves or each other: patterns have fewer keys than rows.
+    """
+
+    num_queries: int = 1
+    """Tokens at the end that are no context."""
+
+    def __post_init__(self):
+        if self.num_queries < 1:
+            raise ValueError(f"num_queries must be positive, got {self.num_queries}")
+
+    def keys(self, seq: int) -> int:
+        if seq <= self.num_queries:
+            raise ValueError(f"{self} leaves no keys of {seq} tokens")
+        return seq - self.num_queries
+
+    def seen(self, seq: int, start: int) -> Bool[np.ndarray, "seq kv_seq"]:
+        return np.ones((seq - start, self.keys(seq)), bool)

@@ -1,0 +1,114 @@
+r"""Linear self-attention on concatenated tokens (von Oswald et al., 2023, section 2).
+
+A token is a point and its value, $e_i = (x_i, y_i)$, the query's $(x, 0)$. A layer adds
+$P V \sum_i e_i (K e_i) \cdot (Q e_j)$ to token $j$, with keys and values of the context
+only. One layer can do a step of gradient descent on the context's squared error, and
+the query's last component is then minus the prediction.
+"""
+
+import dataclasses
+import math
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float, PRNGKeyArray
+
+from opto import identity, Tap
+
+from ..protocols import Interface, ModelConfig
+from ._positions import AbstractPositions, NoPositions
+from .attention import Attention, ContextOnly
+from .attention.product import ProductAttention
+
+
+class LinearSelfAttention(eqx.Module):
+    """Layers of linear self-attention, for one example.
+
+    Tied layers are one layer that is applied several times: an edit of one of them is
+    an edit of that time only, at `blocks.0`, `blocks.1`, ….
+    """
+
+    layers: tuple[Attention, ...]
+    positions: AbstractPositions
+    num_layers: int = eqx.field(static=True)
+    input_axes: tuple[str, str] = eqx.field(static=True)
+
+    def __call__(
+        self,
+        x: Float[Array, "point dim"],
+        y: Float[Array, " point"],
+        *,
+        tap: Tap = identity,
+    ) -> Float[Array, ""]:
+        """The prediction for the last point, whose value is not read."""
+        tokens = jnp.concatenate([x, y.at[-1].set(0)[:, None]], 1)
+        stream = tap("embed", tokens, "seq d_model")
+        for i in range(self.num_layers):
+            block = tap.scope(f"blocks.{i}")
+            stream = block("resid_pre", stream, "seq d_model")
+            layer = self.layers[i % len(self.layers)]
+            stream = stream + layer(stream, self.positions, tap=block.scope("attn"))
+            stream = block("resid_post", stream, "seq d_model")
+        return tap("prediction", -stream[-1, -1], "")
+
+
+@dataclasses.dataclass(frozen=True)
+class LinearSelfAttentionConfig(ModelConfig):
+    """The shape of linear self-attention; its weights are normal and small.
+
+    A weight's variance is `init_variance / num_layers` by the number of its inputs.
+    """
+
+    num_layers: int = 1
+    """How often attention is applied."""
+    tied: bool = False
+    """Whether all layers are one, or each has weights of its own."""
+    init_variance: float = 0.002
+    """The scale of the initial weights, a variance and not a standard deviation."""
+
+    def __post_init__(self):
+        if self.num_layers < 1:
+            raise ValueError(f"num_layers must be positive, got {self.num_layers}")
+        if not 0 < self.init_variance < math.inf:
+            raise ValueError(
+                f"init_variance must be positive and finite, got {self.init_variance}"
+            )
+
+    def build(self, interface: Interface, *, key: PRNGKeyArray) -> LinearSelfAttention:
+        """A freshly initialised model of points and their values.
+
+        **Raises:** `ValueError` for other inputs.
+        """
+        d_model = 1 + _dim(interface)
+        keys = jax.random.split(key, 1 if self.tied else self.num_layers)
+        layers = tuple(
+            Attention(
+                d_model,
+                1,
+                kind=ProductAttention(),
+                num_kv_heads=None,
+                mask=ContextOnly(),
+                qkv_bias=False,
+                scale=None,
+                init_scale=math.sqrt(self.init_variance / self.num_layers),
+                key=layer_key,
+            )
+            for layer_key in keys
+        )
+        positions = NoPositions().build(d_model, key=key)
+        return LinearSelfAttention(
+            layers, positions, self.num_layers, ("point dim", "point")
+        )
+
+
+def _dim(interface: Interface) -> int:
+    """The components of a point."""
+    ranks = [len(x.shape) for x in interface.inputs]
+    real = all(x.count is None for x in interface.inputs)
+    if ranks == [2, 1] and real and interface.num_outputs == 1:
+        return interface.inputs[0].shape[-1]
+    wanted = "points [point, dim] and a value for each, and gives one number"
+    raise ValueError(
+        f"LinearSelfAttentionConfig reads {wanted}; this task has {interface}"
+    )

@@ -1,0 +1,164 @@
+"""Linear regression in context, and linear self-attention, against NumPy."""
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import icl
+import opto
+from icl.batches import batch
+from icl.models.linear_attention import LinearSelfAttentionConfig
+from icl.tasks.regression import (
+    GaussianInputs,
+    LinearRegression,
+    one_step,
+    UniformInputs,
+)
+
+
+DRAWS = 40_000
+TASKS = {
+    "published": LinearRegression(),
+    "gaussian": LinearRegression(3, 5, GaussianInputs(0.7)),
+    "noise": LinearRegression(4, 12, UniformInputs(2.0), noise=0.5),
+}
+each_task = pytest.mark.parametrize("task", TASKS.values(), ids=TASKS)
+
+
+def draw(task, count=DRAWS, seed=0):
+    """Examples as NumPy arrays: points, values and weights."""
+    drawn = jax.jit(lambda key: batch(task, count, key=key))(jax.random.key(seed))
+    return tuple(np.asarray(x, np.float64) for x in (drawn.x, drawn.y, drawn.weights))
+
+
+def descended(x, y, rate):
+    """The prediction of the query after one step of gradient descent from 0."""
+    gradient = np.einsum("tnd,tn->td", x[:, :-1], y[:, :-1]) / (x.shape[1] - 1)
+    return rate * np.einsum("td,td->t", gradient, x[:, -1])
+
+
+@each_task
+def test_what_is_drawn(task):
+    x, y, weights = draw(task)
+    assert x.shape == (DRAWS, task.context + 1, task.dim)
+    noise = y - np.einsum("tnd,td->tn", x, weights)
+    np.testing.assert_allclose(noise[:, -1], 0, atol=1e-5)
+    np.testing.assert_allclose(noise[:, :-1].std(), task.noise, rtol=0.01, atol=1e-5)
+    inputs = task.input_distribution
+    np.testing.assert_allclose(x.var(), inputs.variance, rtol=0.01)
+    np.testing.assert_allclose((x**4).mean(), inputs.fourth_moment, rtol=0.02)
+    # Everything is independent of everything else.
+    flat = np.concatenate([x.reshape(DRAWS, -1), weights, noise[:, :-1]], 1)
+    parts = flat[:, flat.std(0) > 1e-4]
+    off = np.corrcoef(parts.T) - np.eye(parts.shape[1])
+    assert np.abs(off).max() < 6 / np.sqrt(DRAWS)
+    np.testing.assert_allclose(weights.var(), 1, rtol=0.01)
+
+
+@each_task
+def test_the_best_step_in_closed_form(task):
+    rate, loss = one_step(task)
+    x, y, _ = draw(task)
+
+    def at(rate):
+        return 0.5 * (descended(x, y, rate) - y[:, -1]) ** 2
+
+    found = at(rate)
+    assert abs(found.mean() - loss) < 5 * found.std() / np.sqrt(DRAWS)
+    assert at(0.8 * rate).mean() > found.mean() < at(1.2 * rate).mean()
+
+
+def test_the_published_optimum():
+    """`specs/gd.md`: computed independently, for ±1/2 and d = N = 10."""
+    rate, loss = one_step(LinearRegression())
+    assert rate == pytest.approx(6.06, abs=0.005)
+    assert loss == pytest.approx(0.2062, abs=5e-5)
+
+
+def model(task, getkey, **settings):
+    config = LinearSelfAttentionConfig(**settings)
+    return config.build(task.interface, key=getkey())
+
+
+@pytest.mark.parametrize("tied", [False, True])
+@pytest.mark.parametrize("layers", [1, 3])
+def test_layers_equal_the_papers_formula(layers, tied, getkey):
+    task = TASKS["gaussian"]
+    made = model(task, getkey, num_layers=layers, tied=tied, init_variance=1.0)
+    x, y, _ = draw(task, 4)
+    ours = np.asarray(jax.vmap(made)(jnp.asarray(x), jnp.asarray(y)))
+    for k in range(4):
+        tokens = np.concatenate([x[k], y[k][:, None]], 1)
+        tokens[-1, -1] = 0
+        for i in range(layers):
+            attn = made.layers[0 if tied else i]
+            q, key, v, p = (
+                np.asarray(layer.weight, np.float64)
+                for layer in (attn.query, attn.key, attn.value, attn.output)
+            )
+            context = tokens[:-1]
+            kernel = (tokens @ q.T) @ (context @ key.T).T
+            tokens = tokens + kernel @ (context @ v.T) @ p.T
+        np.testing.assert_allclose(ours[k], -tokens[-1, -1], rtol=2e-5, atol=1e-6)
+
+
+@each_task
+def test_one_layer_can_do_a_step_of_gradient_descent(task, getkey):
+    """The construction of von Oswald et al. (2023), proposition 1."""
+    rate, d = one_step(task)[0], task.dim
+    points = jnp.diag(jnp.array([1.0] * d + [0.0]))
+    values = jnp.zeros((d + 1, d + 1)).at[-1, -1].set(-1)
+    new = points, points, values, jnp.eye(d + 1) * rate / task.context
+    where = lambda m: [
+        layer.weight for a in m.layers for layer in (a.query, a.key, a.value, a.output)
+    ]
+    made = eqx.tree_at(where, model(task, getkey), new)
+    x, y, _ = draw(task, 64)
+    found = jax.vmap(made)(jnp.asarray(x), jnp.asarray(y))
+    np.testing.assert_allclose(found, descended(x, y, rate), rtol=1e-4, atol=1e-5)
+
+
+def test_the_querys_value_is_not_read(getkey):
+    task = TASKS["published"]
+    made = model(task, getkey, init_variance=1.0)
+    x, y, _ = (jnp.asarray(part[0]) for part in draw(task, 1))
+    assert made(x, y) == made(x, y.at[-1].add(3))
+
+
+def test_sites_and_circuits(getkey):
+    task = TASKS["gaussian"]
+    made = model(task, getkey, num_layers=2)
+    table = opto.sites(made, *task.interface.structs)
+    assert {"embed", "blocks.1.attn.pattern", "blocks.0.attn.kernel"} <= {*table}
+    assert "blocks.0.attn.scores" not in table
+    assert table["blocks.0.attn.pattern"].shape == (1, 6, 5)
+    weights = made.layers[0].head_weights
+    assert opto.circuits.qk(weights).right.shape == (1, 4, 4)
+    with pytest.raises(ValueError, match="Uniform|distribution"):
+        opto.run(
+            made,
+            *(jnp.zeros(x.shape) for x in task.interface.structs),
+            edits=[opto.Pattern(opto.Uniform())],
+        )
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: LinearRegression(dim=0), "dim must be"),
+        (lambda: LinearRegression(noise=-1.0), "noise must be at least 0"),
+        (lambda: UniformInputs(0.0), "bound must be positive"),
+        (lambda: GaussianInputs(float("inf")), "std must be positive and finite"),
+        (lambda: LinearSelfAttentionConfig(0), "num_layers must be positive"),
+        (lambda: LinearSelfAttentionConfig(init_variance=0.0), "init_variance must"),
+        (
+            lambda: icl.Experiment(task=LinearRegression()).build(),
+            "TransformerConfig reads exemplars",
+        ),
+    ],
+)
+def test_bad_settings(make, message):
+    with pytest.raises(ValueError, match=message):
+        make()

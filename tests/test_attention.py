@@ -16,6 +16,7 @@ from icl.models import (
     Causal,
     ContextOnly,
     Everything,
+    exemplar_label_interface,
     fold_layer_norms,
     LinearAttention,
     TransformerConfig,
@@ -78,7 +79,8 @@ def built(attention, mask, pairs):
     config = TransformerConfig(
         num_layers=2, d_model=8, num_heads=2, attention=attention, mask=mask
     )
-    model = eqx.filter_jit(config.build)(3, dim=4, key=jax.random.key(0))
+    interface = exemplar_label_interface(3, dim=4)
+    model = eqx.filter_jit(config.build)(interface, key=jax.random.key(0))
     examples = jax.random.normal(jax.random.key(1), (pairs + 1, 4))
     labels = jnp.arange(pairs + 1) % 3
     return model, (examples, labels.at[-1].set(0))

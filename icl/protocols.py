@@ -82,7 +82,7 @@ class Interface:
     """Numbers that the model says of each position: logits, or 1 for a value."""
 
 
-class TaskConfig(OpenUnion, untagged="ExemplarLabel"):
+class TaskConfig(OpenUnion, untagged="ExemplarLabel", packages=("icl.tasks",)):
     """Settings of a task; `build` gives the task."""
 
     needs_data = False
@@ -99,7 +99,9 @@ class TaskConfig(OpenUnion, untagged="ExemplarLabel"):
         """
 
 
-class ModelConfig(OpenUnion, untagged="TransformerConfig"):
+class ModelConfig(
+    OpenUnion, untagged="TransformerConfig", packages=("icl.models",)
+):
     """Settings of a model; `build` gives a freshly initialised one."""
 
     @abc.abstractmethod

@@ -23,7 +23,7 @@ from icl import _compile, _steps
 from icl._training import with_arrays
 from icl.experiment import Experiment
 from icl.models import _attention
-from icl.studies import induction
+from icl.presets.induction import induction
 from icl.tasks import Context, ExemplarLabel, ExemplarLabelTask
 from icl.train import Member, Training
 

@@ -99,9 +99,7 @@ class TaskConfig(OpenUnion, untagged="ExemplarLabel", packages=("icl.tasks",)):
         """
 
 
-class ModelConfig(
-    OpenUnion, untagged="TransformerConfig", packages=("icl.models",)
-):
+class ModelConfig(OpenUnion, untagged="TransformerConfig", packages=("icl.models",)):
     """Settings of a model; `build` gives a freshly initialised one."""
 
     @abc.abstractmethod

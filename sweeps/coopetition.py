@@ -24,11 +24,16 @@ from icl import Experiment, RankedHeads, Start
 from icl.data import Source
 from icl.models import Positions, Rope, Sinusoidal
 from icl.optimizers import Adam, Constant
+from icl.presets._data import stand_in
+from icl.presets.coopetition import (
+    coopetition,
+    coopetition_12_layers,
+    mixed,
+    only_ciwl,
+    only_icl,
+)
+from icl.presets.transience import matched_sets
 from icl.schedules import At, Every
-from icl.studies import coopetition, coopetition_12_layers
-from icl.studies._data import stand_in
-from icl.studies.coopetition import mixed, only_ciwl, only_icl
-from icl.studies.transience import matched_sets
 from icl.tasks import Matched
 from icl.train import Training
 

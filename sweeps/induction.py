@@ -18,9 +18,9 @@ from pathlib import Path
 
 from icl import Experiment
 from icl.data import LowRankClasses, Source
+from icl.presets._data import check_data
+from icl.presets.induction import induction
 from icl.schedules import At, Every
-from icl.studies import induction
-from icl.studies._data import check_data
 from icl.tasks import Relabel, Split
 from icl.train import Training
 

@@ -16,9 +16,10 @@ from pathlib import Path
 from icl import EvaluationSet, Experiment
 from icl.data import LowRankClasses, Source
 from icl.optimizers import Adam, Constant
+from icl.presets._data import shape, stand_in
+from icl.presets.coopetition import coopetition
+from icl.presets.transience import transience, transience_clusters
 from icl.schedules import At, Every
-from icl.studies import coopetition, transience, transience_clusters
-from icl.studies._data import shape, stand_in
 from icl.train import Training
 
 from ._study import Scale, Trial

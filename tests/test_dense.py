@@ -10,7 +10,7 @@ import pytest
 import icl.dense
 from icl.data import LowRankClasses
 from icl.dense import dense_set, shown
-from icl.studies import induction
+from icl.presets.induction import induction
 from icl.tasks import (
     batch,
     ClassLabels,

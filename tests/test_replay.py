@@ -22,8 +22,8 @@ from icl import _replay_stacks, measures, Replay, replay, replays
 from icl.data import LowRankClasses
 from icl.measures import Each, Groups, Measure, OfModel, Under
 from icl.optimizers import Adam, Constant
+from icl.presets.induction import induction
 from icl.schedules import Every
-from icl.studies import induction
 from icl.tasks import batch
 
 

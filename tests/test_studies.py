@@ -11,7 +11,6 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-import icl.studies
 import opto
 from icl import Experiment, RankedHeads
 from icl._grafts import parse_edit
@@ -20,6 +19,7 @@ from icl.config import from_json, to_json
 from icl.data import HDF5Classes, LowRankClasses
 from icl.experiment import example_inputs
 from icl.models import TransformerConfig
+from icl.presets import presets
 from icl.schedules import At, Every
 from sweeps import clamps, coopetition, induction, transience
 from sweeps._clamps import but
@@ -317,9 +317,9 @@ def test_the_transience_papers_numbers():
     assert llama.optimizer.learning_rate.rate == 3e-4
 
 
-@pytest.mark.parametrize("name", icl.studies.__all__)
+@pytest.mark.parametrize("name", presets())
 def test_presets_need_no_arguments(name):
-    preset = getattr(icl.studies, name)()
+    preset = presets()[name]()
     assert from_json(Experiment, to_json(preset)) == preset
 
 

@@ -12,8 +12,9 @@ from pathlib import Path
 import jax
 import pytest
 
-from icl import Start, studies
+from icl import Start
 from icl.data import LowRankClasses
+from icl.presets.induction import induction
 from icl.train import Training
 from sweeps import _status
 from sweeps._estimate import Estimate
@@ -29,7 +30,7 @@ TOTAL = 64
 
 
 def experiment(**changes):
-    base = studies.induction(LowRankClasses(num_classes=60, num_exemplars=1, dim=6))
+    base = induction(LowRankClasses(num_classes=60, num_exemplars=1, dim=6))
     changes = {"training": Training(60, 16), "evaluations": {}, **changes}
     return dataclasses.replace(base, **changes)
 

@@ -18,7 +18,7 @@ import opto
 
 from ._layers import check_layer, stacked
 from ._measure import Mean, Measure, Reduction
-from ._text import named
+from ._text import register
 
 
 _ROLE, _PAIR, _LABEL = "tokens.role", "tokens.pair", "tokens.label"
@@ -42,7 +42,7 @@ _MEAN = Mean()
 _Score = Callable[[Float[Array, "head rows kv_seq"], opto.Record], Array]
 
 
-@named
+@register
 def query_attention(
     to: Attended = "correct label",
     layer: int | None = None,
@@ -66,7 +66,7 @@ def query_attention(
     return _measure(score, layer, over, label, rows="query")
 
 
-@named
+@register
 def induction_strength(layer: int | None = None, *, over: Reduction = _MEAN) -> Measure:
     """How much more the query attends to the correct label than to the others.
 
@@ -78,7 +78,7 @@ def induction_strength(layer: int | None = None, *, over: Reduction = _MEAN) -> 
     return _measure(_induction, layer, over, "induction strength", rows="query")
 
 
-@named
+@register
 def previous_token_strength(
     layer: int | None = None,
     *,
@@ -100,7 +100,7 @@ def previous_token_strength(
     return _measure(score, layer, over, "previous-token attention")
 
 
-@named
+@register
 def previous_token_excess(
     layer: int | None = None,
     *,
@@ -117,7 +117,7 @@ def previous_token_excess(
     return _measure(score, layer, over, "previous-token attention above uniform")
 
 
-@named
+@register
 def query_entropy(layer: int | None = None, *, over: Reduction = _MEAN) -> Measure:
     """The entropy of the query's attention, in nats: 0 for attention to one token.
 
@@ -127,7 +127,7 @@ def query_entropy(layer: int | None = None, *, over: Reduction = _MEAN) -> Measu
     return _measure(_entropy, layer, over, label, rows="query")
 
 
-@named
+@register
 def attention_patterns(layer: int | None = None, *, over: Reduction = _MEAN) -> Measure:
     """The attention of each token to each: `[layer, head, query, key]`.
 

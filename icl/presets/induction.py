@@ -7,8 +7,10 @@ from ..models import TransformerConfig
 from ..optimizers import Adam, Constant
 from ..tasks import Context, ExemplarLabel, Relabel, Split
 from ..train import Training
+from ._preset import preset
 
 
+@preset
 def induction(data: Source = LowRankClasses()) -> Experiment:  # noqa: B008
     """The main run (figure 3): two attention-only layers learn to copy in context.
 

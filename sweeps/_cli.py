@@ -13,6 +13,7 @@ import tyro
 from icl._options import parse
 from icl.cli import guarded
 from icl.loggers import check_logger
+from icl.plugins import import_from
 
 from ._folder import Folder
 from ._launch import pinned, plan, wanted
@@ -24,7 +25,7 @@ from ._train import Cluster, data_of, executor_of, train
 def main(arguments: Sequence[str] | None = None) -> None:
     """Runs one command; ends the process with its status."""
     arguments = sys.argv[1:] if arguments is None else list(arguments)
-    sys.exit(guarded("sweeps", lambda: _dispatch(arguments)))
+    sys.exit(guarded("sweeps", lambda: _dispatch(import_from(arguments))))
 
 
 def _dispatch(arguments: list[str]) -> int:
@@ -45,7 +46,9 @@ def _usage() -> str:
        python -m sweeps figure [NAME] [options]         one figure, from nothing
 
 STUDY is {" | ".join(names())}, or the path of a Python file like theirs.
-python -m sweeps STUDY --help tells the options."""
+python -m sweeps STUDY --help tells the options. --import MODULE, with any command,
+makes known what a module or a file.py of yours defines, as the study's own file may:
+tasks, models, edits, measures. It may be repeated."""
 
 
 @dataclasses.dataclass(frozen=True)

@@ -7,6 +7,7 @@ from typing import Any
 from icl import Experiment
 from icl._grafts import last_checkpoint
 from icl.config import changed, to_json, with_fields
+from icl.plugins import imported
 
 from ._alive import alive_jobs
 from ._estimate import Estimate, estimates, Executor, measured_groups, most_members
@@ -200,6 +201,7 @@ def works(launch: Launch, logger: str) -> list[Work]:
             job,
             {run: to_json(launch.experiments[run]) for run in job.runs},
             logger,
+            imported(),
         )
         for job in launch.jobs
     ]

@@ -9,6 +9,8 @@ import pytest
 from icl import measures, plugins
 from icl.config import OpenUnion
 from icl.presets import preset
+from sweeps._folder import Folder, Job
+from sweeps._job import Work
 
 
 # A task, an edit, a measure and a preset, of which the package knows nothing.
@@ -284,3 +286,57 @@ def test_a_plug_in_that_fails_is_told_in_one_line(tmp_path):
     (tmp_path / "broken.py").write_text("import nothing_of_this_name")
     message = refused("--import", tmp_path / "broken.py", "train", "induction")
     assert "broken.py cannot be imported: ModuleNotFoundError: No module" in message
+
+
+# Studies
+
+
+STUDY = """
+from sweeps import Trial
+
+def trials(scale, folder, data):
+    for seed in range(2):
+        seeded = dataclasses.replace(few_classes(), init_seed=seed)
+        yield Trial(f"seed-{seed}", seeded)
+"""
+
+
+def sweeps(*arguments):
+    """Runs the command; its status, output and errors."""
+    command = [sys.executable, "-m", "sweeps", *map(str, arguments)]
+    done = subprocess.run(command, capture_output=True, text=True)
+    return done.returncode, done.stdout, done.stderr
+
+
+def test_a_studys_own_file_defines_what_its_jobs_train(tmp_path):
+    """In the processes that measure and that train; others read its folder."""
+    study, out = tmp_path / "few-seeds.py", tmp_path / "out"
+    study.write_text(PLUGIN + STUDY)
+    status, _, err = sweeps(study, "--out", out)
+    assert status == 0, err
+    status, text, err = sweeps("status", out)
+    assert status == 0, err
+    assert "2 runs: 2 finished" in text
+    status, text, err = sweeps("collect", out)
+    assert status == 0, err
+    assert f"2 runs: {out / 'collected.h5'}" in text
+    folder = Folder(out)
+    assert folder.read()["plugins"] == [str(study)]
+    # Who has not imported it is told to.
+    with pytest.raises(ValueError, match=f"FewClasses.* with --import {study}"):
+        _ = folder.experiments
+    message = refused("eval", out / "seed-0")
+    assert f"(it was made with --import {study})" in message
+    status, _, err = icl("eval", out / "seed-0", "--import", study)
+    assert status == 0, err
+
+
+def test_a_job_whose_study_is_gone_says_so(tmp_path):
+    folder, file = Folder(tmp_path / "out"), tmp_path / "gone.py"
+    with folder.claimed("gone", "smoke"):
+        pass
+    work = Work(folder.path, Job("000", ("a",), (), 1), {"a": {}}, plugins=(str(file),))
+    with pytest.raises(ValueError, match=f"there is no file {file}"):
+        work()
+    assert folder.report("a").state == "failed"
+    assert folder.report("a").error == f"there is no file {file}"

@@ -21,8 +21,8 @@ from types import ModuleType
 from typing import Any
 
 
-GROUP = "icl.plugins"
-OPTION = "--import"
+_GROUP = "icl.plugins"
+_OPTION = "--import"
 
 _imported: list[str] = []
 
@@ -62,13 +62,13 @@ def import_from(arguments: Sequence[str]) -> list[str]:
     left = iter(arguments)
     for argument in left:
         option, equals, name = argument.partition("=")
-        if option != OPTION:
+        if option != _OPTION:
             rest.append(argument)
             continue
         name = name if equals else next(left, "")
         if not name or name.startswith("-"):
             wanted = "the name of a module or the path of a .py file"
-            raise ValueError(f"{OPTION} needs {wanted}, got {name!r}")
+            raise ValueError(f"{_OPTION} needs {wanted}, got {name!r}")
         import_plugin(name)
     return rest
 
@@ -79,7 +79,7 @@ def import_installed() -> None:
 
     **Raises:** `ValueError` for one that cannot be imported.
     """
-    for point in entry_points(group=GROUP):
+    for point in entry_points(group=_GROUP):
         # Only the module: what it defines makes itself known.
         _import(point.module)
 
@@ -110,7 +110,7 @@ def made_with(names: Iterable[str]) -> Iterator[None]:
         missing = [name for name in names if not _is_imported(name)]
         if not missing:
             raise
-        options = " ".join(f"{OPTION} {shlex.quote(name)}" for name in missing)
+        options = " ".join(f"{_OPTION} {shlex.quote(name)}" for name in missing)
         raise ValueError(f"{error} (it was made with {options})") from None
 
 

@@ -18,8 +18,8 @@ from icl.plugins import import_from
 from ._folder import Folder
 from ._launch import pinned, plan, wanted
 from ._slurm import cancel as scancel
-from ._study import list_trials, load_study, names, Scale
-from ._train import Cluster, data_of, executor_of, train
+from ._study import list_trials, load_study, names, StudyScale
+from ._train import ClusterKind, data_of, executor_of, train
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -57,9 +57,9 @@ class LaunchOptions:
 
     out: Path
     """The study's folder; each run has a folder of its own in it."""
-    cluster: Cluster = "local"
+    cluster: ClusterKind = "local"
     """Processes of this machine, a Slurm cluster, or this very process."""
-    scale: Scale = "small"
+    scale: StudyScale = "small"
     """`smoke`: two minutes on two cores; `small`: an hour on a laptop; `paper`."""
     only: tyro.conf.UseAppendAction[tuple[str, ...]] = ()
     """A pattern of names, such as 'clamp-*'; what these runs need is trained too. May

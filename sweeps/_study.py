@@ -5,15 +5,14 @@ import difflib
 import re
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any, get_args, Literal, Protocol
+from typing import Any, Literal, Protocol
 
 from icl import Experiment
 from icl.data import Source
 from icl.plugins import import_plugin
 
 
-Scale = Literal["smoke", "small", "paper"]
-SCALES: tuple[Scale, ...] = get_args(Scale)
+StudyScale = Literal["smoke", "small", "paper"]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -35,11 +34,11 @@ class Trial:
             raise ValueError(f"a trial's name is {wanted}, got {self.name!r}")
 
 
-class Study(Protocol):
+class StudyModule(Protocol):
     """What the module of a study defines."""
 
     def trials(
-        self, scale: Scale, folder: Path, data: Source | None
+        self, scale: StudyScale, folder: Path, data: Source | None
     ) -> Iterable[Trial]:
         """All trials of a scale.
 
@@ -60,7 +59,7 @@ def names() -> list[str]:
     return sorted(f.stem for f in here.glob("*.py") if not f.stem.startswith("_"))
 
 
-def load_study(name: str) -> tuple[str, Study]:
+def load_study(name: str) -> tuple[str, StudyModule]:
     """A study by its name here, or by the path of a Python file, with its name.
 
     It is imported as plug-ins are: its jobs import it too, so that it may define tasks,
@@ -82,14 +81,14 @@ def load_study(name: str) -> tuple[str, Study]:
     return path.stem, _study(import_plugin(str(path)), str(path))
 
 
-def _study(module: Any, name: str) -> Study:
+def _study(module: Any, name: str) -> StudyModule:
     if not callable(getattr(module, "trials", None)):
         raise ValueError(f"{name} does not define trials(scale, folder, data)")
     return module
 
 
 def list_trials(
-    study: Study, scale: Scale, folder: Path, data: Source | None
+    study: StudyModule, scale: StudyScale, folder: Path, data: Source | None
 ) -> list[Trial]:
     """The trials of a study.
 

@@ -53,8 +53,10 @@ class Run:
     @property
     def plugins(self) -> tuple[str, ...]:
         """The plug-ins that were imported when it was made; see `icl.plugins`."""
-        file = self.path / "meta.json"
-        return tuple(read_object(file).get("plugins", ())) if file.is_file() else ()
+        # A help for errors: without the file a run is read as well.
+        with contextlib.suppress(ValueError):
+            return tuple(read_object(self.path / "meta.json").get("plugins", ()))
+        return ()
 
     def read(self, kind: type[Config]) -> Config:
         """The run's config as a dataclass.

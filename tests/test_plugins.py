@@ -1,5 +1,6 @@
 """Kinds that are found: in packages, in installed plug-ins and with `--import`."""
 
+import dataclasses
 import os
 import subprocess
 import sys
@@ -133,6 +134,35 @@ def test_a_new_file_in_a_package_is_a_member(tmp_path, monkeypatch):
     assert "zoo" not in sys.modules  # Only when a kind is looked up.
     assert [*Animal.members()] == ["Owl", "Lion", "Cow"]
     assert [*Animal.members()] == ["Owl", "Lion", "Cow"]
+
+
+def test_two_kinds_of_one_name_are_refused(tmp_path):
+    class Beast(OpenUnion):
+        pass
+
+    def lion(legs):
+        kind = dataclasses.make_dataclass("Lion", [legs], bases=(Beast,), frozen=True)
+        kind.__module__ = legs  # As if of another file.
+        return kind
+
+    kept = [lion("four"), lion("four")]  # Such as a notebook's cell that ran twice.
+    assert Beast.members() == {"Lion": kept[1]}
+    kept.append(lion("three"))
+    two = "'Lion' is the name of two kinds of Beast, in four and in three; rename one"
+    with pytest.raises(ValueError, match=two):
+        Beast.members()
+
+
+def test_a_kind_that_is_not_frozen_is_refused():
+    class Beast(OpenUnion):
+        pass
+
+    @dataclasses.dataclass
+    class Lion(Beast):
+        legs: int = 4
+
+    with pytest.raises(ValueError, match="config: Lion, a Beast, must be frozen: @da"):
+        Beast.members()
 
 
 def test_a_file_that_fails_in_a_package_is_named(tmp_path, monkeypatch):

@@ -71,8 +71,9 @@ def plugin(tmp_path):
 
 @pytest.fixture(autouse=True)
 def forgotten():
-    """The modules that a test imports are not known to others."""
+    """The modules that a test imports are not known to others, nor theirs to it."""
     before, named = {*sys.modules}, plugins.imported()
+    plugins._imported.clear()
     yield
     for name in {*sys.modules} - before:
         if not name.startswith(("icl", "opto", "jax")):

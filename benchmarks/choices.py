@@ -24,7 +24,7 @@ from icl._training import with_arrays
 from icl.experiment import Experiment
 from icl.models import LinearAttention, SoftmaxAttention, TransformerConfig
 from icl.models.attention import _products, linear
-from icl.studies import induction
+from icl.presets.induction import induction
 from icl.tasks import Context, ExemplarLabelTask
 from icl.train import Member, Training
 

@@ -22,7 +22,7 @@ from sweeps._local import cores
 STUDY = """
 import dataclasses
 from icl.schedules import Every
-from icl.studies import induction
+from icl.presets.induction import induction
 from icl.train import Training
 from sweeps import Trial
 

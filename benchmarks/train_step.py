@@ -33,9 +33,9 @@ def measure(members: int, steps: int) -> dict[str, float]:
 
     if members > 1:
         jax.config.update("jax_num_cpu_devices", len(os.sched_getaffinity(0)))
+    from icl.presets.induction import induction
     from icl.runs import open_run
     from icl.schedules import Every
-    from icl.studies import induction
     from icl.train import fit, Training
 
     experiment = induction()

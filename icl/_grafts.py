@@ -14,6 +14,7 @@ import opto
 
 from ._names import filled, names
 from .models import exemplar_label_interface
+from .plugins import import_installed
 from .runs import Run
 
 
@@ -138,6 +139,7 @@ def parse_edit(text: str) -> opto.AbstractEdit:
     # Makes known the edits that stand in the configs of imported runs.
     from .compat import icl_dynamics  # noqa: F401
 
+    import_installed()
     return opto.parse(text)
 
 

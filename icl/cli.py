@@ -20,12 +20,13 @@ import tyro
 from ._cli_data import data
 from ._cli_import import _import
 from ._options import parse
+from .plugins import import_from, made_with
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Runs one command; ends the process with its status."""
     arguments = sys.argv[1:] if arguments is None else list(arguments)
-    sys.exit(guarded("icl", lambda: _dispatch(arguments)))
+    sys.exit(guarded("icl", lambda: _dispatch(import_from(arguments))))
 
 
 def guarded(program: str, command: Callable[[], int]) -> int:
@@ -75,7 +76,9 @@ def _usage() -> str:
             "",
             *rows,
             "",
-            "icl COMMAND --help tells more.",
+            "icl COMMAND --help tells more. --import MODULE, with any command, makes",
+            "known what a module or a file.py of yours defines: tasks, models, edits,",
+            "measures, presets. It may be repeated.",
         ]
     )
 
@@ -112,34 +115,37 @@ def _demo(arguments: list[str]) -> None:
 
 
 def _train(arguments: list[str]) -> None:
-    from . import studies
-    from .config import from_json, to_json, with_fields
+    from .config import to_json, with_fields
     from .experiment import Experiment
     from .loggers import open_logger
+    from .presets import presets
     from .running import run_experiment
 
-    presets = {name: getattr(studies, name) for name in studies.__all__}
+    known = presets()
     if not arguments or arguments[0].startswith("-"):
         wants_help = bool({"-h", "--help"} & set(arguments))
         text = (
             "usage: icl train PRESET --out DIR [--resume] [options]\n\nPRESET is "
-            f"{' | '.join(presets)}, or a run or its config.json, to repeat it.\n"
+            f"{' | '.join(known)}, or a run or its config.json, to repeat it.\n"
             "icl train PRESET --help lists every option of its config."
         )
         if not wants_help:
-            raise ValueError(f"train needs a preset first: {', '.join(presets)}")
+            raise ValueError(f"train needs a preset first: {', '.join(known)}")
         print(text)
         return
     preset, *rest = arguments
-    if preset not in presets and (Path(preset) / "config.json").is_file():
+    if preset not in known and (Path(preset) / "config.json").is_file():
         preset = str(Path(preset) / "config.json")
     if preset.endswith(".json"):
-        base = from_json(Experiment, _read_json(Path(preset)))
-    elif preset in presets:
-        base = presets[preset]()
+        base = _stored(Path(preset))
+    elif preset in known:
+        base = known[preset]()
+        if not isinstance(base, Experiment):
+            kind = type(base).__name__
+            raise ValueError(f"the preset {preset} gives an Experiment, got {kind}")
     else:
-        close = difflib.get_close_matches(preset, presets, n=1, cutoff=0.4)
-        hint = f"did you mean {close[0]!r}?" if close else f"there is {[*presets]}"
+        close = difflib.get_close_matches(preset, known, n=1, cutoff=0.4)
+        hint = f"did you mean {close[0]!r}?" if close else f"there is {[*known]}"
         raise ValueError(f"no preset {preset!r}; {hint}")
 
     @dataclasses.dataclass(frozen=True)
@@ -170,6 +176,18 @@ def _train(arguments: list[str]) -> None:
         experiment, options.out, resume=options.resume, logger=logger
     )
     print(f"{options.out}: trained for {_last_line(result.log, experiment)}")
+
+
+def _stored(path: Path) -> Any:
+    """The experiment in a config.json, of a run or by itself."""
+    from .config import from_json
+    from .experiment import Experiment
+    from .runs import Run
+
+    data = _read_json(path)
+    plugins = Run(path.parent).plugins if path.name == "config.json" else ()
+    with made_with(plugins):
+        return from_json(Experiment, data)
 
 
 def _last_line(log: Any, experiment: Any) -> str:

@@ -3,7 +3,6 @@
 import dataclasses
 import difflib
 import functools
-import inspect
 import json
 import reprlib
 import types
@@ -18,6 +17,8 @@ from typing import (
     TypeVar,
     Union,
 )
+
+from .plugins import check_one_origin, import_installed, scan
 
 
 Config = TypeVar("Config")
@@ -34,47 +35,51 @@ class OpenUnion:
 
     - `untagged`: The member that is meant where a config has no `"type"`: the one that
         was alone when such configs were written. `None` has the type asked for.
+    - `packages`: Where members are looked for: each public module in them may define
+        some. Plug-ins may, too; see `icl.plugins`.
     """
 
     _members: ClassVar[list[type]]
     untagged: ClassVar[str | None]
+    packages: ClassVar[tuple[str, ...]]
 
-    def __init_subclass__(cls, *, untagged: str | None = None, **kwargs: Any):
+    def __init_subclass__(
+        cls,
+        *,
+        untagged: str | None = None,
+        packages: tuple[str, ...] = (),
+        **kwargs: Any,
+    ):
         super().__init_subclass__(**kwargs)
         if OpenUnion in cls.__bases__:
-            cls._members, cls.untagged = [], untagged
+            cls._members, cls.untagged, cls.packages = [], untagged, packages
         else:
             cls._members.append(cls)
 
     @classmethod
     def members(cls) -> dict[str, type]:
-        """The members by name.
+        """The members by name; what may define some is imported first.
 
-        **Raises:** `ValueError` for two different classes of one name.
+        **Raises:** `ValueError` for two different classes of one name, one that is not
+        frozen, and for a module that cannot be imported.
         """
+        for package in cls.packages:
+            scan(package)
+        import_installed()
         found: dict[str, type] = {}
         for member in cls._members:
             # Without what members have in common, which is no member itself.
             if "__dataclass_fields__" not in vars(member):
                 continue
-            other = found.get(member.__name__, member)
-            if _origin(other) != _origin(member):
-                raise ValueError(
-                    f"config: {member.__name__!r} is the name of two kinds of "
-                    f"{cls.__name__}, in {_origin(other)[0]} and in "
-                    f"{_origin(member)[0]}; rename one"
-                )
+            name = member.__name__
+            if not vars(member)["__dataclass_params__"].frozen:
+                wanted = "must be frozen: @dataclasses.dataclass(frozen=True)"
+                raise ValueError(f"config: {name}, a {cls.__name__}, {wanted}")
+            what = f"kinds of {cls.__name__}"
+            check_one_origin(what, name, found.get(name, member), member)
             # The latest: a notebook's cell was run again.
-            found[member.__name__] = member
+            found[name] = member
         return found
-
-
-def _origin(kind: type) -> tuple[str, str]:
-    """Where a class is defined; the same for a file that is run and imported."""
-    try:
-        return inspect.getfile(kind), kind.__qualname__
-    except (TypeError, OSError):  # In a notebook.
-        return kind.__module__, kind.__qualname__
 
 
 def to_json(config: Any) -> dict[str, Any]:

@@ -18,8 +18,8 @@ from ._replay import Replay, replay
 from .analysis import answer_accuracy, token_letters
 from .data import Source
 from .experiment import load, Trained
+from .presets.induction import induction
 from .running import run_experiment
-from .studies import induction
 
 
 _Z = "blocks.*.attn.z"

@@ -19,10 +19,10 @@ from ._grafts import last_checkpoint, pinned, read_edits, sources, with_models
 from ._ranked import find_heads, FoundHeads, kept_heads, RankedHeads, with_heads
 from ._start import Start as Start
 from .batches import batch, example_of, load_batches
-from .config import from_json
 from .data import absolute, digest, Source
 from .models import TransformerConfig
 from .optimizers import Adam, Optimizer
+from .plugins import made_with
 from .protocols import (
     EvaluationConfig,
     ExperimentTask,
@@ -258,7 +258,7 @@ def load(path: str | os.PathLike, checkpoint: int = -1) -> Trained:
     is not there or not what it was.
     """
     run = Run(path)
-    experiment = from_json(Experiment, run.config)
+    experiment = run.read(Experiment)
     task = experiment.task.build(experiment.load_data())
     run.check_data(experiment.data and digest(experiment.data))
     saved = run.path / "eval_data.h5"
@@ -266,4 +266,6 @@ def load(path: str | os.PathLike, checkpoint: int = -1) -> Trained:
     model = run.load(experiment._model(task), checkpoint)
     heads = kept_heads(run.path, experiment.heads)
     heads = find_heads(experiment.heads) if heads is None else heads
-    return Trained(run, experiment, model, task, experiment._edits(heads), sets, heads)
+    with made_with(run.plugins):
+        edits = experiment._edits(heads)
+    return Trained(run, experiment, model, task, edits, sets, heads)

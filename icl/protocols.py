@@ -113,7 +113,7 @@ class Summary(Protocol):
         ...
 
 
-class TaskConfig(OpenUnion, untagged="ExemplarLabel"):
+class TaskConfig(OpenUnion, untagged="ExemplarLabel", packages=("icl.tasks",)):
     """Settings of a task; `build` gives the task."""
 
     source: ClassVar[Any] = None
@@ -138,7 +138,7 @@ class TaskConfig(OpenUnion, untagged="ExemplarLabel"):
         return self
 
 
-class ModelConfig(OpenUnion, untagged="TransformerConfig"):
+class ModelConfig(OpenUnion, untagged="TransformerConfig", packages=("icl.models",)):
     """Settings of a model; `build` gives a freshly initialised one."""
 
     @abc.abstractmethod
@@ -149,7 +149,9 @@ class ModelConfig(OpenUnion, untagged="TransformerConfig"):
         """
 
 
-class AttentionConfig(OpenUnion, untagged="SoftmaxAttention"):
+class AttentionConfig(
+    OpenUnion, untagged="SoftmaxAttention", packages=("icl.models.attention",)
+):
     """Settings of a kind of attention; `build` gives it."""
 
     @abc.abstractmethod
@@ -166,7 +168,7 @@ class AttentionConfig(OpenUnion, untagged="SoftmaxAttention"):
         """
 
 
-class Mask(OpenUnion):
+class Mask(OpenUnion, packages=("icl.models.attention",)):
     """Which tokens each token sees, for a sequence of any length."""
 
     @abc.abstractmethod
@@ -181,7 +183,7 @@ class Mask(OpenUnion):
         """
 
 
-class EvaluationConfig(OpenUnion, untagged="EvaluationSet"):
+class EvaluationConfig(OpenUnion, untagged="EvaluationSet", packages=("icl.tasks",)):
     """What an evaluation set is: how large, and of which task."""
 
     size: int

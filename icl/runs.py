@@ -26,7 +26,8 @@ from jaxtyping import PyTree
 
 from ._atomic import TEMPORARY, write_bytes
 from ._log import Log
-from .config import changed, differences, to_json
+from .config import changed, Config, differences, from_json, to_json
+from .plugins import imported, made_with
 
 
 Tree = TypeVar("Tree", bound=PyTree)
@@ -48,6 +49,23 @@ class Run:
     def config(self) -> dict[str, Any]:
         """The run's config as JSON data."""
         return read_object(self.path / "config.json")
+
+    @property
+    def plugins(self) -> tuple[str, ...]:
+        """The plug-ins that were imported when it was made; see `icl.plugins`."""
+        # A help for errors: without the file a run is read as well.
+        with contextlib.suppress(ValueError):
+            return tuple(read_object(self.path / "meta.json").get("plugins", ()))
+        return ()
+
+    def read(self, kind: type[Config]) -> Config:
+        """The run's config as a dataclass.
+
+        **Raises:** `ValueError` as `from_json`; it says what to import if the config
+        names kinds of a plug-in.
+        """
+        with made_with(self.plugins):
+            return from_json(kind, self.config)
 
     @property
     def log(self) -> Log:
@@ -240,6 +258,7 @@ def _create(folder: Path, config: Any) -> None:
         "device": str(jax.devices()[0].device_kind),
         "platform": platform.platform(),
         "command": sys.argv,
+        "plugins": imported(),
     }
     with disk(folder):
         write_bytes(folder / "meta.json", json.dumps(meta, indent=2).encode())

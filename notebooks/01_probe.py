@@ -29,13 +29,14 @@ import numpy as np
 
 import icl
 import opto
-from icl import analysis, measures, plots, studies, tasks
+from icl import analysis, measures, plots, tasks
+from icl.presets.induction import induction
 
 
 path = analysis.find_run("demo", "clamps/seed-5", "induction/main")
 if path is None:  # A minute on two cores.
     path = analysis.runs_folder() / "demo"
-    icl.run_experiment(studies.induction(), path)
+    icl.run_experiment(induction(), path)
 trained = icl.load(path)
 model, task, sequences = trained.model, trained.task, trained.evaluations["train"]
 inputs = examples, labels = task.inputs(sequences)

@@ -13,18 +13,19 @@ import tyro
 from icl._options import parse
 from icl.cli import guarded
 from icl.loggers import check_logger
+from icl.plugins import import_from
 
 from ._folder import Folder
 from ._launch import pinned, plan, wanted
 from ._slurm import cancel as scancel
-from ._study import list_trials, load_study, names, Scale
-from ._train import Cluster, data_of, executor_of, train
+from ._study import list_trials, load_study, names, StudyScale
+from ._train import ClusterKind, data_of, executor_of, train
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Runs one command; ends the process with its status."""
     arguments = sys.argv[1:] if arguments is None else list(arguments)
-    sys.exit(guarded("sweeps", lambda: _dispatch(arguments)))
+    sys.exit(guarded("sweeps", lambda: _dispatch(import_from(arguments))))
 
 
 def _dispatch(arguments: list[str]) -> int:
@@ -45,7 +46,9 @@ def _usage() -> str:
        python -m sweeps figure [NAME] [options]         one figure, from nothing
 
 STUDY is {" | ".join(names())}, or the path of a Python file like theirs.
-python -m sweeps STUDY --help tells the options."""
+python -m sweeps STUDY --help tells the options. --import MODULE, with any command,
+makes known what a module or a file.py of yours defines, as the study's own file may:
+tasks, models, edits, measures. It may be repeated."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -54,9 +57,9 @@ class LaunchOptions:
 
     out: Path
     """The study's folder; each run has a folder of its own in it."""
-    cluster: Cluster = "local"
+    cluster: ClusterKind = "local"
     """Processes of this machine, a Slurm cluster, or this very process."""
-    scale: Scale = "small"
+    scale: StudyScale = "small"
     """`smoke`: two minutes on two cores; `small`: an hour on a laptop; `paper`."""
     only: tyro.conf.UseAppendAction[tuple[str, ...]] = ()
     """A pattern of names, such as 'clamp-*'; what these runs need is trained too. May

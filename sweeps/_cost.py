@@ -7,7 +7,7 @@ import json
 import multiprocessing
 import os
 import platform
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from pathlib import Path
@@ -23,6 +23,7 @@ from icl._atomic import write_bytes
 from icl._cost import Cost, cost
 from icl._grafts import loaded, parse_edit, with_models
 from icl.config import from_json, to_json
+from icl.plugins import import_plugin, imported, origin
 from icl.runs import code_version
 
 
@@ -77,7 +78,7 @@ def measured(
     spawn = multiprocessing.get_context("spawn")
     with (
         _killed_is_told(),
-        ProcessPoolExecutor(1, spawn, divide_cpu, (cpu_devices,)) as pool,
+        ProcessPoolExecutor(1, spawn, _begin, (cpu_devices, imported())) as pool,
     ):
         bar = tqdm(new, desc="measuring", unit="program", disable=None, leave=False)
         fresh = {
@@ -99,6 +100,13 @@ def _killed_is_told() -> Iterator[None]:
     except BrokenProcessPool:
         wanted = "its memory may not suffice; --members does without"
         raise ValueError(f"measuring was killed: {wanted}") from None
+
+
+def _begin(cpu_devices: int, plugins: Sequence[str]) -> None:
+    """In the process that measures, before it is sent experiments."""
+    divide_cpu(cpu_devices)
+    for name in plugins:
+        import_plugin(name)
 
 
 def divide_cpu(count: int) -> None:
@@ -187,5 +195,24 @@ def _digest(
     ]
     config = to_json(dataclasses.replace(experiment, start=None))
     here = [platform.node(), device, cpu_devices, jax.__version__, code_version()]
-    key = [config, grafted, program.members, program.own_data, *here]
+    code = sorted(_own_code([experiment, *map(parse_edit, experiment.edits)]))
+    key = [config, grafted, program.members, program.own_data, *here, *code]
     return hashlib.sha256(json.dumps(key).encode()).hexdigest()[:32]
+
+
+def _own_code(things: Iterable[Any]) -> set[str]:
+    """Digests of the files of plug-ins that define configs and edits."""
+    found: set[str] = set()
+    for thing in things:
+        kind = type(thing)
+        if dataclasses.is_dataclass(kind):
+            if kind.__module__.partition(".")[0] not in ("icl", "opto"):
+                file = Path(origin(kind)[0])
+                content = file.read_bytes() if file.is_file() else b""
+                found.add(hashlib.sha256(content).hexdigest())
+            found |= _own_code(getattr(thing, f.name) for f in dataclasses.fields(kind))
+        elif isinstance(thing, dict):
+            found |= _own_code(thing.values())
+        elif isinstance(thing, tuple):
+            found |= _own_code(thing)
+    return found

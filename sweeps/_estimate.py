@@ -43,7 +43,7 @@ class Executor(Protocol):
 
 
 @dataclasses.dataclass(frozen=True)
-class Estimate:
+class JobEstimate:
     """What a job takes: seconds, and bytes of a device's memory."""
 
     seconds: float
@@ -108,7 +108,7 @@ def estimates(
     costs: Mapping[tuple[str, ...], tuple[Cost, int]],
     experiments: Mapping[str, Experiment],
     executor: Executor,
-) -> dict[str, Estimate]:
+) -> dict[str, JobEstimate]:
     """What each job takes by its name, of those whose program was measured."""
     of_run = {run: costs.get(group.runs) for group in todo for run in group.runs}
     found = {}
@@ -117,7 +117,7 @@ def estimates(
             measured_cost, count = cost
             members = len(job.runs)
             training = experiments[job.runs[0]].training
-            found[job.name] = Estimate(
+            found[job.name] = JobEstimate(
                 seconds(measured_cost, count, members, executor.devices, training),
                 _bytes(measured_cost, members, executor),
             )

@@ -26,8 +26,8 @@ from ._figure_table import as_json, figures_table, report, verdict
 from ._folder import Folder
 from ._launch import pinned, plan, Wanted, wanted
 from ._place import place
-from ._study import list_trials, load_study, Scale, Study
-from ._train import Cluster, data_of, executor_of, train
+from ._study import list_trials, load_study, StudyModule, StudyScale
+from ._train import ClusterKind, data_of, executor_of, train
 from .figures import Figure, FIGURES, Measured, Runs
 
 
@@ -42,7 +42,7 @@ class FigureOptions:
 
     name: tyro.conf.Positional[str] = ""
     """Such as induction/5b; without one, the figures that there are are listed."""
-    scale: Scale = "small"
+    scale: StudyScale = "small"
     """`smoke`: a minute or two; `small`: laptop-sized; `paper`: as published."""
     out: Path = Path("runs")
     """The folder of the studies' folders; the figure goes to its folder figures."""
@@ -50,7 +50,7 @@ class FigureOptions:
     """An HDF5 file of classes, FILE.h5 or FILE.h5:DATASET, in place of the study's."""
     seeds: tuple[int, ...] = ()
     """Of the study's seeds, those that are wanted; all by default."""
-    cluster: Cluster = "local"
+    cluster: ClusterKind = "local"
     """Processes of this machine, a Slurm cluster, or this very process."""
     jobs: int = 1
     """How many jobs to run at once, for --cluster local."""
@@ -178,7 +178,7 @@ def _needed(chosen: Figure, options: FigureOptions) -> _Needed:
 
 
 def _experiments(
-    module: Study, scale: Scale, folder: Folder, data: HDF5Classes | None
+    module: StudyModule, scale: StudyScale, folder: Folder, data: HDF5Classes | None
 ) -> dict[str, Experiment]:
     return pinned(list_trials(module, scale, folder.path, data), (), folder)
 

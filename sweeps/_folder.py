@@ -19,6 +19,7 @@ from typing import Any, Literal
 from icl import Experiment, Run
 from icl._atomic import write_bytes
 from icl.config import from_json, to_json
+from icl.plugins import imported, made_with
 from icl.runs import disk, lock, read_object
 
 
@@ -79,6 +80,8 @@ class Folder:
     def read(self) -> dict[str, Any]:
         """What `study.json` says: the study, its scale, and each run's planned config.
 
+        Also the file of the study and other plug-ins that were imported to launch it.
+
         **Raises:** `ValueError` if there is no study.
         """
         file = self.sweep / "study.json"
@@ -97,8 +100,13 @@ class Folder:
 
     @property
     def experiments(self) -> dict[str, Experiment]:
-        """Every run of the study by its name."""
-        return {name: from_json(Experiment, c) for name, c in self.configs.items()}
+        """Every run of the study by its name.
+
+        **Raises:** `ValueError` for kinds of a plug-in; it says what to import.
+        """
+        configs = self.configs
+        with made_with(self.read().get("plugins", ())):
+            return {name: from_json(Experiment, c) for name, c in configs.items()}
 
     def check(self, study: str, scale: str) -> None:
         """Raises `ValueError` unless a study can be, or go on, in this folder."""
@@ -173,6 +181,7 @@ class Folder:
             "study": study,
             "scale": scale,
             "folder": str(self.path),
+            "plugins": imported(),
             "runs": before | new,
         }
         self._write(file, content)

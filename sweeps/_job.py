@@ -16,6 +16,7 @@ from typing import Any
 from icl import Experiment
 from icl.config import from_json
 from icl.loggers import Logger, Several
+from icl.plugins import import_plugin
 from icl.running import run_experiments
 from icl.train import Stopped
 
@@ -43,6 +44,8 @@ class Work:
     """The experiment of each run as JSON."""
     logger: str = ""
     """As `icl.loggers.open_logger` takes it."""
+    plugins: tuple[str, ...] = ()
+    """What is imported before the configs are read: the study's file among them."""
 
     def __call__(self) -> None:
         """Trains the runs to their end.
@@ -69,7 +72,6 @@ class Work:
 
     def _train(self) -> None:
         folder, names = Folder(self.folder), list(self.configs)
-        experiments = [from_json(Experiment, self.configs[name]) for name in names]
         reporters = [_Reporter(folder, name, self.job.name) for name in names]
         for reporter in reporters:
             reporter.began()
@@ -82,6 +84,12 @@ class Work:
         def others() -> list[int]:
             return [k for k in range(len(names)) if k not in failed]
 
+        try:
+            experiments = self._experiments()
+        except ValueError as error:
+            for index in others():
+                fail(index, error)
+            raise
         try:
             results = run_experiments(
                 experiments,
@@ -107,6 +115,11 @@ class Work:
                 reporters[index].ended("finished")
         if len(failed) == len(names):
             raise RuntimeError(f"all runs failed: {'; '.join(failed.values())}")
+
+    def _experiments(self) -> list[Experiment]:
+        for name in self.plugins:
+            import_plugin(name)
+        return [from_json(Experiment, config) for config in self.configs.values()]
 
     def _logger(self, reporter: "_Reporter") -> Logger:
         if not self.logger:

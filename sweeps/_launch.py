@@ -7,9 +7,10 @@ from typing import Any
 from icl import Experiment
 from icl._grafts import last_checkpoint
 from icl.config import changed, to_json, with_fields
+from icl.plugins import imported
 
 from ._alive import alive_jobs
-from ._estimate import Estimate, estimates, Executor, measured_groups, most_members
+from ._estimate import estimates, Executor, JobEstimate, measured_groups, most_members
 from ._folder import Folder, Job
 from ._job import Work
 from ._needs import needs, with_needed
@@ -37,7 +38,7 @@ class Launch:
     """The jobs to start, those before others first."""
     dropped: tuple[str, ...]
     """Jobs that were made before, never began, and are packed anew."""
-    costs: dict[str, Estimate]
+    costs: dict[str, JobEstimate]
     """What each takes, as far as it was measured."""
 
 
@@ -200,6 +201,7 @@ def works(launch: Launch, logger: str) -> list[Work]:
             job,
             {run: to_json(launch.experiments[run]) for run in job.runs},
             logger,
+            imported(),
         )
         for job in launch.jobs
     ]

@@ -17,11 +17,11 @@ from . import _process, _slurm
 from ._folder import Folder, Job, Report
 
 
-State = Literal[
+SeenState = Literal[
     "finished", "running", "queued", "waiting", "stopped", "failed", "blocked", "new"
 ]
-ACTIVE: tuple[State, ...] = ("running", "queued", "waiting")
-WRONG: tuple[State, ...] = ("failed", "blocked")
+ACTIVE: tuple[SeenState, ...] = ("running", "queued", "waiting")
+WRONG: tuple[SeenState, ...] = ("failed", "blocked")
 KILLED = "its process was killed"
 
 
@@ -30,7 +30,7 @@ class Seen:
     """How far a run is."""
 
     run: str
-    state: State
+    state: SeenState
     """`waiting` is for another job, `blocked` for one that has failed, `stopped` until
     it is launched again."""
     sequences: int
@@ -180,7 +180,7 @@ def _state(
     done: bool,
     report: Report | None,
     fresh: bool,
-) -> State:
+) -> SeenState:
     if done:
         return "failed" if report and report.state == "failed" else "finished"
     # While a job is there, what was said before it was submitted is history.
@@ -204,7 +204,9 @@ def _state(
     return "new"
 
 
-def _error(folder: Folder, job: Job | None, state: State, report: Report | None) -> str:
+def _error(
+    folder: Folder, job: Job | None, state: SeenState, report: Report | None
+) -> str:
     if state == "blocked":
         return "it needs a job that has failed"
     if state == "failed" and report and report.state == "failed":
@@ -222,7 +224,7 @@ def _after_needs(
     seen: dict[str, Seen], jobs: Mapping[str, Job], places: Mapping[str, _Place]
 ) -> dict[str, Seen]:
     """The same, where jobs that are not there yet wait for others, or in vain."""
-    states: dict[str, set[State]] = {
+    states: dict[str, set[SeenState]] = {
         job.name: {seen[run].state for run in job.runs if run in seen}
         for job in jobs.values()
     }
@@ -236,7 +238,7 @@ def _after_needs(
     return _after_needs(found, jobs, places) if again else found
 
 
-def _after(needs: Mapping[str, set[State]], each: Seen, place: _Place) -> Seen:
+def _after(needs: Mapping[str, set[SeenState]], each: Seen, place: _Place) -> Seen:
     """The run, given the states of the runs of each job that its own needs."""
     expected = each.state in ("queued", "waiting")
     if not expected and each.state != "new":

@@ -9,7 +9,7 @@ from icl import Experiment
 from icl.config import changed, to_json
 
 from ._folder import Folder
-from ._study import Scale
+from ._study import StudyScale
 
 
 Planned = Callable[[Path], dict[str, Experiment]]
@@ -17,7 +17,7 @@ Planned = Callable[[Path], dict[str, Experiment]]
 
 
 def place(
-    out: Path, study: str, scale: Scale, planned: Planned, runs: Collection[str]
+    out: Path, study: str, scale: StudyScale, planned: Planned, runs: Collection[str]
 ) -> tuple[Folder, list[str]]:
     """The folder in `out` that holds these runs of a study, or a new one for them.
 

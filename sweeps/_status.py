@@ -13,7 +13,7 @@ import tyro
 from icl._options import parse
 
 from ._folder import Folder, Job
-from ._look import ACTIVE, KILLED, last_lines, log_file, look, Seen, State, WRONG
+from ._look import ACTIVE, KILLED, last_lines, log_file, look, Seen, SeenState, WRONG
 from ._table import counted, duration, NONE, table
 
 
@@ -57,7 +57,7 @@ def _watch(
     folder: Folder, text: _Text, seen: dict[str, Seen], note: str
 ) -> dict[str, Seen]:
     """Shows how it goes until nothing is queued or running; returns what was last."""
-    before: dict[str, State] = {}
+    before: dict[str, SeenState] = {}
     while True:
         every = seen.values()
         if sys.stdout.isatty():
@@ -79,7 +79,7 @@ def _redraw(text: str) -> None:
     print(f"\x1b[H{shown}\x1b[J", end="", flush=True)
 
 
-_TELLING: tuple[State, ...] = (
+_TELLING: tuple[SeenState, ...] = (
     *("running", "failed", "blocked", "stopped", "queued", "waiting", "new"),
     "finished",
 )

@@ -2,21 +2,17 @@
 
 import dataclasses
 import difflib
-import importlib
-import importlib.util
 import re
-import sys
 from collections.abc import Iterable
 from pathlib import Path
-from types import ModuleType
-from typing import Any, get_args, Literal, Protocol
+from typing import Any, Literal, Protocol
 
 from icl import Experiment
 from icl.data import Source
+from icl.plugins import import_plugin
 
 
-Scale = Literal["smoke", "small", "paper"]
-SCALES: tuple[Scale, ...] = get_args(Scale)
+StudyScale = Literal["smoke", "small", "paper"]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -38,11 +34,11 @@ class Trial:
             raise ValueError(f"a trial's name is {wanted}, got {self.name!r}")
 
 
-class Study(Protocol):
+class StudyModule(Protocol):
     """What the module of a study defines."""
 
     def trials(
-        self, scale: Scale, folder: Path, data: Source | None
+        self, scale: StudyScale, folder: Path, data: Source | None
     ) -> Iterable[Trial]:
         """All trials of a scale.
 
@@ -63,13 +59,16 @@ def names() -> list[str]:
     return sorted(f.stem for f in here.glob("*.py") if not f.stem.startswith("_"))
 
 
-def load_study(name: str) -> tuple[str, Study]:
+def load_study(name: str) -> tuple[str, StudyModule]:
     """A study by its name here, or by the path of a Python file, with its name.
+
+    It is imported as plug-ins are: its jobs import it too, so that it may define tasks,
+    models, edits and measures.
 
     **Raises:** `ValueError` if there is none, or the file does not define `trials`.
     """
     if name in names():
-        return name, _study(importlib.import_module(f"{__package__}.{name}"), name)
+        return name, _study(import_plugin(f"{__package__}.{name}"), name)
     path = Path(name)
     if path.suffix != ".py":
         close = difflib.get_close_matches(name, names(), n=1)
@@ -79,31 +78,17 @@ def load_study(name: str) -> tuple[str, Study]:
         raise ValueError(f"no study {name!r}; {hint} (or the path of a Python file)")
     if not path.is_file():
         raise ValueError(f"there is no study file {path}")
-    return path.stem, _study(_import(path), str(path))
+    return path.stem, _study(import_plugin(str(path)), str(path))
 
 
-def _import(path: Path) -> ModuleType:
-    spec = importlib.util.spec_from_file_location(path.stem, path)
-    if spec is None or spec.loader is None:
-        raise ValueError(f"{path} cannot be imported")
-    module = importlib.util.module_from_spec(spec)
-    sys.modules.setdefault(path.stem, module)
-    try:
-        spec.loader.exec_module(module)
-    except Exception as error:
-        reason = f"{type(error).__name__}: {error}"
-        raise ValueError(f"{path} cannot be imported: {reason}") from error
-    return module
-
-
-def _study(module: Any, name: str) -> Study:
+def _study(module: Any, name: str) -> StudyModule:
     if not callable(getattr(module, "trials", None)):
         raise ValueError(f"{name} does not define trials(scale, folder, data)")
     return module
 
 
 def list_trials(
-    study: Study, scale: Scale, folder: Path, data: Source | None
+    study: StudyModule, scale: StudyScale, folder: Path, data: Source | None
 ) -> list[Trial]:
     """The trials of a study.
 

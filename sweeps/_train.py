@@ -16,13 +16,13 @@ from ._folder import Folder
 from ._launch import Launch, plan, Wanted, works
 from ._local import Debug, Local
 from ._slurm import Slurm
-from ._study import Scale
+from ._study import StudyScale
 
 
-Cluster = Literal["local", "slurm", "debug"]
+ClusterKind = Literal["local", "slurm", "debug"]
 
 
-def executor_of(cluster: Cluster, cluster_file: Path | None, jobs: int) -> Executor:
+def executor_of(cluster: ClusterKind, cluster_file: Path | None, jobs: int) -> Executor:
     """What gets through the jobs, as the options say.
 
     **Raises:** `ValueError` for a file that is not for this, or cannot be read.
@@ -57,7 +57,7 @@ def data_of(text: str) -> HDF5Classes | None:
 def train(
     folder: Folder,
     study: str,
-    scale: Scale,
+    scale: StudyScale,
     asked: Wanted,
     executor: Executor,
     *,

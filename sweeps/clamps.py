@@ -13,8 +13,8 @@ from pathlib import Path
 from icl.data import Source
 
 from ._clamps import CLAMPS
-from ._study import Scale, Trial
-from .induction import Run, trials_of
+from ._study import StudyScale, Trial
+from .induction import InductionRun, trials_of
 
 
 SEEDS = (5, 6, 7, 8, 9)
@@ -22,13 +22,13 @@ SEEDS = (5, 6, 7, 8, 9)
 KEPT = ("none", "previous-token", "match")
 
 
-def runs(seeds: Iterable[int]) -> Iterator[Run]:
+def runs(seeds: Iterable[int]) -> Iterator[InductionRun]:
     """Seven runs of each seed."""
     for seed in seeds:
         plain = f"seed-{seed}"
-        yield Run(plain, checkpoint_every=1000, init_seed=seed)
+        yield InductionRun(plain, checkpoint_every=1000, init_seed=seed)
         for name, edits in CLAMPS.items():
-            yield Run(
+            yield InductionRun(
                 f"{plain}-{name}",
                 edits,
                 heads_of=plain,
@@ -39,7 +39,7 @@ def runs(seeds: Iterable[int]) -> Iterator[Run]:
             )
 
 
-def trials(scale: Scale, folder: Path, data: Source | None) -> list[Trial]:
-    """The runs of the study; see `sweeps._study.Study`."""
+def trials(scale: StudyScale, folder: Path, data: Source | None) -> list[Trial]:
+    """The runs of the study; see `sweeps._study.StudyModule`."""
     seeds = SEEDS[:2] if scale == "smoke" else SEEDS
     return trials_of([*runs(seeds)], scale, folder, data)

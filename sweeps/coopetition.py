@@ -24,15 +24,20 @@ from icl import Experiment, RankedHeads, Start
 from icl.data import Source
 from icl.models import Learned, Positions, Rope, Sinusoidal
 from icl.optimizers import Adam, Constant
+from icl.presets._data import stand_in
+from icl.presets.coopetition import (
+    coopetition,
+    coopetition_12_layers,
+    mixed,
+    only_ciwl,
+    only_icl,
+)
+from icl.presets.transience import matched_sets
 from icl.schedules import At, Every
-from icl.studies import coopetition, coopetition_12_layers
-from icl.studies._data import stand_in
-from icl.studies.coopetition import mixed, only_ciwl, only_icl
-from icl.studies.transience import matched_sets
 from icl.tasks import Matched
 from icl.train import Training
 
-from ._study import Scale, Trial
+from ._study import StudyScale, Trial
 
 
 M = 1_000_000
@@ -41,7 +46,7 @@ Sequences = Literal["main", "ciwl", "icl", "half", "most"]
 
 
 @dataclasses.dataclass(frozen=True)
-class Run:
+class CoopetitionRun:
     """How a run differs from the main one."""
 
     name: str
@@ -74,16 +79,16 @@ class Run:
     train_seed: int = 2
 
 
-def figures() -> list[Run]:
+def figures() -> list[CoopetitionRun]:
     """The runs of the main text, 27."""
     length, keep = 64 * M, 16 * M
-    deep = Run("12-layers", 400 * M, 40 * M, 2 * M, deep=True)
+    deep = CoopetitionRun("12-layers", 400 * M, 40 * M, 2 * M, deep=True)
     return [
         # 1b to 3, and what they are grafted and started from.
-        Run("main", length, 50_000),
-        Run("ciwl-only", length, 50_000, trained_on="ciwl"),
+        CoopetitionRun("main", length, 50_000),
+        CoopetitionRun("ciwl-only", length, 50_000, trained_on="ciwl"),
         # 4a. The paper's plateau lasts longer than this: it had 640 million.
-        Run("icl-only", length, keep, trained_on="icl"),
+        CoopetitionRun("icl-only", length, keep, trained_on="icl"),
         _graft("main", 20 * M, length, keep),
         # 4b: from inside of the window where it helps, its two ends, and outside.
         *(
@@ -94,39 +99,39 @@ def figures() -> list[Run]:
         # counts on from the start, and so ends at 32 million more, as this does.
         *(_start(at * M, 32 * M, keep) for at in (4, 5, 6, 7, 8, 9, 10, 12, 16)),
         # 6.
-        Run("matched", length, keep, matched=True),
+        CoopetitionRun("matched", length, keep, matched=True),
         deep,
         dataclasses.replace(deep, name="12-layers-matched", matched=True),
     ]
 
 
-def appendix() -> list[Run]:
+def appendix() -> list[CoopetitionRun]:
     """The runs of the appendix, 18."""
     length, keep = 64 * M, 16 * M
-    data = Run("data", 100 * M, 20 * M)
-    mlp = Run("mlp", 320 * M, 80 * M, mlp_ratio=4.0)
+    data = CoopetitionRun("data", 100 * M, 20 * M)
+    mlp = CoopetitionRun("mlp", 320 * M, 80 * M, mlp_ratio=4.0)
     block = "Block(queries='label', distance=1, site='blocks.0.attn.scores')"
     zero = "Zero('blocks.0.attn.z', head={previous})"
     return [
-        Run("main-320M", 320 * M, 80 * M),  # Figure 11.
-        Run("init-6", length, keep, init_seed=6),
-        Run("init-7", length, keep, init_seed=7),
-        Run("train-3", length, keep, train_seed=3),
-        Run("train-4", length, keep, train_seed=4),
-        Run("init-6-train-3", length, keep, init_seed=6, train_seed=3),
-        Run("rope", length, keep, positions=Rope(30.0)),
-        Run("sinusoidal", length, keep, positions=Sinusoidal(30.0)),
+        CoopetitionRun("main-320M", 320 * M, 80 * M),  # Figure 11.
+        CoopetitionRun("init-6", length, keep, init_seed=6),
+        CoopetitionRun("init-7", length, keep, init_seed=7),
+        CoopetitionRun("train-3", length, keep, train_seed=3),
+        CoopetitionRun("train-4", length, keep, train_seed=4),
+        CoopetitionRun("init-6-train-3", length, keep, init_seed=6, train_seed=3),
+        CoopetitionRun("rope", length, keep, positions=Rope(30.0)),
+        CoopetitionRun("sinusoidal", length, keep, positions=Sinusoidal(30.0)),
         mlp,
         *(_sized(run, 12_800, 5) for run in (data, mlp)),
         *(_sized(run, 1600, 20) for run in (data, mlp)),
         *(_sized(run, 1600, 5) for run in (data, mlp)),
         # For CIWL a layer suffices, and so it does without learning in context.
-        Run("1-layer", length, keep, depth=1),
-        Run("no-previous-token-on-labels", length, keep, edits=(block,)),
+        CoopetitionRun("1-layer", length, keep, depth=1),
+        CoopetitionRun("no-previous-token-on-labels", length, keep, edits=(block,)),
         # Not a lottery ticket: learning in context emerges without the heads that do it
         # when they are there. They are those at its peak; in the paper's run the three
         # that attend to the previous token at all were 1, 4 and 7.
-        Run(
+        CoopetitionRun(
             "without-previous-token-heads",
             length,
             keep,
@@ -136,65 +141,67 @@ def appendix() -> list[Run]:
     ]
 
 
-def mixtures() -> list[Run]:
+def mixtures() -> list[CoopetitionRun]:
     """Bursty sequences with others among them, half or a tenth: two, of ours."""
     length, keep = 64 * M, 16 * M
     return [
-        Run("mixed-50", length, keep, trained_on="half"),
-        Run("mixed-90", length, keep, trained_on="most"),
+        CoopetitionRun("mixed-50", length, keep, trained_on="half"),
+        CoopetitionRun("mixed-90", length, keep, trained_on="most"),
     ]
 
 
-def _sized(run: Run, classes: int, exemplars: int) -> Run:
+def _sized(run: CoopetitionRun, classes: int, exemplars: int) -> CoopetitionRun:
     """The run on so many classes and exemplars of each."""
     name = f"{run.name}-{classes}x{exemplars}"
     return dataclasses.replace(run, name=name, classes=classes, exemplars=exemplars)
 
 
-def _graft(donor: str, at: float, length: int, keep: int) -> Run:
+def _graft(donor: str, at: float, length: int, keep: int) -> CoopetitionRun:
     """Trained on ICL sequences, with layer 1 of another run after so many sequences."""
     name = f"graft-{donor.removesuffix('-only')}-{_short(at)}"
-    return Run(name, length, keep, trained_on="icl", graft=(donor, int(at)))
+    return CoopetitionRun(name, length, keep, trained_on="icl", graft=(donor, int(at)))
 
 
-def _start(at: float, length: int, keep: int) -> Run:
+def _start(at: float, length: int, keep: int) -> CoopetitionRun:
     """Trained as the main run, from weights of the CIWL-only run."""
-    return Run(f"start-ciwl-{_short(at)}", length, keep, start=("ciwl-only", int(at)))
+    return CoopetitionRun(
+        f"start-ciwl-{_short(at)}", length, keep, start=("ciwl-only", int(at))
+    )
 
 
 def _short(sequences: float) -> str:
     return f"{sequences / M:g}M" if sequences >= M / 10 else f"{sequences:g}"
 
 
-def _small() -> list[Run]:
+def _small() -> list[CoopetitionRun]:
     length, part, keep = 3_200_000, 1_600_000, 160_000
     runs = [
-        Run("main", length, keep),
-        Run("init-6", length, keep, init_seed=6),
-        Run("ciwl-only", length, keep, trained_on="ciwl"),
-        Run("icl-only", part, keep, trained_on="icl"),
+        CoopetitionRun("main", length, keep),
+        CoopetitionRun("init-6", length, keep, init_seed=6),
+        CoopetitionRun("ciwl-only", length, keep, trained_on="ciwl"),
+        CoopetitionRun("icl-only", part, keep, trained_on="icl"),
         _graft("main", length, part, keep),
         *(_graft("ciwl-only", at, part, keep) for at in (640_000, 2_400_000)),
         *(_start(at, part, keep) for at in (640_000, 1_600_000)),
-        Run("matched", part, keep, matched=True),
-        Run("mixed-50", part, keep, trained_on="half"),
+        CoopetitionRun("matched", part, keep, matched=True),
+        CoopetitionRun("mixed-50", part, keep, trained_on="half"),
     ]
     return [
         dataclasses.replace(run, classes=6400, evaluate_every=64_000) for run in runs
     ]
 
 
-def _smoke() -> list[Run]:
+def _smoke() -> list[CoopetitionRun]:
     length, keep = 3200, 1600
     runs = [
-        Run("main", length, keep),
-        Run("init-6", length, keep, init_seed=6),
-        Run("ciwl-only", length, keep, trained_on="ciwl"),
-        Run("icl-only", length, keep, trained_on="icl"),
+        CoopetitionRun("main", length, keep),
+        CoopetitionRun("init-6", length, keep, init_seed=6),
+        CoopetitionRun("ciwl-only", length, keep, trained_on="ciwl"),
+        CoopetitionRun("icl-only", length, keep, trained_on="icl"),
         *(_graft("ciwl-only", at, length, keep) for at in (keep, length)),
         *(_start(at, length, keep) for at in (keep, length)),
         # Of two layers, here.
-        Run("12-layers-matched", length, keep, deep=True, matched=True),
+        CoopetitionRun("12-layers-matched", length, keep, deep=True, matched=True),
     ]
     few = lambda run: dataclasses.replace(run, classes=32, exemplars=2)
     return [dataclasses.replace(few(run), evaluate_every=1600) for run in runs]
@@ -204,7 +211,7 @@ def _smoke() -> list[Run]:
 class Setting:
     """What all runs of a scale share."""
 
-    runs: Callable[[], list[Run]]
+    runs: Callable[[], list[CoopetitionRun]]
     rate: float = 1e-5
     """The learning rate of runs with two pairs in context."""
     size: int | None = None
@@ -217,7 +224,7 @@ class Setting:
     deep_layers: int = 12
 
 
-SETTINGS: dict[Scale, Setting] = {
+SETTINGS: dict[StudyScale, Setting] = {
     "paper": Setting(lambda: [*figures(), *appendix(), *mixtures()]),
     "small": Setting(_small, rate=1e-4, size=1000),
     "smoke": Setting(
@@ -232,8 +239,8 @@ SETTINGS: dict[Scale, Setting] = {
 }
 
 
-def trials(scale: Scale, folder: Path, data: Source | None) -> list[Trial]:
-    """The runs of the study; see `sweeps._study.Study`.
+def trials(scale: StudyScale, folder: Path, data: Source | None) -> list[Trial]:
+    """The runs of the study; see `sweeps._study.StudyModule`.
 
     Without data, a run has just its own number of synthetic classes. With them, each
     takes its number of theirs, and models have an output for all.
@@ -246,7 +253,7 @@ def trials(scale: Scale, folder: Path, data: Source | None) -> list[Trial]:
 
 
 def _experiment(
-    run: Run, setting: Setting, folder: Path, data: Source | None
+    run: CoopetitionRun, setting: Setting, folder: Path, data: Source | None
 ) -> Experiment:
     data = data or stand_in(run.classes, run.exemplars, dim=setting.dim)
     base = _base(run, setting, data)
@@ -281,7 +288,7 @@ def _experiment(
     )
 
 
-def _base(run: Run, setting: Setting, data: Source) -> Experiment:
+def _base(run: CoopetitionRun, setting: Setting, data: Source) -> Experiment:
     """The task, the model and the evaluation sets."""
     size = {"classes": run.classes, "exemplars": run.exemplars}
     if run.deep:

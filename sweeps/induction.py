@@ -19,14 +19,14 @@ from pathlib import Path
 from icl import Experiment
 from icl.config import of_kind
 from icl.data import LowRankClasses, Source
+from icl.presets._data import check_data
+from icl.presets.induction import induction
 from icl.schedules import At, Every
-from icl.studies import induction
-from icl.studies._data import check_data
 from icl.tasks import ExemplarLabel, Relabel, Split
 from icl.train import Training
 
 from ._clamps import ALONE, but, CLAMPS, heads_of, match, NUM_HEADS, previous, zero
-from ._study import Scale, Trial
+from ._study import StudyScale, Trial
 
 
 SEED = 5
@@ -36,7 +36,7 @@ STRENGTHS = (*(s / 100 for s in range(100, 45, -5)), 0.4, 0.3, 0.2, 0.1, 0.0)
 
 
 @dataclasses.dataclass(frozen=True)
-class Run:
+class InductionRun:
     """How a run differs from the main one."""
 
     name: str
@@ -56,17 +56,17 @@ class Run:
     they are not trained."""
 
 
-def figures() -> Iterator[Run]:
+def figures() -> Iterator[InductionRun]:
     """The runs of the main text, 32."""
     # 3a, and from its checkpoints 3b and 4a.
-    yield Run("main", checkpoint_every=1000)
+    yield InductionRun("main", checkpoint_every=1000)
     # 4b: one head of layer 1 throughout training.
     for head in range(NUM_HEADS):
-        yield Run(f"only-head-{head}", (zero(f"{[*but(head)]}"),))
+        yield InductionRun(f"only-head-{head}", (zero(f"{[*but(head)]}"),))
     # 5b; the checkpoints of the first are for A10.
     for name, edits in CLAMPS.items():
         every = 1000 if name == "none" else None
-        yield Run(
+        yield InductionRun(
             f"clamp-{name}",
             edits,
             sequences=600_000,
@@ -76,12 +76,12 @@ def figures() -> Iterator[Run]:
     # 6: more classes or labels, and which part of the circuit they slow down. What is
     # left to learn under the clamps of layer 0 and of copying is the paper's part B,
     # under that of match C, and under that of layer 0 alone both.
-    yield Run("long", (ALONE,), sequences=2_000_000)
+    yield InductionRun("long", (ALONE,), sequences=2_000_000)
     for scaled in (
-        Run("classes-100", classes=100),
-        Run("classes-200", classes=200),
-        Run("labels-10", labels=10),
-        Run("labels-15", labels=15),
+        InductionRun("classes-100", classes=100),
+        InductionRun("classes-200", classes=200),
+        InductionRun("labels-10", labels=10),
+        InductionRun("labels-15", labels=15),
     ):
         yield dataclasses.replace(
             scaled, name=f"{scaled.name}-long", edits=(ALONE,), sequences=2_000_000
@@ -96,14 +96,16 @@ def figures() -> Iterator[Run]:
             )
 
 
-def appendix() -> Iterator[Run]:
+def appendix() -> Iterator[InductionRun]:
     """The runs of the appendix, 31, and two seeds more."""
     # A7: layer 0 from the end of runs of three seeds. The scripts look for a file that
     # is not written there (001000000.eqx); it is the last checkpoint that is meant.
     for seed in (6, 7):
-        yield Run(f"seed-{seed}", init_seed=seed)
+        yield InductionRun(f"seed-{seed}", init_seed=seed)
     for donor in ("main", "seed-6", "seed-7"):
-        yield Run(f"graft-{donor}", sequences=800_000, evaluate_every=1000, graft=donor)
+        yield InductionRun(
+            f"graft-{donor}", sequences=800_000, evaluate_every=1000, graft=donor
+        )
     # A8: other heads clamped to the previous token.
     for name, heads in {
         "other": "{other}",
@@ -111,20 +113,22 @@ def appendix() -> Iterator[Run]:
         "all": f"{[*range(NUM_HEADS)]}",
     }.items():
         edits = (ALONE, previous(heads))
-        yield Run(f"clamp-previous-token-{name}", edits, sequences=800_000)
+        yield InductionRun(f"clamp-previous-token-{name}", edits, sequences=800_000)
     # A15: between the right label and the wrong one, with all heads of layer 1 there.
     for strength in STRENGTHS:
-        yield Run(f"match-{strength:.2f}", (match(strength),), sequences=600_000)
+        yield InductionRun(
+            f"match-{strength:.2f}", (match(strength),), sequences=600_000
+        )
     # A17: the induction head and one more, by their ranks.
     for rank in but(0):
-        yield Run(f"heads-0-{rank}", (zero(f"{{all_but_0_{rank}}}"),))
+        yield InductionRun(f"heads-0-{rank}", (zero(f"{{all_but_0_{rank}}}"),))
     # A18, beside seeds 5 to 7; not in the scripts.
     for seed in (8, 9):
-        yield Run(f"seed-{seed}", init_seed=seed)
+        yield InductionRun(f"seed-{seed}", init_seed=seed)
 
 
-def trials(scale: Scale, folder: Path, data: Source | None) -> list[Trial]:
-    """The runs of the study; see `sweeps._study.Study`."""
+def trials(scale: StudyScale, folder: Path, data: Source | None) -> list[Trial]:
+    """The runs of the study; see `sweeps._study.StudyModule`."""
     runs = [*figures(), *appendix()]
     if scale == "smoke":
         runs = [run for run in runs if run.name in SMOKE]
@@ -132,7 +136,7 @@ def trials(scale: Scale, folder: Path, data: Source | None) -> list[Trial]:
 
 
 def trials_of(
-    runs: Sequence[Run], scale: Scale, folder: Path, data: Source | None
+    runs: Sequence[InductionRun], scale: StudyScale, folder: Path, data: Source | None
 ) -> list[Trial]:
     """Runs that differ from the main one as they say, and name no others."""
     dim = 32 if scale == "smoke" else 512
@@ -153,7 +157,7 @@ SMOKE = {
 }
 
 
-def _base(scale: Scale, data: Source) -> Experiment:
+def _base(scale: StudyScale, data: Source) -> Experiment:
     count = check_data(data, "the study", 300, 5)
     base = induction(data)
     # The same 100 classes for testing, however many there are for training.
@@ -174,7 +178,11 @@ def _base(scale: Scale, data: Source) -> Experiment:
 
 
 def _experiment(
-    base: Experiment, run: Run, scale: Scale, folder: Path, by_name: dict[str, Run]
+    base: Experiment,
+    run: InductionRun,
+    scale: StudyScale,
+    folder: Path,
+    by_name: dict[str, InductionRun],
 ) -> Experiment:
     split = of_kind(base.task, ExemplarLabel, "the study").class_split
     val = split.val + split.train - run.classes
@@ -199,7 +207,7 @@ def _experiment(
     )
 
 
-def _training(run: Run, scale: Scale) -> Training:
+def _training(run: InductionRun, scale: StudyScale) -> Training:
     if scale == "smoke":
         # Of one length, so that more of them train together.
         return Training(3200, evaluate_at=Every(1600), checkpoint_at=At((3200,)))

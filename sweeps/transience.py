@@ -16,17 +16,18 @@ from pathlib import Path
 from icl import Experiment
 from icl.data import LowRankClasses, Source
 from icl.optimizers import Adam, Constant
+from icl.presets._data import shape, stand_in
+from icl.presets.coopetition import coopetition
+from icl.presets.transience import transience, transience_clusters
 from icl.protocols import EvaluationConfig
 from icl.schedules import At, Every
-from icl.studies import coopetition, transience, transience_clusters
-from icl.studies._data import shape, stand_in
 from icl.train import Training
 
-from ._study import Scale, Trial
+from ._study import StudyScale, Trial
 
 
 @dataclasses.dataclass(frozen=True)
-class Run:
+class TransienceRun:
     """Which classes a run learns, and from which weights."""
 
     name: str
@@ -46,8 +47,8 @@ class Run:
 
 # The script's second run is called seed 5, but has 2023, which it gives to all.
 OMNIGLOT = (
-    Run("omniglot-12800-seed-6", 12_800, 20, 6),
-    Run("omniglot-1600-seed-5", 1600, 20, 5),
+    TransienceRun("omniglot-12800-seed-6", 12_800, 20, 6),
+    TransienceRun("omniglot-1600-seed-5", 1600, 20, 5),
 )
 # Of LLaMA (1): the sizes as the script has them, and the length of an embedding. The
 # "70B" one is that of 65 billion.
@@ -59,10 +60,10 @@ INIT_SEEDS = (5, 6)
 
 def clusters(
     models: dict[str, int] = MODELS, shapes: tuple[tuple[int, int], ...] = SHAPES
-) -> list[Run]:
+) -> list[TransienceRun]:
     """The runs on clusters of embeddings: 32."""
     return [
-        Run(
+        TransienceRun(
             f"llama-{model}-{classes}x{exemplars}-clusters-{seed}-seed-{init_seed}",
             *(classes, exemplars, init_seed, dim, seed),
             clusters=True,
@@ -74,8 +75,8 @@ def clusters(
     ]
 
 
-def trials(scale: Scale, folder: Path, data: Source | None) -> list[Trial]:
-    """The runs of the study; see `sweeps._study.Study`.
+def trials(scale: StudyScale, folder: Path, data: Source | None) -> list[Trial]:
+    """The runs of the study; see `sweeps._study.StudyModule`.
 
     Without data, all are on synthetic stand-ins. Data are one set of classes, those of
     Omniglot or one clustering: then the runs are those whose classes and exemplars they
@@ -98,23 +99,24 @@ def trials(scale: Scale, folder: Path, data: Source | None) -> list[Trial]:
     ]
 
 
-def _paper() -> list[Run]:
+def _paper() -> list[TransienceRun]:
     return [*OMNIGLOT, *clusters()]
 
 
-def _small() -> list[Run]:
+def _small() -> list[TransienceRun]:
     omniglot = [
-        Run(f"omniglot-6400-seed-{seed}", 6400, 20, seed) for seed in (5, 6, 7, 8, 9)
+        TransienceRun(f"omniglot-6400-seed-{seed}", 6400, 20, seed)
+        for seed in (5, 6, 7, 8, 9)
     ]
     return [*omniglot, *(run for run in clusters({"7B": 512}) if run.data_seed == 4)]
 
 
-def _smoke() -> list[Run]:
-    omniglot = Run("omniglot-64-seed-6", 64, 1, 6, dim=32)
+def _smoke() -> list[TransienceRun]:
+    omniglot = TransienceRun("omniglot-64-seed-6", 64, 1, 6, dim=32)
     return [omniglot, *clusters({"7B": 32}, ((32, 2), (64, 1)))]
 
 
-def _on(data: Source, runs: list[Run]) -> list[Run]:
+def _on(data: Source, runs: list[TransienceRun]) -> list[TransienceRun]:
     count, each = shape(data)
     found = {}
     for run in runs:
@@ -132,12 +134,12 @@ def _on(data: Source, runs: list[Run]) -> list[Run]:
     return list(found.values())
 
 
-def _published(run: Run, data: Source) -> Experiment:
+def _published(run: TransienceRun, data: Source) -> Experiment:
     preset = transience_clusters if run.clusters else transience
     return preset(data, classes=run.classes, exemplars=run.exemplars)
 
 
-def _two_layers(run: Run, data: Source) -> Experiment:
+def _two_layers(run: TransienceRun, data: Source) -> Experiment:
     base = coopetition(data, classes=run.classes, exemplars=run.exemplars)
     return dataclasses.replace(
         base,
@@ -149,7 +151,7 @@ def _two_layers(run: Run, data: Source) -> Experiment:
     )
 
 
-def _tiny(run: Run, data: Source) -> Experiment:
+def _tiny(run: TransienceRun, data: Source) -> Experiment:
     base = _published(run, data)
     return dataclasses.replace(
         base,

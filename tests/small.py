@@ -6,8 +6,8 @@ from typing import Any
 from icl import Experiment
 from icl.data import LowRankClasses
 from icl.models import TransformerConfig
+from icl.presets.induction import induction
 from icl.schedules import Every
-from icl.studies import induction
 from icl.train import Training
 
 

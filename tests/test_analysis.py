@@ -17,8 +17,8 @@ from icl import analysis, plots
 from icl.analysis.coopetition import lower_layer_ablations
 from icl.data import LowRankClasses
 from icl.optimizers import Adam, Constant
+from icl.presets.induction import induction
 from icl.schedules import Every
-from icl.studies import induction
 from icl.tasks import exemplars_swapped
 
 

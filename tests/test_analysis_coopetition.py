@@ -27,8 +27,8 @@ from icl.analysis.coopetition import (
 from icl.config import to_json
 from icl.data import LowRankClasses
 from icl.measures import induction_strength, Measure
+from icl.presets.coopetition import coopetition
 from icl.schedules import At, Every
-from icl.studies import coopetition
 
 
 @pytest.fixture(scope="module")

@@ -5,7 +5,6 @@ from typing import get_args
 import jaxtyping
 import pytest
 
-from icl import studies
 from icl.config import from_json, to_json
 from icl.data import GaussianClasses, HDF5Classes, LowRankClasses, OneHotClasses, Source
 from icl.experiment import Experiment
@@ -27,6 +26,7 @@ from icl.optimizers import (
     SGD,
     WarmupDecay,
 )
+from icl.presets import presets
 from icl.schedules import At, Dense, Every, LogSpaced, Schedule
 from icl.tasks import (
     ClassLabels,
@@ -127,9 +127,9 @@ def through_text(config):
     return from_json(Experiment, json.loads(json.dumps(to_json(config))))
 
 
-@pytest.mark.parametrize("name", studies.__all__)
+@pytest.mark.parametrize("name", presets())
 def test_presets_come_back_the_same(name):
-    preset = getattr(studies, name)()
+    preset = presets()[name]()
     assert through_text(preset) == preset
 
 

@@ -11,7 +11,7 @@ import icl.dense
 from icl.batches import batch
 from icl.data import LowRankClasses
 from icl.dense import dense_set, shown
-from icl.studies import induction
+from icl.presets.induction import induction
 from icl.tasks import (
     ClassLabels,
     Context,

@@ -13,8 +13,8 @@ import opto
 from icl._grafts import loaded, pinned, read_edits
 from icl.compat.icl_dynamics import load_run
 from icl.data import LowRankClasses
+from icl.presets.induction import induction
 from icl.schedules import Every
-from icl.studies import induction
 from icl.train import Training
 
 

@@ -20,11 +20,11 @@ from regression import examples, member, regression
 
 import icl
 import icl._compile
-from icl import studies
 from icl.data import LowRankClasses
 from icl.loggers import check_logger, Logger, open_logger, Several
 from icl.models import TransformerConfig
 from icl.optimizers import Adam, Constant
+from icl.presets.induction import induction
 from icl.runs import open_run
 from icl.schedules import Every
 from icl.tasks import EvaluationSet
@@ -51,7 +51,7 @@ class Recorder:
 def tiny():
     """An experiment of 17 steps that is looked at nine times."""
     return dataclasses.replace(
-        studies.induction(LowRankClasses(num_classes=60, num_exemplars=1, dim=6)),
+        induction(LowRankClasses(num_classes=60, num_exemplars=1, dim=6)),
         model=TransformerConfig(d_model=8, num_heads=2),
         optimizer=Adam(Constant(0.02)),
         training=Training(17 * 8, 8, evaluate_at=Every(17)),

@@ -24,7 +24,7 @@ from icl.models import (
     with_known_exemplars,
     with_known_tokens,
 )
-from icl.studies import induction
+from icl.presets.induction import induction
 
 
 def inputs(pairs, dim, key):

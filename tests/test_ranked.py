@@ -13,8 +13,8 @@ from icl import RankedHeads
 from icl._names import filled, names
 from icl.config import changed, from_json, to_json
 from icl.data import LowRankClasses
+from icl.presets.induction import induction
 from icl.schedules import Every
-from icl.studies import induction
 from icl.train import Training
 from sweeps._program import program
 

@@ -23,8 +23,8 @@ from icl.batches import batch
 from icl.data import LowRankClasses
 from icl.measures import Each, Groups, Measure, OfModel, Under
 from icl.optimizers import Adam, Constant
+from icl.presets.induction import induction
 from icl.schedules import Every
-from icl.studies import induction
 
 
 PATTERN = "blocks.1.attn.pattern"

@@ -32,11 +32,12 @@ import icl._members
 import icl.evaluate
 import icl.runs
 import icl.train
-from icl import measures, studies
+from icl import measures
 from icl._log import Log
 from icl.data import HDF5Classes, LowRankClasses, save_source
 from icl.models import TransformerConfig
 from icl.optimizers import Adam, Constant
+from icl.presets.induction import induction
 from icl.runs import open_run, Run
 from icl.schedules import Every
 from icl.tasks import EvaluationSet
@@ -652,7 +653,7 @@ def trained(tmp_path_factory):
     out = tmp_path_factory.mktemp("run") / "small"
     source = LowRankClasses(num_classes=60, num_exemplars=1, dim=6)
     plan = dataclasses.replace(
-        studies.induction(source),
+        induction(source),
         model=TransformerConfig(d_model=D, num_heads=HEADS),
         optimizer=Adam(Constant(0.02)),
         training=Training(17 * 8, 8, evaluate_at=Every(68), checkpoint_at=Every(8)),

@@ -11,7 +11,6 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-import icl.studies
 import opto
 from icl import Experiment, RankedHeads
 from icl._grafts import parse_edit
@@ -19,6 +18,7 @@ from icl.compat.icl_dynamics import edits_from_flags
 from icl.config import from_json, to_json
 from icl.data import HDF5Classes, LowRankClasses
 from icl.models import exemplar_label_interface, TransformerConfig
+from icl.presets import presets
 from icl.schedules import At, Every
 from sweeps import clamps, coopetition, induction, transience
 from sweeps._clamps import but
@@ -318,9 +318,9 @@ def test_the_transience_papers_numbers():
     assert llama.optimizer.learning_rate.rate == 3e-4
 
 
-@pytest.mark.parametrize("name", icl.studies.__all__)
+@pytest.mark.parametrize("name", presets())
 def test_presets_need_no_arguments(name):
-    preset = getattr(icl.studies, name)()
+    preset = presets()[name]()
     assert from_json(Experiment, to_json(preset)) == preset
 
 

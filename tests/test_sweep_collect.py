@@ -11,11 +11,12 @@ import numpy as np
 import pytest
 
 import icl
-from icl import Start, studies, Training
+from icl import Start, Training
 from icl._log import Log
 from icl.data import LowRankClasses
 from icl.models import TransformerConfig
 from icl.optimizers import Adam, Constant
+from icl.presets.induction import induction
 from icl.schedules import At, Every
 from icl.tasks import EvaluationSet
 from sweeps._collect import collect, collected
@@ -30,7 +31,7 @@ SETS = {"held": EvaluationSet(size=5), "seen": EvaluationSet(size=3)}
 
 
 def tiny(**changes):
-    base = studies.induction(LowRankClasses(num_classes=60, num_exemplars=1, dim=6))
+    base = induction(LowRankClasses(num_classes=60, num_exemplars=1, dim=6))
     changes = {"training": SHORT, "evaluations": SETS, **changes}
     return dataclasses.replace(
         base, model=TransformerConfig(d_model=8, num_heads=2), **changes

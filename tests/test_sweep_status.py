@@ -12,11 +12,12 @@ from pathlib import Path
 import jax
 import pytest
 
-from icl import Start, studies
+from icl import Start
 from icl.data import LowRankClasses
+from icl.presets.induction import induction
 from icl.train import Training
 from sweeps import _status
-from sweeps._estimate import Estimate
+from sweeps._estimate import JobEstimate
 from sweeps._folder import Folder, Job, Report
 from sweeps._launch import Launch
 from sweeps._look import KILLED, last_lines, look
@@ -29,7 +30,7 @@ TOTAL = 64
 
 
 def experiment(**changes):
-    base = studies.induction(LowRankClasses(num_classes=60, num_exemplars=1, dim=6))
+    base = induction(LowRankClasses(num_classes=60, num_exemplars=1, dim=6))
     changes = {"training": Training(60, 16), "evaluations": {}, **changes}
     return dataclasses.replace(base, **changes)
 
@@ -453,7 +454,7 @@ def test_the_table_of_a_launch(tmp_path, some):
         queued=(Job("000", ("queued",), (), 1, "slurm", "7"),),
         jobs=(Job("001", ("second", "half"), (), 2), Job("002", ("plain",), (), 1)),
         dropped=(),
-        costs={"001": Estimate(3700.0, 3 * 2**30)},
+        costs={"001": JobEstimate(3700.0, 3 * 2**30)},
     )
     lines = plan_table(launch).splitlines()
     rows = [re.split("  +", line) for line in lines[2:7]]

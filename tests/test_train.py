@@ -16,11 +16,11 @@ from regression import examples, Linear, linear, member, Regression, regression,
 
 import icl.train
 import opto
-from icl import studies
 from icl._members import Members
 from icl.data import LowRankClasses
 from icl.models import TransformerConfig
 from icl.optimizers import Adam, Constant, Cosine, SGD
+from icl.presets.induction import induction
 from icl.runs import open_run, Run
 from icl.schedules import At, Dense, Every, LogSpaced
 from icl.train import fit, Training
@@ -192,7 +192,7 @@ def test_members_of_a_transformer_may_ablate_other_heads():
     source = LowRankClasses(num_classes=60, num_exemplars=1, dim=6)
     small = TransformerConfig(num_layers=1, d_model=8, num_heads=2)
     plan = dataclasses.replace(
-        studies.induction(source),
+        induction(source),
         model=small,
         optimizer=Adam(Constant(3e-3)),
         evaluations={},

@@ -16,7 +16,6 @@ from jaxtyping import Num
 import opto
 
 from .._grafts import sources
-from ..config import from_json
 from ..experiment import Experiment, Trained
 from ..runs import Run
 from ._paths import check_two_layers
@@ -124,7 +123,7 @@ def taken_at(run: str | os.PathLike) -> int | None:
     """
     if not _is_run(run):
         return None
-    experiment = from_json(Experiment, Run(run).config)
+    experiment = Run(run).read(Experiment)
     if experiment.start is not None:
         return experiment.start.checkpoint
     grafted = sources(experiment.edits)

@@ -31,7 +31,7 @@ from ._progress import (
     match_clamped as match_clamped,
     previous_token_clamped as previous_token_clamped,
 )
-from ._text import names as names, parse as parse
+from ._text import names as names, parse as parse, register as register
 from ._weights import (
     composition as composition,
     constant_logits as constant_logits,

@@ -23,7 +23,7 @@ import opto
 
 from ._layers import check_layer, stacked
 from ._measure import Mean, Measure, Reduction
-from ._text import named
+from ._text import register
 
 
 _ROLE, _PAIR, _LABEL = "tokens.role", "tokens.pair", "tokens.label"
@@ -47,7 +47,7 @@ _MEAN = Mean()
 _Score = Callable[[Float[Array, "head rows kv_seq"], opto.Record], Array]
 
 
-@named
+@register
 def query_attention(
     to: Attended = "correct label",
     layer: int | None = None,
@@ -71,7 +71,7 @@ def query_attention(
     return _measure(score, layer, over, label, rows="query")
 
 
-@named
+@register
 def induction_strength(layer: int | None = None, *, over: Reduction = _MEAN) -> Measure:
     """How much more the query attends to the correct label than to the others.
 
@@ -83,7 +83,7 @@ def induction_strength(layer: int | None = None, *, over: Reduction = _MEAN) -> 
     return _measure(_induction, layer, over, "induction strength", rows="query")
 
 
-@named
+@register
 def previous_token_strength(
     layer: int | None = None,
     *,
@@ -105,7 +105,7 @@ def previous_token_strength(
     return _measure(score, layer, over, "previous-token attention")
 
 
-@named
+@register
 def previous_token_excess(
     layer: int | None = None,
     *,
@@ -122,7 +122,7 @@ def previous_token_excess(
     return _measure(score, layer, over, "previous-token attention above uniform")
 
 
-@named
+@register
 def query_entropy(layer: int | None = None, *, over: Reduction = _MEAN) -> Measure:
     """The entropy of the query's attention, in nats: 0 for attention to one token.
 
@@ -132,7 +132,7 @@ def query_entropy(layer: int | None = None, *, over: Reduction = _MEAN) -> Measu
     return _measure(_entropy, layer, over, label, rows="query")
 
 
-@named
+@register
 def attention_patterns(layer: int | None = None, *, over: Reduction = _MEAN) -> Measure:
     """The attention of each token to each: `[layer, head, query, key]`.
 

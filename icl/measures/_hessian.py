@@ -17,14 +17,14 @@ import opto
 
 from ..schedules import positive
 from ._measure import OfModel
-from ._text import named
+from ._text import register
 
 
 # Sequences whose Hessian is taken at once.
 _PIECE = 1024
 
 
-@named
+@register
 def hessian_eigenvalues(count: int = 10, iterations: int | None = None) -> OfModel:
     """The largest eigenvalues of the loss's Hessian in the weights: `[eigenvalue]`.
 
@@ -48,7 +48,7 @@ def hessian_eigenvalues(count: int = 10, iterations: int | None = None) -> OfMod
     return OfModel(fn, "eigenvalue", "eigenvalue of the Hessian")
 
 
-@named
+@register
 def effective_dimension(
     z: float = 1.0, count: int = 100, iterations: int | None = None
 ) -> OfModel:

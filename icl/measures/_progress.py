@@ -10,13 +10,13 @@ from collections.abc import Sequence
 import opto
 
 from ._measure import Measure, Under
-from ._text import named
+from ._text import register
 
 
 Heads = str | Sequence[Sequence[int]]
 
 
-@named
+@register
 def previous_token_clamped(measure: Measure, heads: Heads) -> Under:
     """A measure where some heads attend to the previous token and to nothing else.
 
@@ -29,7 +29,7 @@ def previous_token_clamped(measure: Measure, heads: Heads) -> Under:
     return Under((opto.Pattern(opto.PreviousToken(), heads=heads),), measure)
 
 
-@named
+@register
 def match_clamped(measure: Measure, heads: Heads) -> Under:
     """A measure where the query attends to its own label alone, in some heads.
 

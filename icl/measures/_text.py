@@ -8,6 +8,7 @@ import inspect
 from collections.abc import Callable
 from typing import Any, ParamSpec, TypeVar
 
+from ..plugins import check_one_origin, import_installed
 from ._measure import AnyMeasure, Measure, OfModel, Under
 from ._metrics import metric_names, task_metric
 
@@ -20,8 +21,14 @@ _MEASURES: dict[str, Callable[..., AnyMeasure]] = {}
 _UNSAID = ("over",)
 
 
-def named(make: Callable[_Arguments, _Made]) -> Callable[_Arguments, _Made]:
-    """Lets texts name what a function makes, which gets its text; a decorator."""
+def register(make: Callable[_Arguments, _Made]) -> Callable[_Arguments, _Made]:
+    """Lets texts name a measure: a decorator of the function that makes it.
+
+    `icl replay --measure NAME` and `parse` know it by the function's name then, with
+    its arguments; the first line of its docstring says there what it is.
+
+    **Raises:** `ValueError` for a name that another measure has.
+    """
 
     @functools.wraps(make)
     def made(*args: _Arguments.args, **kwargs: _Arguments.kwargs) -> _Made:
@@ -31,7 +38,9 @@ def named(make: Callable[_Arguments, _Made]) -> Callable[_Arguments, _Made]:
         bound = inspect.signature(make).bind(*args, **kwargs).arguments
         return dataclasses.replace(measure, text=_written(make, bound))
 
-    _MEASURES[make.__name__] = made
+    name = make.__name__
+    check_one_origin("measures", name, _MEASURES.get(name, make), make)
+    _MEASURES[name] = made
     return made
 
 
@@ -54,6 +63,7 @@ def parse(text: str, task: Any = None) -> AnyMeasure:
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
         reason = getattr(error, "msg", None) or str(error) or "too deeply nested"
         raise ValueError(f"measure {text!r}: {reason}") from None
+    import_installed()
     return _measure(text.strip(), node, task)
 
 
@@ -62,6 +72,7 @@ def names(task: Any = None) -> dict[str, str]:
 
     **Arguments:** `task`: Whose metrics are listed too.
     """
+    import_installed()
     metrics = dict.fromkeys(metric_names(task), "A metric of the task.")
     return {
         **metrics,

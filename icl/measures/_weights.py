@@ -20,25 +20,25 @@ from opto.circuits import copying_score, Factored, HeadWeights, ov, qk
 from ..models import ExemplarLabelModel, fold_layer_norms
 from ._layers import check_layer, stacked
 from ._measure import OfModel
-from ._text import named
+from ._text import register
 
 
 Into = Literal["queries", "keys", "values"]
 
 
-@named
+@register
 def unembedding_biases() -> OfModel:
     """The bias of each label's logit: `[label]`."""
     return OfModel(_biases, "label", "bias of the unembedding", reads="weights")
 
 
-@named
+@register
 def constant_logits() -> OfModel:
     """The logits whatever the input: bias and the last norm's offset: `[label]`."""
     return OfModel(_constant, "label", "logit whatever the input", reads="weights")
 
 
-@named
+@register
 def ov_copying(layer: int | None = None) -> OfModel:
     r"""How much each head raises the logits of the labels it attends to, in [-1, 1].
 
@@ -50,7 +50,7 @@ def ov_copying(layer: int | None = None) -> OfModel:
     return _per_head(_copying, layer, "copying score of OV")
 
 
-@named
+@register
 def qk_matching(layer: int | None = None) -> OfModel:
     r"""How much each head attends to an exemplar that is the query's own, in [-1, 1].
 
@@ -62,7 +62,7 @@ def qk_matching(layer: int | None = None) -> OfModel:
     return _per_head(_matching, layer, "matching score of QK")
 
 
-@named
+@register
 def induction_matching(writer: int = 0, reader: int = 1) -> OfModel:
     r"""As `qk_matching`, of exemplars that an earlier layer's heads copied.
 
@@ -89,7 +89,7 @@ def induction_matching(writer: int = 0, reader: int = 1) -> OfModel:
     )
 
 
-@named
+@register
 def composition(into: Into = "keys", writer: int = 0, reader: int = 1) -> OfModel:
     r"""How much of what heads write is read by the heads of a later layer.
 

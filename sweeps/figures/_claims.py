@@ -10,7 +10,7 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 
 
-Numbers = Mapping[str, float]
+RowNumbers = Mapping[str, float]
 """By the name of the row."""
 
 
@@ -18,13 +18,13 @@ class Claim(abc.ABC):
     """A statement about the numbers of a figure; `str` is how it reads."""
 
     @abc.abstractmethod
-    def parts(self, numbers: Numbers, targets: Numbers) -> "Iterator[Part]":
+    def parts(self, numbers: RowNumbers, targets: RowNumbers) -> "Iterator[Comparison]":
         """What it comes to, one by one."""
 
     @abc.abstractmethod
     def __str__(self) -> str: ...
 
-    def holds(self, numbers: Numbers, targets: Numbers) -> bool | None:
+    def holds(self, numbers: RowNumbers, targets: RowNumbers) -> bool | None:
         """Whether it does; `None` if the numbers do not tell."""
         found = [part.holds for part in self.parts(numbers, targets)]
         if False in found:
@@ -32,7 +32,7 @@ class Claim(abc.ABC):
         return None if None in found else True
 
     def over_seeds(
-        self, value: Numbers, each: Sequence[Numbers], targets: Numbers
+        self, value: RowNumbers, each: Sequence[RowNumbers], targets: RowNumbers
     ) -> bool | None:
         """Whether it does of several seeds: of the numbers over them.
 
@@ -43,14 +43,14 @@ class Claim(abc.ABC):
         """
         return self.holds(value, targets)
 
-    def against(self, numbers: Numbers, targets: Numbers) -> list[str]:
+    def against(self, numbers: RowNumbers, targets: RowNumbers) -> list[str]:
         """What of it does not hold or cannot be told, in words."""
         parts = self.parts(numbers, targets)
         return [part.text for part in parts if not part.holds]
 
 
 @dataclasses.dataclass(frozen=True)
-class Part:
+class Comparison:
     """A comparison, whether it holds, and what to say if it does not."""
 
     holds: bool | None
@@ -87,7 +87,7 @@ class Within(Claim):
         value = numbers[self.row]
         known = None if math.isnan(value) else self.low < value < self.high
         reason = "was not measured" if known is None else f"is {shown(value)}"
-        yield Part(known, f"{self.row} {reason}")
+        yield Comparison(known, f"{self.row} {reason}")
 
     def __str__(self) -> str:
         ends = [f"above {shown(self.low)}"] if self.low > -math.inf else []
@@ -106,7 +106,9 @@ class Alike(Claim):
         values = [numbers[row] for row in self.rows]
         known = all(map(math.isfinite, values))
         texts = ", ".join(f"{row} {shown(numbers[row])}" for row in self.rows)
-        yield Part(max(values) <= self.factor * min(values) if known else None, texts)
+        yield Comparison(
+            max(values) <= self.factor * min(values) if known else None, texts
+        )
 
     def __str__(self) -> str:
         return f"alike within a factor of {self.factor:g}: {_set(self.rows)}"
@@ -124,7 +126,7 @@ class Same(Claim):
             value, target = numbers[row], targets[row]
             near = math.isclose(value, target, rel_tol=self.tolerance)
             known = None if math.isnan(value) else value == target or near
-            yield Part(known, f"{row} is {shown(value)}, not {shown(target)}")
+            yield Comparison(known, f"{row} is {shown(value)}, not {shown(target)}")
 
     def __str__(self) -> str:
         by = f" within {100 * self.tolerance:g}%" if self.tolerance else ""
@@ -174,11 +176,11 @@ def _set(rows: tuple[str, ...]) -> str:
     return rows[0] if len(rows) == 1 else "{" + ", ".join(rows) + "}"
 
 
-def _above(a: str, b: str, numbers: Numbers) -> Part:
+def _above(a: str, b: str, numbers: RowNumbers) -> Comparison:
     x, y = numbers[a], numbers[b]
     if math.isnan(x) or math.isnan(y):
         missing = a if math.isnan(x) else b
-        return Part(None, f"{missing} was not measured")
+        return Comparison(None, f"{missing} was not measured")
     if math.isinf(x) and math.isinf(y):
-        return Part(None, f"neither {a} nor {b} was reached")
-    return Part(x > y, f"{a} ({shown(x)}) is not above {b} ({shown(y)})")
+        return Comparison(None, f"neither {a} nor {b} was reached")
+    return Comparison(x > y, f"{a} ({shown(x)}) is not above {b} ({shown(y)})")

@@ -13,7 +13,7 @@ from icl.plots import DrawnFigure
 from ._claims import Claim
 
 
-SEED = "{seed}"
+_SEED = "{seed}"
 """Stands in the name of a run for its seed."""
 
 
@@ -98,7 +98,7 @@ class Figure:
         """
         every = {label: _matching(name, names) for label, name in self.runs.items()}
         there = {seed for by_seed in every.values() for seed in by_seed}
-        if seeds and not any(SEED in name for name in self.runs.values()):
+        if seeds and not any(_SEED in name for name in self.runs.values()):
             raise ValueError(f"--seeds: {self.name} is of one seed in this study")
         for seed in seeds:
             if seed not in there:
@@ -115,7 +115,7 @@ class Figure:
 def _matching(name: str, runs: Collection[str]) -> dict[int, str]:
     """The runs that have a name, by seed; 0 where the name has none."""
     for each in name.split("|"):
-        pattern = re.escape(each.strip()).replace(re.escape(SEED), r"(\d+)")
+        pattern = re.escape(each.strip()).replace(re.escape(_SEED), r"(\d+)")
         matches = [re.fullmatch(pattern.replace(r"\*", ".*"), run) for run in runs]
         found = [match for match in matches if match is not None]
         if found:

@@ -19,12 +19,14 @@ from ..tasks import (
 )
 from ..train import Training
 from ._data import check_data, stand_in
+from ._preset import preset
 from .transience import Sets, solution_sets, transience
 
 
 _OMNIGLOT = stand_in(12_800)
 
 
+@preset
 def coopetition(
     data: Source = _OMNIGLOT, *, classes: int = 12_800, exemplars: int = 20
 ) -> Experiment:
@@ -61,12 +63,14 @@ def coopetition(
     )
 
 
+@preset
 def coopetition_ciwl(data: Source = _OMNIGLOT) -> Experiment:
     """Trained on CIWL sequences alone: the query's class is not in the context, but
     its label is, on some pair. Else as `coopetition`."""
     return only_ciwl(coopetition(data))
 
 
+@preset
 def coopetition_icl(data: Source = _OMNIGLOT) -> Experiment:
     """Trained on ICL sequences alone: classes are called by labels drawn anew for each.
 
@@ -75,6 +79,7 @@ def coopetition_icl(data: Source = _OMNIGLOT) -> Experiment:
     return only_icl(coopetition(data))
 
 
+@preset
 def coopetition_12_layers(
     data: Source = _OMNIGLOT, *, classes: int = 12_800, exemplars: int = 20
 ) -> Experiment:

@@ -29,11 +29,13 @@ from ..tasks import (
 )
 from ..train import Training
 from ._data import check_data, stand_in
+from ._preset import preset
 
 
 Sets = dict[str, EvaluationConfig]
 
 
+@preset
 def transience(
     data: Source = stand_in(12_800),  # noqa: B008
     *,
@@ -77,6 +79,7 @@ def transience(
     )
 
 
+@preset
 def transience_clusters(
     data: Source = stand_in(1600, 10, dim=4096),  # noqa: B008
     *,

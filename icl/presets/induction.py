@@ -8,8 +8,10 @@ from ..optimizers import Adam, Constant
 from ..protocols import EvaluationConfig
 from ..tasks import Context, EvaluationSet, ExemplarLabel, Relabel, Split
 from ..train import Training
+from ._preset import preset
 
 
+@preset
 def induction(data: Source = LowRankClasses()) -> Experiment:  # noqa: B008
     """The main run (figure 3): two attention-only layers learn to copy in context.
 

@@ -1,4 +1,4 @@
-"""What a study asks of its data."""
+"""What a preset asks of its data."""
 
 import functools
 

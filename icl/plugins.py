@@ -1,0 +1,208 @@
+"""Code that is found when it is needed: kinds by their place, plug-ins by their name.
+
+A new file in a package that is scanned is found by being there. Code of other packages
+is found if these name a module under the entry-point group `icl.plugins`, or if it is
+named itself: `--import MODULE` on the command line, `import_plugin` in Python.
+"""
+
+import contextlib
+import functools
+import hashlib
+import importlib
+import importlib.util
+import os
+import pkgutil
+import shlex
+import sys
+from collections.abc import Iterable, Iterator, Sequence
+from importlib.metadata import entry_points
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+
+_GROUP = "icl.plugins"
+_OPTION = "--import"
+
+_imported: list[str] = []
+
+
+def import_plugin(name: str) -> ModuleType:
+    """Imports a module by its name, or by the path of its file, which ends in `.py`.
+
+    What it defines is known from then on; `imported` lists it. A file that was imported
+    before, under whatever name, is not run again.
+
+    **Raises:** `ValueError`, in one line, if there is none or it fails.
+    """
+    if name.endswith(".py"):
+        name = os.path.abspath(name)
+        module = _import_file(Path(name))
+    else:
+        module = _import(name)
+    if name not in _imported:
+        _imported.append(name)
+    return module
+
+
+def imported() -> tuple[str, ...]:
+    """What this process was told to import: names of modules, absolute paths of files.
+
+    Other processes that read the same configs import it first.
+    """
+    return tuple(_imported)
+
+
+def import_from(arguments: Sequence[str]) -> list[str]:
+    """Imports what a command line names with `--import`; returns the rest of it.
+
+    **Raises:** `ValueError` as `import_plugin`, and for an option without a name.
+    """
+    rest: list[str] = []
+    left = iter(arguments)
+    for argument in left:
+        option, equals, name = argument.partition("=")
+        if option != _OPTION:
+            rest.append(argument)
+            continue
+        name = name if equals else next(left, "")
+        if not name or name.startswith("-"):
+            wanted = "the name of a module or the path of a .py file"
+            raise ValueError(f"{_OPTION} needs {wanted}, got {name!r}")
+        import_plugin(name)
+    return rest
+
+
+@functools.cache
+def import_installed() -> None:
+    """Imports the modules that installed packages name in the group `icl.plugins`.
+
+    **Raises:** `ValueError` for one that cannot be imported.
+    """
+    for point in entry_points(group=_GROUP):
+        # Only the module: what it defines makes itself known.
+        _import(point.module)
+
+
+@functools.cache
+def scan(package: str) -> None:
+    """Imports the public modules of a package, and those of its public sub-packages.
+
+    **Raises:** `ValueError` for one that cannot be imported.
+    """
+    folders = _import(package).__path__
+    for found in pkgutil.iter_modules(folders):
+        name = f"{package}.{found.name}"
+        if found.name.startswith("_"):
+            continue
+        if found.ispkg:
+            scan(name)
+        else:
+            _import(name)
+
+
+@contextlib.contextmanager
+def made_with(names: Iterable[str]) -> Iterator[None]:
+    """While what was made with plug-ins is read: errors say which are not imported."""
+    try:
+        yield
+    except ValueError as error:
+        missing = [name for name in names if not _is_imported(name)]
+        if not missing:
+            raise
+        options = " ".join(f"{_OPTION} {shlex.quote(name)}" for name in missing)
+        raise ValueError(f"{error} (it was made with {options})") from None
+
+
+def check_one_origin(what: str, name: str, there: Any, new: Any) -> None:
+    """Raises `ValueError` if two classes or functions of one name are not the same.
+
+    They are if they stand at one place of one file, which may run more than once: as
+    a script and as a module, or as a notebook's cell.
+    """
+    if origin(there) != origin(new):
+        raise ValueError(
+            f"{name!r} is the name of two {what}, in {origin(there)[0]} and in "
+            f"{origin(new)[0]}; rename one"
+        )
+
+
+def origin(thing: Any) -> tuple[str, str]:
+    """The file and the place in it where a class or function is defined."""
+    module = sys.modules.get(thing.__module__)
+    return getattr(module, "__file__", None) or thing.__module__, thing.__qualname__
+
+
+def _is_imported(name: str) -> bool:
+    if name.endswith(".py"):
+        return _of_file(Path(name)) is not None
+    return name in sys.modules
+
+
+def _of_file(path: Path) -> ModuleType | None:
+    """The module that a file was imported as, if it was."""
+    for module in list(sys.modules.values()):
+        # Not `getattr`: a module that is loaded lazily would be loaded.
+        file = getattr(module, "__dict__", {}).get("__file__")
+        if isinstance(file, str) and os.path.basename(file) == path.name:
+            if os.path.realpath(file) == os.path.realpath(path):
+                return module
+    return None
+
+
+def _import(name: str) -> ModuleType:
+    with _told(name):
+        try:
+            return importlib.import_module(name)
+        except ModuleNotFoundError as error:
+            if error.name == name and Path(f"{name}.py").is_file():
+                raise ValueError(f"no such module; did you mean {name}.py?") from None
+            raise
+
+
+def _import_file(path: Path) -> ModuleType:
+    if not path.is_file():
+        raise ValueError(f"there is no file {path}")
+    there = _of_file(path)
+    if there is not None:
+        return there
+    name = _module_name(path)
+    spec = importlib.util.spec_from_file_location(name, path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    # Dataclasses look their module up while they are made.
+    sys.modules[name] = module
+    try:
+        with _told(str(path)):
+            spec.loader.exec_module(module)
+    except BaseException:
+        del sys.modules[name]
+        raise
+    return module
+
+
+def _module_name(path: Path) -> str:
+    """The file's own name, unless that is another module's.
+
+    So that `import` finds what is there already, rather than a second copy.
+    """
+    name = path.stem
+    if name.isidentifier() and name not in sys.modules:
+        spec = importlib.util.find_spec(name)
+        if spec is None or os.path.realpath(spec.origin or "") == os.path.realpath(
+            path
+        ):
+            return name
+    return f"{name}_{hashlib.sha256(str(path).encode()).hexdigest()[:8]}"
+
+
+@contextlib.contextmanager
+def _told(name: str) -> Iterator[None]:
+    """Errors while a module is imported, in one line that names it."""
+    try:
+        yield
+    except (Exception, SystemExit) as error:
+        kind = "" if type(error) is ValueError else f"{type(error).__name__}: "
+        reason = " ".join(f"{kind}{error}".split())
+        raise ValueError(f"{name} cannot be imported: {reason}") from error

@@ -1,0 +1,373 @@
+"""Kinds that are found: in packages, in installed plug-ins and with `--import`."""
+
+import dataclasses
+import os
+import subprocess
+import sys
+
+import pytest
+
+from icl import measures, plugins
+from icl.config import OpenUnion
+from icl.presets import preset
+from sweeps._folder import Folder, Job
+from sweeps._job import Work
+
+
+# A task, an edit, a measure and a preset, of which the package knows nothing.
+PLUGIN = """
+import dataclasses
+
+import jax.numpy as jnp
+
+import opto
+from icl import EvaluationSet, Experiment, Training, measures
+from icl.data import LowRankClasses
+from icl.models import TransformerConfig
+from icl.presets import preset
+from icl.protocols import TaskConfig
+from icl.tasks import ExemplarLabel, Relabel, Split
+
+
+@dataclasses.dataclass(frozen=True)
+class FewClasses(TaskConfig):
+    classes: int = 8
+
+    def build(self, data):
+        splits = {"class_split": Split(self.classes), "exemplar_split": Split(1)}
+        return ExemplarLabel(**splits, labels=Relabel(4)).build(data)
+
+
+@opto.register
+class Halve(opto.Zero):
+    pass
+
+
+@measures.register
+def width(layer=0):
+    "How wide the model is."
+    return measures.OfModel(lambda *_: jnp.asarray(8.0))
+
+
+@preset
+def few_classes():
+    return Experiment(
+        FewClasses(),
+        data=LowRankClasses(12, 2, 8),
+        model=TransformerConfig(d_model=8, num_heads=2),
+        training=Training(64, 16),
+        evaluations={"train": EvaluationSet(size=8)},
+        edits=("Halve('blocks.1.attn.z', head=1, strength=0.5)",),
+    )
+"""
+
+
+@pytest.fixture
+def plugin(tmp_path):
+    file = tmp_path / "few.py"
+    file.write_text(PLUGIN)
+    return file
+
+
+@pytest.fixture(autouse=True)
+def forgotten():
+    """The modules that a test imports are not known to others, nor theirs to it."""
+    before, named = {*sys.modules}, plugins.imported()
+    plugins._imported.clear()
+    yield
+    for name in {*sys.modules} - before:
+        if not name.startswith(("icl", "opto", "jax")):
+            del sys.modules[name]
+    plugins._imported[:] = named
+
+
+def icl(*arguments, **options):
+    """Runs the command; its status, output and errors."""
+    command = [sys.executable, "-m", "icl", *map(str, arguments)]
+    done = subprocess.run(command, capture_output=True, text=True, **options)
+    return done.returncode, done.stdout, done.stderr
+
+
+def refused(*arguments, **options):
+    """What a command that is refused says, which is one line."""
+    status, out, err = icl(*arguments, **options)
+    assert (status, out, err.count("\n")) == (2, "", 1), err
+    return err
+
+
+# Packages
+
+
+def package(folder, files):
+    for name, text in files.items():
+        file = folder / name
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(text)
+
+
+ANIMAL = """
+import dataclasses
+from animals import Animal
+
+@dataclasses.dataclass(frozen=True)
+class {}(Animal):
+    legs: int = 4
+"""
+
+
+def test_a_new_file_in_a_package_is_a_member(tmp_path, monkeypatch):
+    union = 'class Animal(OpenUnion, packages=("zoo", "farm")): pass'
+    package(
+        tmp_path,
+        {
+            "animals.py": f"from icl.config import OpenUnion\n{union}",
+            "zoo/__init__.py": "",
+            "zoo/lion.py": ANIMAL.format("Lion"),
+            "zoo/_stuffed.py": ANIMAL.format("Stuffed"),
+            "zoo/birds/__init__.py": "",
+            "zoo/birds/owl.py": ANIMAL.format("Owl"),
+            "farm/__init__.py": ANIMAL.format("Cow"),
+        },
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    from animals import Animal  # pyright: ignore
+
+    assert "zoo" not in sys.modules  # Only when a kind is looked up.
+    assert [*Animal.members()] == ["Owl", "Lion", "Cow"]
+    assert [*Animal.members()] == ["Owl", "Lion", "Cow"]
+
+
+def test_two_kinds_of_one_name_are_refused(tmp_path):
+    class Beast(OpenUnion):
+        pass
+
+    def lion(legs):
+        kind = dataclasses.make_dataclass("Lion", [legs], bases=(Beast,), frozen=True)
+        kind.__module__ = legs  # As if of another file.
+        return kind
+
+    kept = [lion("four"), lion("four")]  # Such as a notebook's cell that ran twice.
+    assert Beast.members() == {"Lion": kept[1]}
+    kept.append(lion("three"))
+    two = "'Lion' is the name of two kinds of Beast, in four and in three; rename one"
+    with pytest.raises(ValueError, match=two):
+        Beast.members()
+
+
+def test_a_kind_that_is_not_frozen_is_refused():
+    class Beast(OpenUnion):
+        pass
+
+    @dataclasses.dataclass
+    class Lion(Beast):
+        legs: int = 4
+
+    with pytest.raises(ValueError, match="config: Lion, a Beast, must be frozen: @da"):
+        Beast.members()
+
+
+def test_a_file_that_fails_in_a_package_is_named(tmp_path, monkeypatch):
+    package(tmp_path, {"den/__init__.py": "", "den/lion.py": "import nothing_here"})
+    monkeypatch.syspath_prepend(tmp_path)
+
+    class Beast(OpenUnion, packages=("den",)):
+        pass
+
+    match = "^den.lion cannot be imported: ModuleNotFoundError: No module named 'noth"
+    for _ in range(2):
+        with pytest.raises(ValueError, match=match):
+            Beast.members()
+
+
+# Files and modules
+
+
+def test_a_file_is_run_once_under_whatever_name(tmp_path, monkeypatch):
+    (tmp_path / "counted.py").write_text("import builtins\n")
+    (tmp_path / "json.py").write_text("here = True")
+    monkeypatch.syspath_prepend(tmp_path)
+    by_path = plugins.import_plugin(str(tmp_path / "counted.py"))
+    monkeypatch.chdir(tmp_path)
+    assert plugins.import_plugin("counted.py") is by_path
+    assert plugins.import_plugin("counted") is by_path
+    import json
+
+    own = plugins.import_plugin("json.py")  # Not in the place of Python's.
+    assert own.here
+    assert sys.modules["json"] is json
+    assert sys.modules[own.__name__] is own
+    assert plugins.import_plugin("./json.py") is own
+    names = [str(tmp_path / "counted.py"), "counted", str(tmp_path / "json.py")]
+    assert [*plugins.imported()] == names
+
+
+@pytest.mark.parametrize(
+    ("text", "match"),
+    [
+        ("1 / 0", "broken.py cannot be imported: ZeroDivisionError: division by zero"),
+        ("x =", "broken.py cannot be imported: SyntaxError: invalid syntax"),
+        ("raise SystemExit(0)", "broken.py cannot be imported: SystemExit: 0"),
+        ("raise ValueError('a\\nb')", "broken.py cannot be imported: a b$"),
+    ],
+)
+def test_a_file_that_fails_is_named(tmp_path, text, match):
+    (tmp_path / "broken.py").write_text(text)
+    for _ in range(2):  # It does not stay half imported.
+        with pytest.raises(ValueError, match=match):
+            plugins.import_plugin(str(tmp_path / "broken.py"))
+    assert plugins.imported() == ()
+
+
+def test_what_is_not_there_is_told(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "mine.py").touch()
+    with pytest.raises(ValueError, match="no such module; did you mean mine.py?"):
+        plugins.import_plugin("mine")
+    with pytest.raises(ValueError, match="yours cannot be imported: ModuleNotFound"):
+        plugins.import_plugin("yours")
+    with pytest.raises(ValueError, match="there is no file .*yours.py"):
+        plugins.import_plugin("yours.py")
+
+
+def test_the_option_is_read_wherever_it_stands(tmp_path, monkeypatch):
+    for name in ("one", "two"):
+        (tmp_path / f"{name}.py").touch()
+    monkeypatch.chdir(tmp_path)
+    asked = ["--import", "one.py", "eval", "runs/a", "--import=two.py", "--edit", "x"]
+    assert plugins.import_from(asked) == ["eval", "runs/a", "--edit", "x"]
+    assert [os.path.basename(x) for x in plugins.imported()] == ["one.py", "two.py"]
+    for wrong in (["--import"], ["--import="], ["--import", "--edit"]):
+        with pytest.raises(ValueError, match="--import needs the name of a module or"):
+            plugins.import_from(wrong)
+
+
+# Names
+
+
+def test_two_presets_of_one_name_are_refused(tmp_path):
+    text = "from icl.presets import preset\n@preset\ndef induction(): ..."
+    (tmp_path / "mine.py").write_text(text)
+    from icl.presets import presets
+
+    presets()
+    both = "mine.py cannot be imported: 'induction' is the name of two presets, in "
+    with pytest.raises(ValueError, match=f"{both}.*induction.py and in .*mine.py; ren"):
+        plugins.import_plugin(str(tmp_path / "mine.py"))
+
+
+def test_a_preset_is_called_without_arguments():
+    with pytest.raises(ValueError, match="preset wide .* default, got width without"):
+
+        @preset
+        def wide(width, *rest, seed=0, **more):
+            pass
+
+
+def test_two_measures_of_one_name_are_refused():
+    with pytest.raises(ValueError, match="'composition' is the name of two measures"):
+
+        @measures.register
+        def composition():
+            pass
+
+
+# Commands
+
+
+def test_a_plug_in_is_known_to_every_command(tmp_path, plugin):
+    """Its preset trains; its task, edit and measure are found in other processes."""
+    run, own = tmp_path / "run", ("--import", plugin)
+    status, out, err = icl(
+        *own, "train", "few_classes", "--task.classes=6", "--out", run
+    )
+    assert status == 0, err
+    assert "FewClasses" in (run / "config.json").read_text()
+    status, out, err = icl("eval", run, *own, "--edit", "Halve('blocks.0.attn.z')")
+    assert status == 0, err
+    assert "loss" in out
+    file = tmp_path / "replay.h5"
+    status, out, err = icl("replay", run, *own, "--measure", "width", "--out", file)
+    assert status == 0, err
+    assert "width" in out
+    # Whoever does not import it is told to.
+    message = refused("eval", run)
+    assert "task: type must be one of ExemplarLabel, got 'FewClasses'" in message
+    assert f"(it was made with --import {plugin})" in message
+    message = refused("train", run, "--out", tmp_path / "again")
+    assert f"(it was made with --import {plugin})" in message
+
+
+def test_a_plug_in_of_a_package_is_known_by_itself(tmp_path, plugin):
+    """It names its module under the entry point; nobody else has to."""
+    info = tmp_path / "few-1.0.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: few\nVersion: 1.0\n")
+    (info / "entry_points.txt").write_text("[icl.plugins]\nfew = few\n")
+    paths = os.environ | {"PYTHONPATH": str(tmp_path)}
+    status, out, err = icl("train", "--help", env=paths)
+    assert status == 0, err
+    assert "coopetition_icl | few_classes | induction" in out
+    # One that fails is told by every command that looks for kinds.
+    plugin.write_text("raise RuntimeError('not\\ntoday')")
+    message = refused("train", "--help", env=paths)
+    assert message == "icl: few cannot be imported: RuntimeError: not today\n"
+
+
+def test_a_plug_in_that_fails_is_told_in_one_line(tmp_path):
+    (tmp_path / "broken.py").write_text("import nothing_of_this_name")
+    message = refused("--import", tmp_path / "broken.py", "train", "induction")
+    assert "broken.py cannot be imported: ModuleNotFoundError: No module" in message
+
+
+# Studies
+
+
+STUDY = """
+from sweeps import Trial
+
+def trials(scale, folder, data):
+    for seed in range(2):
+        seeded = dataclasses.replace(few_classes(), init_seed=seed)
+        yield Trial(f"seed-{seed}", seeded)
+"""
+
+
+def sweeps(*arguments):
+    """Runs the command; its status, output and errors."""
+    command = [sys.executable, "-m", "sweeps", *map(str, arguments)]
+    done = subprocess.run(command, capture_output=True, text=True)
+    return done.returncode, done.stdout, done.stderr
+
+
+def test_a_studys_own_file_defines_what_its_jobs_train(tmp_path):
+    """In the processes that measure and that train; others read its folder."""
+    study, out = tmp_path / "few-seeds.py", tmp_path / "out"
+    study.write_text(PLUGIN + STUDY)
+    status, _, err = sweeps(study, "--out", out)
+    assert status == 0, err
+    status, text, err = sweeps("status", out)
+    assert status == 0, err
+    assert "2 runs: 2 finished" in text
+    status, text, err = sweeps("collect", out)
+    assert status == 0, err
+    assert f"2 runs: {out / 'collected.h5'}" in text
+    folder = Folder(out)
+    assert folder.read()["plugins"] == [str(study)]
+    # Who has not imported it is told to.
+    with pytest.raises(ValueError, match=f"FewClasses.* with --import {study}"):
+        _ = folder.experiments
+    message = refused("eval", out / "seed-0")
+    assert f"(it was made with --import {study})" in message
+    status, _, err = icl("eval", out / "seed-0", "--import", study)
+    assert status == 0, err
+
+
+def test_a_job_whose_study_is_gone_says_so(tmp_path):
+    folder, file = Folder(tmp_path / "out"), tmp_path / "gone.py"
+    with folder.claimed("gone", "smoke"):
+        pass
+    work = Work(folder.path, Job("000", ("a",), (), 1), {"a": {}}, plugins=(str(file),))
+    with pytest.raises(ValueError, match=f"there is no file {file}"):
+        work()
+    assert folder.report("a").state == "failed"
+    assert folder.report("a").error == f"there is no file {file}"

@@ -20,14 +20,16 @@ class Part:
 
     - `site`: Its name, `blocks.1.attn.k_in`.
     - `head`: 0-based; `None` where the site has no heads.
+    - `shared`: Whether `head` is of keys and values, which several heads share.
     """
 
     site: str
     head: int | None = None
+    shared: bool = False
 
     @staticmethod
     def of(site: Site, head: int | None) -> "Part":
-        return Part(site.name, head)
+        return Part(site.name, head, site.axes[:1] == ("kv_head",))
 
     @property
     def layer(self) -> int | None:
@@ -37,12 +39,15 @@ class Part:
 
     @property
     def node(self) -> str:
-        """What it is of: `1:3`, a head; `mlp 1`; else a scope, `final`, `layers.1`."""
+        """What it is of: `1:3`, a head; `mlp 1`; else a scope, `final`, `layers.1`.
+
+        `1:kv3` are keys and values that heads share.
+        """
         *scope, last = self.site.split(".")
         if self.layer is None:
             return scope[0] if scope else last
         if self.head is not None:
-            return f"{self.layer}:{self.head}"
+            return f"{self.layer}:{'kv' if self.shared else ''}{self.head}"
         return f"mlp {self.layer}" if "mlp" in scope else ".".join(scope)
 
     @property
@@ -209,7 +214,7 @@ def _places(heights: dict[str, float]) -> dict[str, tuple[float, float]]:
 
 
 def _column(node: str) -> int:
-    return int(node.split(":")[1]) if ":" in node else 0
+    return int(node.split(":")[1].removeprefix("kv")) if ":" in node else 0
 
 
 def _finish(axes: Any, places: dict[str, tuple[float, float]], drawn: dict) -> None:

@@ -47,7 +47,7 @@ class Graph:
             raise ValueError(
                 f"no site matches {what}={[writers, readers][what[0] == 'r']}"
             )
-        _check_alike([*self._writers, *self._readers])
+        _check_shapes([*self._writers, *self._readers])
         self._slots = [(site, head) for site in self._writers for head in _heads(site)]
         self._divided = {site.name for site in self._writers if _divided(site)}
         self._counts = {
@@ -259,7 +259,7 @@ def _heads(site: Site) -> list[int | None]:
     return list(range(site.shape[0])) if _divided(site) else [None]
 
 
-def _check_alike(sites: Sequence[Site]) -> None:
+def _check_shapes(sites: Sequence[Site]) -> None:
     """Raises `ValueError` unless what is written and read has one shape."""
     first, *others = ((site, site.shape[_divided(site) :]) for site in sites)
     for site, shape in others:

@@ -391,6 +391,16 @@ def test_discovery_in_an_mlp_of_vectors():
     assert len(found.figure().axes[0].texts) == 3 + 4
 
 
+def test_discovery_names_shared_keys_and_values():
+    model = small(1, num_kv_heads=1)
+    found = opto.find_circuit(score, model, inputs(0), inputs(1), threshold=1e-9)
+    assert found.total == (2 + 1 + 1) + 3 + 4
+    readers = {str(edge.reader) for edge in found.edges}
+    assert {"0:0.q", "0:1.q", "0:kv0.k", "0:kv0.v"} <= readers
+    assert {"0:0", "0:1", "0:kv0"} <= {*found.nodes}
+    found.figure()
+
+
 # Bad input.
 
 

@@ -58,8 +58,9 @@ class PlotOptions(SubjectOptions):
     """The format of the numbers: HDF5, or a tidy table."""
     metric: str = "loss"
     """What metric and similarity draw, such as accuracy or in_context_loss."""
-    by: str = "position"
-    """What metric groups sequences by: position (of the answer), label, labels (those
+    by: str = ""
+    """What metric groups sequences by, where these have labels: position (of the
+    answer, the default), label, labels (those
     in the context), class, similarity; of dense also class-pair, label-pair, …"""
     checkpoint: int = -1
     """Sequences seen at the checkpoint that maps draws; -1 is the last."""
@@ -120,7 +121,7 @@ def _stem(kind: str, options: PlotOptions) -> str:
     parts = [kind]
     if kind in ("metric", "similarity") and options.metric != "loss":
         parts.append(options.metric)
-    if kind == "metric" and options.by != "position":
+    if kind == "metric" and options.by not in ("", "position"):
         parts.append(f"by-{options.by}")
     if kind == "maps" and options.checkpoint != -1:
         parts.append(f"at-{options.checkpoint}")

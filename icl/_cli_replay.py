@@ -48,13 +48,16 @@ def replay(arguments: list[str]) -> None:
     """
     options = parse(ReplayOptions, arguments, "replay")
     trained = load(options.run)
-    known = measures.names(trained.task)
+    known = measures.names(trained.task, trained.model)
     if not options.measure:
         width = max(map(len, known))
         print("\n".join(f"{name:{width}}  {about}" for name, about in known.items()))
         raise ValueError("--measure is missing; above is what there is")
     check_file(options.out)
-    asked = {text: measures.parse(text, trained.task) for text in options.measure}
+    asked = {
+        text: measures.parse(text, trained.task, trained.model)
+        for text in options.measure
+    }
     own = trained.edits if options.training_edits else ()
     edits = (*own, *read_edits(options.edit))
     # What a run was trained under is no matter to measures of its weights.

@@ -35,7 +35,8 @@ class Subject:
     - `data`: The name of an evaluation set, `"dense"` or `"dense:N"`; empty for no
         sequences.
     - `edits`: In force; `None` is those of training.
-    - `metric`, `by`: Of the kinds that draw a metric, and what it is grouped by.
+    - `metric`, `by`: Of the kinds that draw a metric, and what it is grouped by; by
+        the position of the answer if that is empty and sequences have labels.
     - `checkpoint`: Of the kinds that draw one; -1 is the last.
     - `threshold`: The loss, in nats, at which the phase change is said to be.
     """
@@ -44,7 +45,7 @@ class Subject:
     data: str
     edits: tuple[opto.AbstractEdit, ...] | None = None
     metric: str = "loss"
-    by: str = "position"
+    by: str = ""
     checkpoint: int = -1
     threshold: float | None = None
 
@@ -78,6 +79,12 @@ class Subject:
                 raise Inapplicable(f"{wanted} {kind} do not have") from None
         raise ValueError(unknown("group", name, [*GROUPS, *own]))
 
+    @functools.cached_property
+    def sites(self) -> opto.Sites:
+        """What the model names on a sequence."""
+        first = jax.tree.map(lambda x: x[0], self.batch)
+        return opto.sites(self.trained.task.forward, self.trained.model, first)
+
     @property
     def token_names(self) -> list[str]:
         """What stands at each position; numbers where the model does not say it."""
@@ -85,10 +92,8 @@ class Subject:
         names = token_names(trained.model, trained.task, self.batch)
         if names:
             return names
-        first = jax.tree.map(lambda x: x[0], self.batch)
-        table = opto.sites(trained.task.forward, trained.model, first)
-        keys = [s.shape[-1] for s in table.values() if s.name.endswith(_PATTERN)]
-        return [*map(str, range(max(keys, default=0)))]
+        rows = [s.shape[-2] for s in self.sites.values() if s.name.endswith(_PATTERN)]
+        return [*map(str, range(max(rows, default=0)))]
 
     def label(self, metric: str) -> str:
         """A metric in words, with its unit."""
@@ -119,6 +124,9 @@ class Subject:
         """Measures over the run's checkpoints, of all or of the first sequences."""
         batch = jax.tree.map(lambda x: x[:at_most], self.batch)
         run, edits = self.trained, self.edits
+        for measure in asked.values():
+            if reason := measures.lacking(measure, self.sites, run.model):
+                raise Inapplicable(reason)
         return replay(run, asked, data=batch, edits=edits, checkpoints=checkpoints)
 
 
@@ -166,12 +174,13 @@ def metric(subject: Subject) -> DrawnFigure:
             trace="position",
             phase_change=subject.phase_change,
         )
+    by = subject.by or ("position" if hasattr(subject.batch, "labels") else "")
     return plots.traces(
         sequences,
         values,
-        groups=subject.groups(subject.by),
+        groups=subject.groups(by) if by else None,
         label=label,
-        by=_described(subject.by),
+        by=_described(by),
         phase_change=subject.phase_change,
     )
 

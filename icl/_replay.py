@@ -21,7 +21,7 @@ from ._replay_program import Batch, batch_of
 from ._replay_stacks import answer, Question
 from .dense import GroupedSequences
 from .experiment import load, Trained
-from .measures import AnyMeasure, Each, Groups, Measure, OfModel, Under
+from .measures import AnyMeasure, Each, Groups, lacking, Measure, OfModel, Under
 from .runs import Run
 
 
@@ -142,6 +142,7 @@ def replay(
     sequences = _sequences(trained, data)
     batch = batch_of(trained, sequences)
     _check_weights(trained, measures, edits)
+    _check_sites(trained, measures, batch)
     found = _combinations(trained, edits, batch)
     questions = {
         name: Question.of(trained, name, measure, found, batch)
@@ -265,6 +266,16 @@ def _combinations(
 ) -> opto.Combinations:
     edits = trained.edits if edits is None else tuple(edits)
     return opto.combinations(trained.task.forward, (trained.model, batch.at(0)), edits)
+
+
+def _check_sites(
+    trained: Trained, measures: Mapping[str, AnyMeasure], batch: Batch
+) -> None:
+    """Raises `ValueError` for a measure of what the model does not have."""
+    table = opto.sites(trained.task.forward, trained.model, batch.at(0))
+    for name, measure in measures.items():
+        if reason := lacking(measure, table, trained.model):
+            raise ValueError(f"measure {name!r}: {reason}")
 
 
 def _check_apply(

@@ -1,6 +1,7 @@
 """One HTML page about a run, with everything in it."""
 
 import base64
+import contextlib
 import dataclasses
 import html
 import importlib.resources
@@ -24,6 +25,7 @@ from . import measures, plots
 from ._atomic import write_bytes
 from ._curves import curves
 from ._figures import learning, Subject
+from ._grouping import Inapplicable
 from ._tokens import token_roles
 from .analysis import token_letters
 from .plots import DrawnFigure
@@ -83,12 +85,12 @@ def _sections(subject: Subject) -> Iterator[str]:
     if subject.data == "":
         yield "<p>It has no evaluation sets, on which to look at its heads.</p>"
         return
-    forward, model = subject.trained.task.forward, subject.trained.model
-    table = opto.sites(forward, model, jax.tree.map(lambda x: x[0], subject.batch))
+    table = subject.sites
     patterns = [s for s in table.values() if s.name.endswith(".attn.pattern")]
-    if patterns and "tokens.role" in table:
+    with contextlib.suppress(Inapplicable):  # Without token roles, say.
+        heads = [*_heads(subject)]
         yield "<h2>Heads over training</h2>"
-        yield from _heads(subject)
+        yield from heads
     if patterns:
         yield "<h2>Attention patterns</h2>"
         yield _patterns(subject, patterns)
@@ -129,13 +131,18 @@ def _patterns(subject: Subject, sites: Sequence[opto.Site]) -> str:
     chosen = [known[k] for k in np.unique(places.round().astype(int))]
     asked = {"patterns": measures.attention_patterns(over=measures.Each())}
     found = subject.replay(asked, checkpoints=chosen, at_most=sequences)
-    patterns, names = _flat_heads(np.asarray(found["patterns"]))
+    weights, names = _flat_heads(np.asarray(found["patterns"]))
+    scale = _Scale.of(weights)
+    patterns = scale.bytes(weights)
     tokens = _tokens(subject, sequences)
     data = {
         "checkpoints": [int(n) for n in found.sequences],
         "heads": names,
         "tokens": tokens,
-        "colours": _colours(),
+        "keys": patterns.shape[-1],
+        "low": scale.low,
+        "high": scale.high,
+        "colours": scale.colours(),
         "values": base64.b64encode(patterns.tobytes()).decode(),
     }
     options = "".join(
@@ -146,15 +153,16 @@ def _patterns(subject: Subject, sites: Sequence[opto.Site]) -> str:
         last=len(chosen) - 1,
         seen=f"{chosen[-1]:,}",
         options=options,
-        pictures=_pictures(names, patterns[-1, 0]),
+        pictures=_pictures(names, patterns[-1, 0], scale.map),
+        scale=scale.text,
         data=_text(subject.data),
+        roles=_ROLES if hasattr(subject.batch, "labels") else "",
         json=_json(data),
     )
 
 
 _PATTERNS = string.Template("""\
-<p>Rows attend to columns, darker is more: layer:head, on single sequences of “$data”.
-A and B are exemplars by their label, ℓ a label, and ? marks the query.</p>
+<p>Rows attend to columns, $scale: layer:head, on single sequences of “$data”.$roles</p>
 <div class="controls" id="controls" hidden>
 <button type="button" id="play">Play</button>
 <input type="range" id="checkpoint" min="0" max="$last" value="$last"
@@ -167,6 +175,40 @@ needs JavaScript.</p></noscript>
 $pictures
 <p id="told"></p>
 <script type="application/json" id="patterns">$json</script>""")
+
+
+_ROLES = """
+A and B are exemplars by their label, ℓ a label, and ? marks the query."""
+
+
+@dataclasses.dataclass(frozen=True)
+class _Scale:
+    """What the bytes of the page mean: from `low`, 0, to `high`, 255."""
+
+    low: float
+    high: float
+    map: str
+    text: str
+
+    @staticmethod
+    def of(weights: np.ndarray) -> "_Scale":
+        """Of shares of attention from 0 to 1; of other weights as far as they go."""
+        most = float(np.nanmax(np.abs(weights), initial=0))
+        if np.nanmin(weights, initial=0) < 0:
+            text = f"red is positive and blue negative, up to {most:.3g}"
+            return _Scale(-most, most, "RdBu_r", text)
+        text = (
+            "darker is more" if most <= 1.001 else f"darker is more, up to {most:.3g}"
+        )
+        return _Scale(0.0, max(1.0, most), "Blues", text)
+
+    def bytes(self, weights: np.ndarray) -> np.ndarray:
+        share = (np.nan_to_num(weights) - self.low) / (self.high - self.low)
+        return np.clip(np.rint(255 * share), 0, 255).astype(np.uint8)
+
+    def colours(self) -> list[list[int]]:
+        stops = mpl.colormaps[self.map](np.linspace(0, 1, 17))
+        return np.rint(255 * stops[:, :3]).astype(int).tolist()
 
 
 def _tokens(subject: Subject, sequences: int) -> list[list[str]]:
@@ -189,28 +231,17 @@ def _affordable(size: int) -> tuple[int, int]:
 
 
 def _flat_heads(patterns: np.ndarray) -> tuple[np.ndarray, list[str]]:
-    """`[checkpoint, sequence, layer, head, query, key]` as bytes with one head axis.
-
-    Tokens that are no keys have columns of nothing.
-    """
+    """`[checkpoint, sequence, layer, head, query, key]` with one axis of heads."""
     there = ~np.isnan(patterns).all((0, 1, 4, 5))
     names = [f"{layer}:{head}" for layer, head in np.argwhere(there).tolist()]
-    values = np.nan_to_num(patterns[:, :, there])
-    *_, queries, keys = values.shape
-    values = np.pad(values, [(0, 0)] * 4 + [(0, queries - keys)])
-    return np.clip(np.rint(255 * values), 0, 255).astype(np.uint8), names
+    return patterns[:, :, there], names
 
 
-def _colours() -> list[list[int]]:
-    stops = mpl.colormaps["Blues"](np.linspace(0, 1, 17))
-    return np.rint(255 * stops[:, :3]).astype(int).tolist()
-
-
-def _pictures(names: list[str], patterns: np.ndarray) -> str:
+def _pictures(names: list[str], patterns: np.ndarray, colours: str) -> str:
     """A row for each layer, of pictures of its heads."""
     rows: dict[str, list[str]] = {}
     for name, pattern in zip(names, patterns, strict=True):
-        picture = f'<img alt="attention of head {name}" src="{_png(pattern)}">'
+        picture = f'<img alt="attention of head {name}" src="{_png(pattern, colours)}">'
         caption = f"<figcaption>head {name}</figcaption>"
         figure = f'<figure class="head">{caption}{picture}</figure>'
         rows.setdefault(name.split(":")[0], []).append(figure)
@@ -219,9 +250,9 @@ def _pictures(names: list[str], patterns: np.ndarray) -> str:
     )
 
 
-def _png(pattern: np.ndarray) -> str:
+def _png(pattern: np.ndarray, colours: str) -> str:
     file = io.BytesIO()
-    image.imsave(file, pattern, vmin=0, vmax=255, cmap="Blues", format="png")
+    image.imsave(file, pattern, vmin=0, vmax=255, cmap=colours, format="png")
     return f"data:image/png;base64,{base64.b64encode(file.getvalue()).decode()}"
 
 

@@ -19,6 +19,7 @@ from ._measure import (
     AnyMeasure as AnyMeasure,
     Each as Each,
     Groups as Groups,
+    lacking as lacking,
     Mean as Mean,
     Measure as Measure,
     OfModel as OfModel,

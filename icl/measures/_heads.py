@@ -22,11 +22,11 @@ from jaxtyping import Array, Bool, Float, PyTree
 import opto
 
 from ._layers import check_layer, stacked
-from ._measure import Mean, Measure, Reduction
+from ._measure import check_shares, Mean, Measure, Reduction
 from ._text import register
 
 
-_ROLE, _PAIR, _LABEL = "tokens.role", "tokens.pair", "tokens.label"
+_ROLE, _PAIR, _LABEL = _TOKENS = ("tokens.role", "tokens.pair", "tokens.label")
 _PATTERN = re.compile(r"blocks\.(\d+)\.attn\.pattern")
 
 Attended = Literal[
@@ -102,7 +102,8 @@ def previous_token_strength(
     """
     _check_choice("queries", queries, Attending)
     score = functools.partial(_previous, queries=queries, of=opto.heads.previous_token)
-    return _measure(score, layer, over, "previous-token attention")
+    needs = () if queries == "all" else _TOKENS
+    return _measure(score, layer, over, "previous-token attention", needs=needs)
 
 
 @register
@@ -119,7 +120,9 @@ def previous_token_excess(
     _check_choice("queries", queries, Attending)
     detector = opto.heads.previous_token_excess
     score = functools.partial(_previous, queries=queries, of=detector)
-    return _measure(score, layer, over, "previous-token attention above uniform")
+    label = "previous-token attention above uniform"
+    needs = () if queries == "all" else _TOKENS
+    return _measure(score, layer, over, label, needs=needs)
 
 
 @register
@@ -140,7 +143,10 @@ def attention_patterns(layer: int | None = None, *, over: Reduction = _MEAN) -> 
 
     **Arguments:** `layer`, `over`: As for `query_attention`.
     """
-    return _measure(_as_it_is, layer, over, "attention", axes="head query key")
+    axes = "head query key"
+    return _measure(
+        _as_it_is, layer, over, "attention", axes=axes, needs=(), shares=False
+    )
 
 
 def _measure(
@@ -151,15 +157,17 @@ def _measure(
     *,
     axes: str = "head",
     rows: Literal["all", "query"] = "all",
+    needs: tuple[str, ...] = _TOKENS,
+    shares: bool = True,
 ) -> Measure:
     """A score of a pattern as a measure, of one layer or of every layer."""
     if layer is not None:
         check_layer("layer", layer)
     at = "*" if layer is None else layer
-    sites = (f"blocks.{at}.attn.pattern", _ROLE, _PAIR, _LABEL)
-    read = _Read(score, layer, "" if score is _as_it_is else label)
+    sites = (f"blocks.{at}.attn.pattern", *needs)
     axes = f"layer {axes}" if layer is None else axes
-    return Measure(read, sites, over, axes, label, rows=rows)
+    read = _Read(score, layer, label if shares else "")
+    return Measure(read, sites, over, axes, label, rows=rows, shares=shares)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -181,12 +189,8 @@ class _Read:
         return stacked([self._of(match[0], record) for match in found])
 
     def _of(self, name: str, record: opto.Record) -> Array:
-        rows = record.rows_of(name)
-        if self.shares and rows and rows.are != "distribution":
-            raise ValueError(
-                f"{self.shares} is of rows that are a 'distribution'; at {name!r} "
-                f"{rows.of} has {rows.are!r}"
-            )
+        if self.shares:
+            check_shares(self.shares, name, record)
         return self.score(record[name], record)
 
 

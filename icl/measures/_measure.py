@@ -80,6 +80,8 @@ class Measure:
     - `axes`: Names of the axes of what `fn` gives, `"layer head"`.
     - `label`: What it is, for the axis of a figure.
     - `text`: What `parse` makes it from, but for `over`; nothing if that cannot.
+    - `shares`: Whether it reads the rows of patterns as distributions, which not every
+        kind of attention has.
     - `rows`: Of which tokens it reads what the last block computes: with `"query"`, of
         the query alone, it may get an array of that one row (the last, at any rate).
     """
@@ -91,6 +93,7 @@ class Measure:
     label: str = ""
     text: str = ""
     rows: Literal["all", "query"] = "all"
+    shares: bool = False
 
 
 @dataclasses.dataclass(frozen=True)
@@ -121,6 +124,7 @@ class OfModel:
     - `fn`: `fn(model, task, batch, edits)` to an array of any shape; it runs compiled.
         The batch has its sequences in front.
     - `axes`, `label`, `text`: As for `Measure`.
+    - `needs`: Attributes that the model must have, such as `unembed`.
     - `reads`: `"weights"` of what does not look at the edits, so that a replay under
         some can say that it makes no sense.
     """
@@ -130,9 +134,45 @@ class OfModel:
     label: str = ""
     text: str = ""
     reads: Literal["weights", "forwards"] = "forwards"
+    needs: tuple[str, ...] = ()
 
 
 AnyMeasure = Measure | Under | OfModel
+
+
+def lacking(measure: AnyMeasure, table: opto.Sites, model: Any) -> str:
+    """Why a model does not have what a measure reads, in words; nothing if it has it.
+
+    **Arguments:** `table`: The model's sites.
+    """
+    plain = measure.measure if isinstance(measure, Under) else measure
+    kind = type(model).__name__
+    if isinstance(plain, OfModel):
+        missing = [name for name in plain.needs if not hasattr(model, name)]
+        return f"it needs {missing[0]!r}, which {kind} does not have" if missing else ""
+    for pattern in plain.record:
+        try:
+            found = table.match(pattern)
+        except ValueError as error:
+            if not pattern.startswith("tokens."):
+                return str(error)
+            return f"it needs token roles ({pattern!r}), which {kind} does not name"
+        for site in found if plain.shares else ():
+            if site.rows and site.rows.are != "distribution":
+                return _no_shares(plain.label, site.name, site.rows)
+    return ""
+
+
+def check_shares(label: str, name: str, record: opto.Record) -> None:
+    """Raises `ValueError` for a pattern whose rows are not shares of attention."""
+    rows = record.rows_of(name)
+    if rows and rows.are != "distribution":
+        raise ValueError(_no_shares(label, name, rows))
+
+
+def _no_shares(label: str, name: str, rows: opto.Rows) -> str:
+    wanted = f"{label} is of rows that are a 'distribution'"
+    return f"{wanted}; at {name!r} {rows.of} has {rows.are!r} ones"
 
 
 def sites_of(measures: Mapping[str, Measure] | Iterable[Measure]) -> list[str]:

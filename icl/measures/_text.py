@@ -44,7 +44,7 @@ def register(make: Callable[_Arguments, _Made]) -> Callable[_Arguments, _Made]:
     return made
 
 
-def parse(text: str, task: Any = None) -> AnyMeasure:
+def parse(text: str, task: Any = None, model: Any = None) -> AnyMeasure:
     """Reads a measure such as `induction_strength(layer=1)` or `in_context_accuracy`.
 
     The grammar is a name, and in brackets arguments if there are some: literals, or
@@ -55,6 +55,8 @@ def parse(text: str, task: Any = None) -> AnyMeasure:
 
     - `text`: What to read.
     - `task`: Whose metrics it may name.
+    - `model`: One of the task, without which it is not known of every task which
+        metrics it has.
 
     **Raises:** `ValueError` that points at what it does not understand.
     """
@@ -64,40 +66,47 @@ def parse(text: str, task: Any = None) -> AnyMeasure:
         reason = getattr(error, "msg", None) or str(error) or "too deeply nested"
         raise ValueError(f"measure {text!r}: {reason}") from None
     import_installed()
-    return _measure(text.strip(), node, task)
+    return _measure(text.strip(), node, _Scored(task, metric_names(task, model)))
 
 
-def names(task: Any = None) -> dict[str, str]:
+def names(task: Any = None, model: Any = None) -> dict[str, str]:
     """What `parse` reads, with its arguments, and what each is in a line.
 
-    **Arguments:** `task`: Whose metrics are listed too.
+    **Arguments:** `task`, `model`: Whose metrics are listed too, as for `parse`.
     """
     import_installed()
-    metrics = dict.fromkeys(metric_names(task), "A metric of the task.")
+    metrics = dict.fromkeys(metric_names(task, model), "A metric of the task.")
     return {
         **metrics,
         **{name + _takes(make): _line(make) for name, make in _MEASURES.items()},
     }
 
 
-def _measure(text: str, node: ast.expr, task: Any) -> AnyMeasure:
+@dataclasses.dataclass(frozen=True)
+class _Scored:
+    """A task and the names of its metrics."""
+
+    task: Any
+    metrics: tuple[str, ...]
+
+
+def _measure(text: str, node: ast.expr, scored: _Scored) -> AnyMeasure:
     call = node if isinstance(node, ast.Call) else None
     name = call.func if call else node
     if not isinstance(name, ast.Name):
         raise _error(text, node, "expected a measure such as induction_strength")
-    metrics = metric_names(task)
-    if name.id in metrics:
+    if name.id in scored.metrics:
         if call:
             raise _error(text, name, f"the metric {name.id} takes no arguments")
-        return task_metric(task, name.id)
+        return task_metric(scored.task, name.id)
     if name.id not in _MEASURES:
-        raise _error(text, name, _unknown(name.id, metrics))
-    args, keywords = _arguments(text, call, task) if call else ([], {})
+        raise _error(text, name, _unknown(name.id, scored.metrics))
+    args, keywords = _arguments(text, call, scored) if call else ([], {})
     return _made(text, name, args, keywords)
 
 
 def _arguments(
-    text: str, call: ast.Call, task: Any
+    text: str, call: ast.Call, scored: _Scored
 ) -> tuple[list[Any], dict[str, Any]]:
     keywords: dict[str, Any] = {}
     for keyword in call.keywords:
@@ -107,13 +116,13 @@ def _arguments(
             raise _error(text, keyword, f"{keyword.arg}= cannot be said in a text")
         if keyword.arg in keywords:
             raise _error(text, keyword, f"{keyword.arg}= is given twice")
-        keywords[keyword.arg] = _value(text, keyword.value, task)
-    return [_value(text, node, task) for node in call.args], keywords
+        keywords[keyword.arg] = _value(text, keyword.value, scored)
+    return [_value(text, node, scored) for node in call.args], keywords
 
 
-def _value(text: str, node: ast.expr, task: Any) -> Any:
+def _value(text: str, node: ast.expr, scored: _Scored) -> Any:
     if isinstance(node, ast.Name | ast.Call):
-        return _measure(text, node, task)
+        return _measure(text, node, scored)
     try:
         return ast.literal_eval(node)
     except (ValueError, TypeError, RecursionError, MemoryError):

@@ -26,16 +26,20 @@ from ._text import register
 Into = Literal["queries", "keys", "values"]
 
 
+_OF_LOGITS: Any = {"reads": "weights", "needs": ("unembed",)}
+_OF_HEADS: Any = {"reads": "weights", "needs": ("embedding", "blocks", "unembed")}
+
+
 @register
 def unembedding_biases() -> OfModel:
     """The bias of each label's logit: `[label]`."""
-    return OfModel(_biases, "label", "bias of the unembedding", reads="weights")
+    return OfModel(_biases, "label", "bias of the unembedding", **_OF_LOGITS)
 
 
 @register
 def constant_logits() -> OfModel:
     """The logits whatever the input: bias and the last norm's offset: `[label]`."""
-    return OfModel(_constant, "label", "logit whatever the input", reads="weights")
+    return OfModel(_constant, "label", "logit whatever the input", **_OF_LOGITS)
 
 
 @register
@@ -84,9 +88,7 @@ def induction_matching(writer: int = 0, reader: int = 1) -> OfModel:
 
         return jax.vmap(score)(qk(late))
 
-    return OfModel(
-        fn, "head writer_head", "matching score through a head", reads="weights"
-    )
+    return OfModel(fn, "head writer_head", "matching score through a head", **_OF_HEADS)
 
 
 @register
@@ -109,7 +111,7 @@ def composition(into: Into = "keys", writer: int = 0, reader: int = 1) -> OfMode
     def fn(model: Any, task: Any, batch: PyTree, edits: tuple) -> Array:
         return score(*_pair(model, writer, reader))
 
-    return OfModel(fn, "head writer_head", f"composition into {into}", reads="weights")
+    return OfModel(fn, "head writer_head", f"composition into {into}", **_OF_HEADS)
 
 
 def _biases(model: Any, task: Any, batch: PyTree, edits: tuple) -> Array:
@@ -146,7 +148,7 @@ def _per_head(
         return stacked([score(model, _heads(model, i), task) for i in layers])
 
     return OfModel(
-        fn, "head" if layer is not None else "layer head", label, reads="weights"
+        fn, "head" if layer is not None else "layer head", label, **_OF_HEADS
     )
 
 

@@ -181,9 +181,7 @@ def _sets(trained: Trained, names: Sequence[str]) -> dict[str, Any]:
             close = difflib.get_close_matches(name, known, n=1, cutoff=0.4)
             hint = f"did you mean {close[0]!r}?" if close else f"sets: {[*known]}"
             raise ValueError(f"no evaluation set {name!r}; {hint}")
-    ordered = [name for name in trained.experiment.evaluations if name in known]
-    ordered += [name for name in known if name not in ordered]
-    return {name: known[name] for name in ordered if not names or name in names}
+    return {name: known[name] for name in known if not names or name in names}
 
 
 def _head_rows(done: Mapping[str, HeadAblations]) -> Iterator[tuple[Any, ...]]:

@@ -8,6 +8,7 @@ import jax
 
 from .dense import dense_set, GroupedSequences
 from .experiment import Trained
+from .tasks import ExemplarLabelTask
 
 
 DENSE = "dense"
@@ -24,13 +25,16 @@ def check_set(trained: Trained, name: str) -> str:
 
     **Raises:** `ValueError` if there is none of that name.
     """
-    order = [*trained.experiment.evaluations, *trained.evaluations]
-    known = [n for n in dict.fromkeys(order) if n in trained.evaluations]
+    known = [*trained.evaluations]
     if not name:
         return known[0] if known else ""
     if name.startswith(f"{DENSE}:") and _pairs(name) is None:
         raise ValueError(f"data {DENSE}:N is of N pairs of classes, from 1; got {name}")
-    if name not in known and _pairs(name) is None:
+    dense = _pairs(name) is not None
+    if dense and not isinstance(trained.task, ExemplarLabelTask):
+        kind = type(trained.experiment.task).__name__
+        raise ValueError(f"data {name!r} is of exemplar-label sequences, not of {kind}")
+    if name not in known and not dense:
         raise ValueError(unknown("data", name, [*known, DENSE, f"{DENSE}:N"]))
     return name
 

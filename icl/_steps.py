@@ -70,7 +70,7 @@ def evaluate(member: Any, state: State) -> dict[str, dict[str, Array]]:
 def evaluate_batch(
     model: PyTree, task: Any, batch: PyTree, edits: tuple[opto.AbstractEdit, ...]
 ) -> dict[str, Array]:
-    """The task's metrics for each example of a batch, `[example]` each."""
+    """The task's metrics for each example of a batch, `[example, ...]` each."""
     forward = opto.lift(task.forward)
 
     def one(example):

@@ -5,7 +5,7 @@ from typing import Any
 
 import equinox as eqx
 import jax
-from jaxtyping import Array, Float, PyTree
+from jaxtyping import Array, PyTree, Shaped
 
 import opto
 
@@ -15,7 +15,7 @@ from ._training import check_edits
 
 def evaluate(
     model: PyTree, task: Any, batch: PyTree, *, edits: Sequence[opto.AbstractEdit] = ()
-) -> dict[str, Float[Array, " example"]]:
+) -> dict[str, Shaped[Array, "example ..."]]:
     """The task's metrics for each example of a batch, in one compiled call.
 
     **Arguments:**

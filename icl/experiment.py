@@ -263,6 +263,9 @@ def load(path: str | os.PathLike, checkpoint: int = -1) -> Trained:
     run.check_data(experiment.data and digest(experiment.data))
     saved = run.path / "eval_data.h5"
     sets = load_batches(saved, example_of(task)) if saved.exists() else {}
+    # In the order of the config, not of the file.
+    order = [*(n for n in experiment.evaluations if n in sets), *sets]
+    sets = {name: sets[name] for name in order}
     model = run.load(experiment._model(task), checkpoint)
     heads = kept_heads(run.path, experiment.heads)
     heads = find_heads(experiment.heads) if heads is None else heads

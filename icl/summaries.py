@@ -89,7 +89,8 @@ def scalars(
             found[name] = value
         else:
             flat = value.reshape(*value.shape[:lead], -1)
-            found[name], found[f"{name}_last"] = flat.mean(-1), flat[..., -1]
+            found[name] = np.asarray(flat.mean(-1))
+            found[f"{name}_last"] = np.asarray(flat[..., -1])
     return found
 
 

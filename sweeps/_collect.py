@@ -18,6 +18,7 @@ from tqdm import tqdm
 from icl._atomic import write_bytes, write_hdf5
 from icl._options import parse
 from icl.config import from_json
+from icl.plugins import import_plugin
 from icl.protocols import Summary, TaskConfig
 from icl.summaries import over_events, scalars
 
@@ -125,6 +126,9 @@ _Block = tuple[str, str, np.ndarray, Mapping[str, np.ndarray]]
 
 
 def _gather(folder: Folder, configs: Mapping[str, Any], runs: list[str]) -> _Gathered:
+    # Their tasks say how rows become numbers.
+    for name in folder.read().get("plugins", ()):
+        import_plugin(name)
     blocks: list[_Block] = []
     problems, empty = [], []
     for run in tqdm(runs, desc="collecting", unit="run", disable=None, leave=False):

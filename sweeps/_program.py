@@ -26,7 +26,8 @@ def program(experiment: Experiment, others: Mapping[str, Experiment]) -> Hashabl
     config = to_json(experiment.with_any_heads())
     for field in ("init_seed", "train_seed", "eval_seed", "start"):
         del config[field]
-    config["data"].pop("seed", None)
+    if config["data"] is not None:
+        config["data"].pop("seed", None)
     config["optimizer"] = _without_numbers(config["optimizer"])
     texts = config.pop("edits")
     return _frozen(config), tuple(_shape(parse_edit(text), others) for text in texts)

@@ -1,0 +1,351 @@
+"""A line of research that the package knows nothing of, through all that there is.
+
+This file defines a task, a model, a kind of attention, an edit, a measure, a preset and
+a study. Other processes import it by `--import`, or as the study's file.
+"""
+
+import dataclasses
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import ClassVar
+
+import equinox as eqx
+import h5py
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from jaxtyping import Array, Float
+
+import icl
+import opto
+from icl import cli, Experiment, measures, TaskSet, Training
+from icl.models import AbstractAttention, Attention, Causal, NoPositions
+from icl.optimizers import Adam, Constant
+from icl.presets import preset
+from icl.protocols import AttentionConfig, Input, Interface, ModelConfig, TaskConfig
+from icl.schedules import Every
+from icl.summaries import Correlation
+from sweeps import Trial
+
+
+# A task: the mean of a sequence, guessed after each of its numbers.
+
+
+class Numbers(eqx.Module):
+    values: Float[Array, "*batch position"]
+    mean: Float[Array, "*batch"]
+
+
+@dataclasses.dataclass(frozen=True)
+class GuessTheMean(TaskConfig):
+    summaries: ClassVar[Mapping] = {
+        "correlation": Correlation("guess", "mean"),
+        "guess": None,
+        "mean": None,
+    }
+
+    length: int = 6
+
+    @property
+    def interface(self):
+        return Interface((Input("values", (self.length,), "float32"),), num_outputs=1)
+
+    def sample(self, *, key, seen):
+        mean_key, key = jax.random.split(key)
+        mean = jax.random.normal(mean_key)
+        return Numbers(mean + jax.random.normal(key, (self.length,)), mean)
+
+    def inputs(self, example):
+        return (example.values,)
+
+    def forward(self, model, example, *, tap=opto.identity):
+        return model(example.values, tap=tap)
+
+    def metrics(self, outputs, example):
+        error = (outputs - example.mean) ** 2
+        return {
+            "loss": jnp.mean(error),
+            "error": error,  # By position.
+            "guess": outputs[-1],
+            "mean": example.mean,
+        }
+
+
+# A kind of attention: relu of the scores, not normalised.
+
+
+class Rectified(AbstractAttention):
+    name: ClassVar = "RectifiedAttention"
+    before: ClassVar = "kernel"
+    rows: ClassVar = "non-negative"
+    bilinear: ClassVar = False
+
+    def __call__(self, q, k, v, seen, *, tap):
+        kernel = jax.nn.relu(jnp.einsum("qhd,khd->hqk", q, k)) / len(k)
+        kernel = self.name_before(tap, jnp.where(seen, kernel, 0))
+        return jnp.einsum("hqk,khd->qhd", self.name_pattern(tap, kernel), v)
+
+
+@dataclasses.dataclass(frozen=True)
+class RectifiedAttention(AttentionConfig):
+    def build(self, num_heads, d_head, *, scale, key):
+        return Rectified()
+
+
+# A model: numbers are read in with a one beside them, and each position guesses.
+
+
+class NumberModel(eqx.Module):
+    read: eqx.nn.Linear
+    attn: Attention
+    guess: eqx.nn.Linear
+    input_axes: tuple[str, ...] = eqx.field(static=True, default=("position",))
+
+    def __call__(self, values, *, tap=opto.identity):
+        x = jax.vmap(self.read)(jnp.stack([values, jnp.ones_like(values)], 1))
+        x, block = tap("embed", x, "seq d_model"), tap.scope("blocks.0")
+        none = NoPositions().build(x.shape[1], key=jax.random.key(0))
+        x = x + self.attn(x, none, tap=block.scope("attn"))
+        x = block("resid_post", x, "seq d_model")
+        return tap("guess", jax.vmap(self.guess)(x)[:, 0], "seq")
+
+
+@dataclasses.dataclass(frozen=True)
+class NumberModelConfig(ModelConfig):
+    d_model: int = 8
+    num_heads: int = 2
+    attention: AttentionConfig = RectifiedAttention()
+
+    def build(self, interface, *, key):
+        read, attn, guess = jax.random.split(key, 3)
+        return NumberModel(
+            eqx.nn.Linear(2, self.d_model, key=read),
+            Attention(
+                self.d_model,
+                self.num_heads,
+                kind=self.attention,
+                num_kv_heads=None,
+                mask=Causal(),
+                qkv_bias=False,
+                scale=None,
+                init_scale=1.0,
+                key=attn,
+            ),
+            eqx.nn.Linear(self.d_model, interface.num_outputs, key=guess),
+        )
+
+
+# An edit, a measure, a preset and a study.
+
+
+@opto.register
+class Negate(opto.Zero):
+    """Entries with the other sign."""
+
+    def replacement(self, value, site):
+        return -value
+
+
+@measures.register
+def total_attention():
+    """What all weights of a row come to, the mean over rows: `[head]`."""
+
+    def fn(record, outputs, example):
+        return jnp.mean(jnp.sum(record["blocks.0.attn.pattern"], -1), -1)
+
+    return measures.Measure(fn, ("blocks.0.attn.pattern",), axes="head")
+
+
+EDIT = "Negate('blocks.0.attn.z', head=1, strength=0.25)"
+
+
+@preset
+def numbers(rate=3e-3, sequences=32_000, edits=(EDIT,)):
+    return Experiment(
+        task=GuessTheMean(),
+        model=NumberModelConfig(),
+        optimizer=Adam(Constant(rate)),
+        training=Training(sequences, 32, None, Every(3200), Every(3200)),
+        evaluations={"train": TaskSet(50), "long": TaskSet(50, GuessTheMean(12))},
+        edits=edits,
+    )
+
+
+def trials(scale, folder, data):
+    for rate in (1e-3, 3e-3):
+        yield Trial(f"rate-{rate}", numbers(rate, 3200))
+
+
+# The tests.
+
+
+HERE = Path(__file__).resolve()
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("runs") / "numbers"
+    assert _icl("train", "numbers", "--out", folder)[0] == 0
+    return folder
+
+
+def _icl(*arguments):
+    """Runs a command in a process of its own; its status and what it says."""
+    command = [sys.executable, "-m", "icl", "--import", HERE, *arguments]
+    done = subprocess.run([*map(str, command)], capture_output=True, text=True)
+    return done.returncode, done.stdout + done.stderr
+
+
+def _call(capsys, *arguments):
+    """Runs a command in this process, where all is known."""
+    with pytest.raises(SystemExit) as stop:
+        cli.main([str(x) for x in arguments])
+    out, err = capsys.readouterr()
+    return stop.value.code or 0, out, err
+
+
+def test_it_learns_and_is_read_back(run):
+    trained = icl.load(run)
+    assert trained.experiment == numbers()
+    log = trained.run.log
+    assert log.evaluations["train"]["error"].shape == (11, 50, 6)
+    assert log.evaluations["long"]["error"].shape == (11, 50, 12)
+    losses = log.evaluations["train"]["loss"].mean(1)
+    assert losses[-1] < 0.5 * losses[0]
+    by_position = log.evaluations["train"]["error"][-1].mean(0)
+    assert by_position[-1] < by_position[0]
+
+
+def test_a_run_says_what_to_import(run):
+    command = [sys.executable, "-m", "icl", "sites", str(run)]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert done.returncode == 2
+    assert f"--import {HERE}" in done.stderr
+    assert done.stderr.count("\n") == 1
+
+
+def test_killed_it_resumes_to_the_same_bits(run, tmp_path):
+    folder = tmp_path / "killed"
+    options = ["train", "numbers", "--out", str(folder), "--resume"]
+    command = [sys.executable, "-m", "icl", "--import", str(HERE), *options]
+    first = subprocess.Popen(command, stdout=subprocess.DEVNULL)
+    until = time.monotonic() + 120
+    while not any((folder / "resume").glob("*.eqx")) and time.monotonic() < until:
+        time.sleep(0.01)
+    os.kill(first.pid, signal.SIGKILL)
+    first.wait()
+    assert _icl(*options)[0] == 0
+    ours, theirs = icl.load(folder), icl.load(run)
+    assert eqx.tree_equal(ours.model, theirs.model)
+    for name, rows in theirs.run.log.train.items():
+        np.testing.assert_array_equal(ours.run.log.train[name], rows)
+
+
+def test_eval_and_sites(run, capsys):
+    status, out, _ = _call(capsys, "eval", run)
+    assert status == 0
+    rows = {line.split()[0]: line.split()[1:] for line in out.splitlines()[1:]}
+    assert rows.keys() == {"loss", "error", "error_last", "correlation"}
+    trained = icl.load(run)
+    final = trained.run.log.evaluations["train"]
+    last = final["error"][-1][:, -1].mean()
+    assert float(rows["error_last"][0]) == pytest.approx(last, abs=1e-4)
+    expected = np.corrcoef(final["guess"][-1], final["mean"][-1])[0, 1]
+    assert float(rows["correlation"][0]) == pytest.approx(expected, abs=1e-4)
+    status, out, _ = _call(capsys, "sites", run)
+    assert "blocks.0.attn.kernel" in out
+    assert "scores" not in out
+
+
+def test_ablate_and_patch(run, capsys, tmp_path):
+    status, out, _ = _call(capsys, "ablate", run, "--out", tmp_path / "a")
+    assert status == 0
+    assert "correlation" in out
+    options = ["--site", "blocks.0.attn.z", "--over", "head"]
+    status, out, _ = _call(capsys, "patch", run, *options, "--out", tmp_path / "p")
+    assert status == 0
+    assert "minus the loss" in out
+    files = {str(x.relative_to(tmp_path)) for x in tmp_path.rglob("*.png")}
+    assert files == {"a/heads.png", "p/patch.png"}
+
+
+def test_an_ablation_equals_one_by_hand(run, capsys, tmp_path):
+    trained = icl.load(run)
+    _call(capsys, "ablate", run, "--set", "train", "--out", tmp_path / "a")
+    rows = (tmp_path / "a/heads.csv").read_text().splitlines()
+    (row,) = (r.split(",") for r in rows if r.startswith("train,loss,0,1,"))
+    batch = trained.evaluations["train"]
+    edits = [*trained.edits, opto.Zero("blocks.0.attn.z", head=1)]
+    guesses, _ = opto.run(trained.model, batch.values, edits=edits)
+    loss = np.mean((np.asarray(guesses) - np.asarray(batch.mean)[:, None]) ** 2)
+    assert float(row[5]) == pytest.approx(loss, abs=1e-5)
+
+
+def test_replay_plot_and_report(run, capsys, tmp_path):
+    asked = ["--measure", "total_attention", "--measure", "error"]
+    out = tmp_path / "found.h5"
+    assert _call(capsys, "replay", run, *asked, "--out", out)[0] == 0
+    with h5py.File(out) as file:
+        assert file["measures/total_attention"].shape == (11, 2)
+        assert file["measures/error"].shape == (11, 6)
+    options = ["--metric", "error", "--out", tmp_path]
+    status, out, err = _call(capsys, "plot", run, "all", *options)
+    assert status == 0
+    drawn = {Path(line).stem for line in out.split()}
+    assert {"learning", "metric-error", "tokens", "maps"} <= drawn
+    assert "induction: not drawn, as" in err
+    assert _call(capsys, "report", run, "--out", tmp_path / "r.html")[0] == 0
+    assert "RectifiedAttention" in (tmp_path / "r.html").read_text()
+
+
+LACKING = {
+    "roles": ["replay", "--measure", "query_attention"],
+    "roles of a figure": ["plot", "induction"],
+    "softmax": ["eval", "--edit", "Block(distance=1)"],
+    "distribution": ["eval", "--edit", "Pattern(Uniform())"],
+    "labels": ["plot", "similarity"],
+    "class labels": ["plot", "metric", "--by", "label"],
+    "other labels": ["patch", "--source", "labels-swapped"],
+    "an unembedding": ["plot", "biases"],
+    "dense": ["plot", "metric", "--data", "dense"],
+}
+
+
+@pytest.mark.parametrize("name", LACKING)
+def test_what_it_does_not_have_is_said_in_one_line(run, capsys, name, tmp_path):
+    command, *options = LACKING[name]
+    if command in ("plot", "patch", "replay"):
+        options += ["--out", tmp_path / "found.h5"]
+    status, _, err = _call(capsys, command, run, *options)
+    assert status == 2
+    assert err.count("\n") == 1
+    assert "Traceback" not in err
+
+
+def test_a_study(tmp_path):
+    command = [sys.executable, "-m", "sweeps"]
+    folder = tmp_path / "study"
+    launch = [*command, str(HERE), "--out", str(folder), "--scale", "smoke"]
+    done = subprocess.run(launch, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    table = folder / "collected.csv"
+    collect = [*command, "collect", str(folder), "--out", str(table)]
+    done = subprocess.run(collect, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    header, *rows = table.read_text().splitlines()
+    columns = header.split(",")
+    assert {"correlation", "error", "error_last"} <= {*columns}
+    assert "optimizer.learning_rate.rate" in columns
+    assert {row.split(",")[0] for row in rows} == {"rate-0.001", "rate-0.003"}
+    # Both in one program, as they differ in a number only.
+    assert len([*(folder / "_sweep/jobs").glob("*.json")]) == 1
+    stored = json.loads((folder / "rate-0.003/config.json").read_text())
+    assert stored["task"]["type"] == "GuessTheMean"
+    assert stored["model"]["attention"]["type"] == "RectifiedAttention"

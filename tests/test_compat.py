@@ -213,7 +213,7 @@ def forward(examples, labels, weights, config):
         labels,
         tree,
         heads=[config["num_heads"]] * config["depth"],
-        causal=not config.get("not_causal", False),
+        seen=oracles.everything if config.get("not_causal") else oracles.causal,
         theta=config.get("sin_time", 1e4) if kind == "rope" else None,
     )
 

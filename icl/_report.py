@@ -25,7 +25,7 @@ from ._atomic import write_bytes
 from ._curves import curves
 from ._figures import learning, Subject
 from ._tokens import token_roles
-from .analysis import token_letters
+from .answers import token_letters
 from .plots import DrawnFigure
 from .runs import read_object, Run
 

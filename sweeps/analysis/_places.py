@@ -36,7 +36,10 @@ def is_run(path: str | os.PathLike) -> bool:
 
 def is_finished(path: str | os.PathLike) -> bool:
     """Whether there is a run that was trained to its end."""
-    return is_run(path) and Run(path).finished
+    try:
+        return Run(path).finished
+    except ValueError:  # None yet.
+        return False
 
 
 def begun(study: str | os.PathLike, pattern: str = "*") -> list[str]:

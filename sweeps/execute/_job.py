@@ -15,7 +15,7 @@ from typing import Any
 
 from icl import Experiment
 from icl.config import from_json
-from icl.loggers import Logger, Several
+from icl.loggers import Logger, open_logger, Several
 from icl.plugins import import_plugin
 from icl.running import run_experiments
 from icl.train import Stopped
@@ -66,7 +66,7 @@ class Work:
 
     def checkpoint(self) -> Any:
         """What submitit runs in place of this job once it was preempted: the same."""
-        from submitit.helpers import DelayedSubmission
+        from submitit.helpers import DelayedSubmission  # Slow to import.
 
         return DelayedSubmission(self)
 
@@ -124,8 +124,6 @@ class Work:
     def _logger(self, reporter: "_Reporter") -> Logger:
         if not self.logger:
             return reporter
-        from icl.loggers import open_logger
-
         folder = Folder(self.folder)
         wanted = open_logger(
             self.logger,
@@ -233,7 +231,7 @@ def _requeue(until: float) -> None:
 
     Slurm's controller may be away just now; without it there is no requeueing.
     """
-    from submitit import JobEnvironment
+    from submitit import JobEnvironment  # Slow to import.
 
     while True:
         try:

@@ -125,7 +125,7 @@ class _Queue:
     """The jobs that wait, that run, and that have ended."""
 
     def __init__(self, folder: Folder, works: Sequence[Work], at_once: int):
-        from submitit import LocalExecutor
+        from submitit import LocalExecutor  # Slow to import.
 
         self._folder, self._at_once = folder, at_once
         self._waiting = list(works)

@@ -63,6 +63,7 @@ class Slurm:
     def _submit(
         self, folder: Folder, works: list[Work], study: str, dependency: str
     ) -> Iterable[tuple[Work, str]]:
+        # Slow to import.
         from submitit import SlurmExecutor
         from submitit.core.utils import FailedJobError, FailedSubmissionError
 

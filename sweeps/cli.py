@@ -21,15 +21,14 @@ from .execute import (
     ClusterKind,
     data_of,
     executor_of,
-    pinned,
     plan,
     plan_table,
     stop,
     train,
-    wanted,
 )
 from .figures.command import figure
 from .folder import Folder
+from .plan import pinned, wanted
 from .study import list_trials, load_study, study_names, StudyScale
 from .watch import collect, status
 

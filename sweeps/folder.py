@@ -229,9 +229,9 @@ class Folder:
             temporary.write_text(json.dumps(to_json(report), indent=2))
             os.replace(temporary, file)
 
-    def finished(self, name: str, experiment: Experiment) -> bool:
-        """Whether the run has been trained to its end."""
-        return self.sequences(name) >= experiment.training.seen_sequences
+    def finished(self, name: str, run: Experiment | Mapping[str, Any]) -> bool:
+        """Whether a run, or that of a config, has been trained to its end."""
+        return self.sequences(name) >= total_sequences(run)
 
     def sequences(self, name: str) -> int:
         """How far the run is that a later process resumes."""
@@ -257,9 +257,11 @@ class Folder:
             write_bytes(file, json.dumps(content, indent=2).encode())
 
 
-def total_sequences(config: Mapping[str, Any]) -> int:
-    """How many sequences a run of this config sees, in whole batches."""
-    return from_json(Training, config["training"]).seen_sequences
+def total_sequences(run: Experiment | Mapping[str, Any]) -> int:
+    """How many sequences a run sees, or one of this config, in whole batches."""
+    if isinstance(run, Experiment):
+        return run.training.seen_sequences
+    return from_json(Training, run["training"]).seen_sequences
 
 
 _STUDY_FIELDS = {"study", "scale", "folder", "runs"}

@@ -17,7 +17,6 @@ from icl import _cli_figure
 from icl._log import Log
 from icl.config import to_json
 from icl.plots import read_drawn
-from sweeps.execute import pinned
 from sweeps.figures import (
     _place,
     Alike,
@@ -29,6 +28,7 @@ from sweeps.figures import (
     Within,
 )
 from sweeps.folder import Folder
+from sweeps.plan import pinned
 from sweeps.study import list_trials, load_study
 
 

@@ -19,11 +19,20 @@ from icl import Start, Training
 from icl.config import to_json
 from icl.schedules import Every
 from sweeps import Trial
-from sweeps.execute import _launch, pinned, plan, wanted
+from sweeps.execute import _launch, plan
 from sweeps.execute._cluster import read_cluster
 from sweeps.execute._local import Debug
 from sweeps.folder import Folder, Job
-from sweeps.plan import _cost, Group, groups, most_members, needs, program
+from sweeps.plan import (
+    _cost,
+    Group,
+    groups,
+    most_members,
+    needs,
+    pinned,
+    program,
+    wanted,
+)
 from sweeps.plan._cost import Cost, measured, Program, seconds
 from sweeps.study import list_trials, load_study
 

@@ -42,7 +42,7 @@ class Estimate:
     def of(values: Iterable[float]) -> "Estimate":
         """Of one value a seed; infinite where it was never reached.
 
-        A seed with NaN, of which it cannot be said, does not count.
+        Seeds with NaN (unknown) are ignored.
         """
         array = np.asarray([*values], float)
         array = array[~np.isnan(array)]

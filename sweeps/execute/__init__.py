@@ -6,13 +6,7 @@ belong here; which runs there are and what they cost is in `plan`, how far they 
 """
 
 from ._alive import alive_jobs as alive_jobs
-from ._launch import (
-    Launch as Launch,
-    pinned as pinned,
-    plan as plan,
-    Wanted as Wanted,
-    wanted as wanted,
-)
+from ._launch import Launch as Launch, plan as plan
 from ._local import cores as cores
 from ._process import is_alive as is_alive, is_process as is_process, stop as stop
 from ._slurm import cancel_jobs as cancel_jobs, queue as queue

@@ -2,29 +2,26 @@
 
 import dataclasses
 from collections.abc import Mapping, Sequence, Set
-from typing import Any
 
 from icl import Experiment
-from icl._grafts import last_checkpoint
-from icl.config import changed, to_json, with_fields
+from icl.config import to_json
 from icl.plugins import imported
 
 from ..folder import Folder, Job
 from ..plan import (
     by_path,
+    check_same,
+    differences,
     estimates,
     Group,
     groups,
     JobEstimate,
     Machine,
-    matching,
     measured_groups,
     most_members,
-    needs,
     pack,
-    with_needed,
+    Wanted,
 )
-from ..study import Trial
 from ._alive import alive_jobs
 from ._job import Work
 
@@ -50,64 +47,6 @@ class Launch:
     """Jobs that were made before, never began, and are packed anew."""
     costs: dict[str, JobEstimate]
     """What each takes, as far as it was measured."""
-
-
-def pinned(
-    trials: Sequence[Trial], sets: Sequence[str], folder: Folder
-) -> dict[str, Experiment]:
-    """The trials' experiments with fields replaced, absolute paths and checkpoints.
-
-    **Raises:** `ValueError` for a field or heads that are not there, and for a run that
-    is not.
-    """
-    plain = {trial.name: _with(trial, sets) for trial in trials}
-    paths = by_path(plain, folder.path)
-
-    def last(path: str) -> int:
-        if path not in paths:
-            return last_checkpoint(path)
-        training = paths[path].training
-        return max(training.sequences_of(training.checkpoint_at), default=-1)
-
-    found = {}
-    for name, experiment in plain.items():
-        try:
-            found[name] = experiment.pinned(last)
-        except ValueError as error:
-            wanted = f"{name} needs a missing checkpoint"
-            raise ValueError(f"{wanted}: {error}") from None
-    return found
-
-
-@dataclasses.dataclass(frozen=True)
-class Wanted:
-    """What is asked of a launch."""
-
-    experiments: dict[str, Experiment]
-    """Of all runs of the study."""
-    needed: dict[str, tuple[str, ...]]
-    """The runs that each run needs."""
-    chosen: frozenset[str]
-    """The runs that are wanted, and those they need."""
-
-
-def wanted(
-    folder: Folder, experiments: dict[str, Experiment], only: Sequence[str]
-) -> Wanted:
-    """What is asked of a launch, checked; writes nothing.
-
-    **Arguments:**
-
-    - `only`: Patterns of the names of the runs that are wanted; none means all.
-
-    **Raises:** `ValueError` if a run's folder holds another config, a needed run or
-    checkpoint is missing, runs need each other, or no run is chosen.
-    """
-    needed = needs(experiments, folder.path)
-    chosen = with_needed({*matching(only, experiments)}, needed)
-    for name in chosen:
-        _check_same(folder, name, experiments[name])
-    return Wanted(experiments, needed, frozenset(chosen))
 
 
 def plan(
@@ -217,25 +156,15 @@ def works(launch: Launch, logger: str) -> list[Work]:
     ]
 
 
-def _check_same(folder: Folder, name: str, experiment: Experiment) -> None:
-    there = folder.config(name)
-    if there is not None and (found := _differences(there, experiment)):
-        raise ValueError(f"{folder.run(name)} holds a run of another config: {found}")
-
-
 def _check_planned(folder: Folder, queued: Mapping[str, Experiment]) -> None:
     """The same of runs that are queued, and may not have folders yet."""
     planned = folder.read()["runs"] if queued else {}
     for name, experiment in queued.items():
-        if found := _differences(planned.get(name, {}), experiment):
+        if found := differences(planned.get(name, {}), experiment):
             raise ValueError(
                 f"{name} is queued with another config: {found}; "
                 f"python -m sweeps cancel {folder.path} takes it back"
             )
-
-
-def _differences(there: dict[str, Any], experiment: Experiment) -> str:
-    return "; ".join(changed(there, experiment)) if there else "it was not planned"
 
 
 def _apart(folder: Folder, runs: tuple[str, ...]) -> list[tuple[str, ...]]:
@@ -268,25 +197,16 @@ def _again(
                 f"{run} has begun in one job with others, and is not in the study any "
                 f"more; give it back, or delete {folder.run(run)}"
             )
-        _check_same(folder, run, experiments[run])
+        check_same(folder, run, experiments[run])
     kept = {*points}
     if all(at == {0} for at in points.values()):
         planned = folder.read()["runs"]
         kept |= {
             run
             for run in rest & {*job.runs}
-            if not _differences(planned.get(run, {}), experiments[run])
+            if not differences(planned.get(run, {}), experiments[run])
         }
     return dataclasses.replace(job, runs=tuple(r for r in job.runs if r in kept))
-
-
-def _with(trial: Trial, sets: Sequence[str]) -> Experiment:
-    try:
-        experiment = with_fields(trial.experiment, sets)
-        experiment.with_any_heads()  # Raises for names of heads that are not there.
-        return experiment
-    except ValueError as error:
-        raise ValueError(f"{trial.name}: {error}") from None
 
 
 def _only(groups: Sequence[Group], rest: Set[str]) -> list[Group]:

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 import jax
 
-from ..folder import Job
+from ..folder import Job, total_sequences
 from ..text import counted, duration, memory, NONE, table
 from ._launch import Launch
 
@@ -35,7 +35,7 @@ def _of_job(launch: Launch, job: Job) -> list[list[str]]:
 
 
 def _of_run(launch: Launch, run: str) -> tuple[str, str]:
-    return f"{_sequences(launch, run):,}", _some(launch.needed[run])
+    return f"{total_sequences(launch.experiments[run]):,}", _some(launch.needed[run])
 
 
 def _some(names: Sequence[str], most: int = 3) -> str:
@@ -56,11 +56,6 @@ def _state(launch: Launch, run: str) -> str:
     return f"to resume from {seen:,} sequences" if seen else "new"
 
 
-def _sequences(launch: Launch, run: str) -> int:
-    """Of the whole run, in whole batches."""
-    return launch.experiments[run].training.seen_sequences
-
-
 def _totals(launch: Launch, count: int) -> str:
     runs = {run for job in launch.jobs for run in job.runs} - {*launch.finished}
     queued = {run for job in launch.queued for run in job.runs} - {*launch.finished}
@@ -72,7 +67,7 @@ def _totals(launch: Launch, count: int) -> str:
         f"{counted(len(launch.jobs), 'job')} to start."
     ]
     if launch.jobs:
-        total = sum(_sequences(launch, run) for run in runs)
+        total = sum(total_sequences(launch.experiments[run]) for run in runs)
         left = total - sum(launch.folder.sequences(run) for run in runs)
         resumed = "" if left == total else f" of {total:,}"
         lines += [f"{left:,}{resumed} sequences to train on.", _time(launch)]

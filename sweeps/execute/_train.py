@@ -11,10 +11,11 @@ import h5py
 from icl.data import HDF5Classes
 
 from ..folder import Folder
+from ..plan import Wanted
 from ..study import StudyScale
 from ._cluster import default_file, read_cluster
 from ._executor import Executor
-from ._launch import Launch, plan, Wanted, works
+from ._launch import Launch, plan, works
 from ._local import Debug, Local
 from ._slurm import Slurm
 

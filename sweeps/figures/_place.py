@@ -23,10 +23,10 @@ def place(
 
     Beside it, if it is new, why the runs in the study's other folders will not do.
 
-    One that `python -m sweeps` made is as good, whatever it is called. Runs are the
-    same if their configs are: those of another scale, data or code are not. What is
-    there is neither changed nor in the way: a new folder has the name of the study, and
-    of the scale or of the content too if that is taken.
+    A matching folder is reused under any name. Runs are the same if their configs are:
+    those of another scale, data or code are not. Nothing that is there is changed: a
+    new folder has the name of the study, with the scale or the content too if that name
+    is taken.
     """
     files = sorted(out.glob("*/_sweep/study.json"))
     notes = []

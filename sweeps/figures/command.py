@@ -21,18 +21,9 @@ from icl._options import parse
 from icl.data import HDF5Classes, Source
 from icl.runs import disk
 
-from ..execute import (
-    ClusterKind,
-    data_of,
-    executor_of,
-    pinned,
-    plan,
-    plan_table,
-    train,
-    Wanted,
-    wanted,
-)
+from ..execute import ClusterKind, data_of, executor_of, plan, plan_table, train
 from ..folder import Folder
+from ..plan import pinned, Wanted, wanted
 from ..study import list_trials, load_study, StudyModule, StudyScale
 from ._figure import Figure, Measured, Runs
 from ._found import all_figures, find_figure

@@ -18,6 +18,13 @@ from ._groups import (
     groups as groups,
     pack as pack,
 )
-from ._needs import needs as needs, with_needed as with_needed
+from ._needs import needs as needs
 from ._only import matching as matching
 from ._program import program as program
+from ._wanted import (
+    check_same as check_same,
+    differences as differences,
+    pinned as pinned,
+    Wanted as Wanted,
+    wanted as wanted,
+)

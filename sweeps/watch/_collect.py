@@ -21,7 +21,7 @@ from icl.config import from_json
 from icl.protocols import Summary, TaskConfig
 from icl.summaries import over_events, scalars
 
-from ..folder import Folder, total_sequences
+from ..folder import Folder
 from ..plan import matching
 from ..text import counted
 from ._swept import column, swept, text
@@ -71,12 +71,13 @@ def collect(arguments: list[str]) -> int:
     columns = gathered.columns
     if not len(columns["run"]):
         raise ValueError(f"no run of {folder.path} has a log that can be read")
+    unfinished = [run for run in runs if not folder.finished(run, configs[run])]
     attributes = {
         "kind": _MARK,
         "study": study["study"],
         "scale": study["scale"],
         "columns": np.array([*columns], _TEXT),
-        "unfinished": np.array(_unfinished(folder, configs, runs), _TEXT),
+        "unfinished": np.array(unfinished, _TEXT),
     }
     write(out, columns, attributes)
     rows, names = columns["run"], {*columns["run"]}
@@ -100,11 +101,6 @@ def collected(folder: str | os.PathLike) -> dict[str, np.ndarray]:
     for problem in gathered.problems:
         warnings.warn(problem, stacklevel=2)
     return gathered.columns
-
-
-def _unfinished(folder: Folder, configs: Mapping, runs: Iterable[str]) -> list[str]:
-    totals = {run: total_sequences(configs[run]) for run in runs}
-    return [run for run, total in totals.items() if folder.sequences(run) < total]
 
 
 # What they logged

@@ -1,8 +1,8 @@
 """Through what a head of the first layer acts on the second: keys, or values.
 
-An ablation of the first layer with the second one's attention patterns as they are
-without it can act through values alone; with the values as they are, through the
-patterns alone, which queries and keys make. Both leave the direct way to the output.
+With layer 1's patterns frozen, an ablation of layer 0 acts only through the values;
+with the values frozen, only through the patterns, which queries and keys make. Both
+leave the direct way to the output.
 """
 
 from collections.abc import Mapping, Sequence

@@ -16,7 +16,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from sweeps._local import cores
+from sweeps.execute import cores
 
 
 STUDY = """

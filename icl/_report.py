@@ -27,7 +27,7 @@ from ._curves import curves
 from ._figures import learning, Subject
 from ._grouping import Inapplicable
 from ._tokens import token_roles
-from .analysis import token_letters
+from .answers import token_letters
 from .plots import DrawnFigure
 from .runs import read_object, Run
 

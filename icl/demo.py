@@ -15,7 +15,7 @@ from ._atomic import write_bytes
 from ._curves import curves
 from ._events import first_below, HALF_LN_2, since
 from ._replay import Replay, replay
-from .analysis import answer_accuracy, token_letters
+from .answers import answer_accuracy, token_letters
 from .data import Source
 from .experiment import load, Trained
 from .presets.induction import induction

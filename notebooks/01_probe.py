@@ -29,8 +29,9 @@ import numpy as np
 
 import icl
 import opto
-from icl import analysis, measures, plots, tasks
+from icl import answers, measures, plots, tasks
 from icl.presets.induction import induction
+from sweeps import analysis
 
 
 path = analysis.find_run("demo", "clamps/seed-5", "induction/main")
@@ -115,7 +116,7 @@ shown = [previous[0], *induction]
 kinds = ["previous token", "induction", "induction"]
 plots.attention_patterns(
     np.stack([record[f"blocks.{layer}.attn.pattern"][:, h] for layer, h in shown]),
-    analysis.token_names(few[1]),
+    answers.token_names(few[1]),
     [f"head {i}:{h}\n({kind})" for (i, h), kind in zip(shown, kinds, strict=True)],
 )
 
@@ -127,8 +128,8 @@ plots.attention_patterns(
 
 # %%
 heads = opto.Zero("blocks.*.attn.z").each("layer", "head")
-accuracy = analysis.answer_accuracy(opto.run(model, *inputs)[0], *inputs)
-ablated = opto.sweep(analysis.answer_accuracy, model, *inputs, edits=heads)
+accuracy = answers.answer_accuracy(opto.run(model, *inputs)[0], *inputs)
+ablated = opto.sweep(answers.answer_accuracy, model, *inputs, edits=heads)
 print(f"accuracy with all heads: {accuracy:.3f}")
 plots.ablation(np.asarray(ablated - accuracy))
 
@@ -143,9 +144,9 @@ plots.ablation(np.asarray(ablated - accuracy))
 # step in, or that saturate, are off it.
 
 # %%
-whole = analysis.logit_difference(opto.run(model, *inputs)[0], *inputs)
-effect = opto.sweep(analysis.logit_difference, model, *inputs, edits=heads) - whole
-estimate = opto.strength_grad(analysis.logit_difference, model, *inputs, edits=heads)
+whole = answers.logit_difference(opto.run(model, *inputs)[0], *inputs)
+effect = opto.sweep(answers.logit_difference, model, *inputs, edits=heads) - whole
+estimate = opto.strength_grad(answers.logit_difference, model, *inputs, edits=heads)
 layers = {f"layer {i}": (estimate[i], effect[i]) for i in range(len(model.blocks))}
 plots.dots(
     {"": {name: tuple(map(np.asarray, each)) for name, each in layers.items()}},
@@ -166,10 +167,10 @@ plots.dots(
 
 # %%
 swapped = task.inputs(tasks.exemplars_swapped(sequences))
-other = analysis.logit_difference(opto.run(model, *swapped)[0], *inputs)
+other = answers.logit_difference(opto.run(model, *swapped)[0], *inputs)
 turned = {
     name: opto.path_patch(
-        analysis.logit_difference,
+        answers.logit_difference,
         model,
         inputs,
         swapped,
@@ -236,8 +237,8 @@ stream, places = opto.lens.logit_lens(model, *inputs, sites=["embed", "**.resid_
 terms, parts = opto.lens.logit_terms(
     model, *inputs, norm=model.final_norm, unembed=model.unembed
 )
-lens = [float(analysis.logit_difference(x, *inputs)) for x in stream]
-wrote = [float(analysis.logit_difference(x, *inputs)) for x in terms]
+lens = [float(answers.logit_difference(x, *inputs)) for x in stream]
+wrote = [float(answers.logit_difference(x, *inputs)) for x in terms]
 for place, x in zip(places, lens, strict=True):
     print(f"{place:20}{x:6.2f} nats")
 plots.bars(
@@ -260,7 +261,7 @@ shares = np.linspace(0, 1, 11)
 chosen = {"the strongest head": induction[:1], "all heads of layer 1": heads}
 differences = {
     name: opto.sweep(
-        analysis.logit_difference,
+        answers.logit_difference,
         model,
         *inputs,
         edits=opto.stack(

@@ -39,8 +39,10 @@ import numpy as np
 from scipy import stats
 
 import icl
-from icl import analysis, measures, plots, toys
-from sweeps.figures import FIGURES, Runs
+from icl import measures, plots, toys
+from sweeps import analysis
+from sweeps.figures import find_figure, Runs
+from sweeps.studies.induction import analysis as paper
 
 
 folder = analysis.runs_folder()
@@ -134,8 +136,8 @@ plots.head_strengths(
 )
 
 # %%
-table = analysis.head_table(trained, data=every)
-previous = analysis.previous_token_heads(trained, data=part)
+table = paper.head_table(trained, data=every)
+previous = paper.previous_token_heads(trained, data=part)
 others = [head for head in range(len(table.order)) if head not in previous]
 print(f"previous-token heads of layer 0, the strongest first: {previous}")
 target = (0.845, 0.736, 0.708, 0.570, 0.553, 0.418, 0.289, 0.104)
@@ -201,7 +203,7 @@ analysis.loss_figure(induction, {"all": ["main"], **only_heads}, by="heads of la
 
 # %%
 times = analysis.emergence(
-    induction, [f"only-head-{head}" for head in heads], level=analysis.LEARNT
+    induction, [f"only-head-{head}" for head in heads], level=paper.LEARNT
 )
 points = {"head": (table.strength, times / 1e3)}
 plots.dots(
@@ -249,8 +251,8 @@ plots.clamped_descents(
 # %%
 kinds = ("none", "previous-token", "layer-0", "match", "copy", "layer-0-copy")
 one_seed = {kind: [f"clamp-{kind}"] for kind in kinds}
-many_seeds = analysis.clamps_by_seed(clamps, kinds)
-on_omniglot = analysis.clamps_by_seed(omniglot, kinds)
+many_seeds = paper.clamps_by_seed(clamps, kinds)
+on_omniglot = paper.clamps_by_seed(omniglot, kinds)
 analysis.loss_figure(
     *((clamps, many_seeds) if any(many_seeds.values()) else (induction, one_seed)),
     by="clamped",
@@ -274,7 +276,7 @@ for name, each in found.items():
 plots.intervals(shown, label="loss at half of ln 2 after (thousands of sequences)")
 
 # %%
-(claim,) = FIGURES["induction/5b"].claims
+(claim,) = find_figure("induction/5b").claims
 verdict = {True: "holds", False: "does NOT hold", None: "–"}
 for name, each in found.items():
     numbers = {kind: estimate.value for kind, estimate in each.items()}
@@ -304,7 +306,7 @@ long = {label: [f"{prefix}long"] for label, prefix in sizes.items()}
 analysis.loss_figure(induction, long)
 
 # %%
-six = FIGURES["induction/6"]
+six = find_figure("induction/6")
 runs = {label: by[0] for label, by in six.found(induction.names).items()}
 paths = {label: (induction.path / name,) for label, name in runs.items()}
 measured = six.measure(Runs(paths, (0,)))
@@ -332,8 +334,8 @@ for claim in six.claims:
 
 # %%
 sets = {"previous-token heads": previous, "the other heads": others}
-ablated = analysis.path_ablations(trained, sets, data=every)
-target = {analysis.VALUES: (0.9985, 0.343), analysis.KEYS: (0.699, 0.993)}
+ablated = paper.path_ablations(trained, sets, data=every)
+target = {paper.VALUES: (0.9985, 0.343), paper.KEYS: (0.699, 0.993)}
 analysis.Table(
     ("accuracy without", "missed through", "paper", "ours"),
     [
@@ -350,7 +352,7 @@ analysis.Table(
 # previous-token heads, and 0.824 through values, from another head.
 
 # %%
-pairs = analysis.path_pairs(trained, data="train")
+pairs = paper.path_pairs(trained, data="train")
 plots.head_maps(
     {f"through {path}": values for path, values in pairs.metric.items()},
     rows="head of layer 1",
@@ -361,7 +363,7 @@ plots.head_maps(
 
 # %%
 best = table.best
-for path, target in ((analysis.KEYS, 0.914), (analysis.VALUES, 0.824)):
+for path, target in ((paper.KEYS, 0.914), (paper.VALUES, 0.824)):
     row = pairs.metric[path][best]
     head = int(np.argmax(row))
     print(f"into 1:{best} through {path}: 0:{head}, {row[head]:.3f} (paper: {target})")
@@ -458,7 +460,7 @@ plots.traces(
 # without, at the end).
 
 # %%
-ways = icl.replay(trained, analysis.direct_ways(trained))
+ways = icl.replay(trained, paper.direct_ways(trained))
 plots.traces(
     ways.sequences,
     np.stack([*ways.values.values()], 1),
@@ -525,7 +527,7 @@ analysis.Table(
 # add up.
 
 # %%
-match = analysis.perfect_match(trained, data=every)
+match = paper.perfect_match(trained, data=every)
 plots.head_maps(
     {"attention to the right label clamped": match.by_label},
     rows="head of layer 1, alone",
@@ -535,7 +537,7 @@ plots.head_maps(
 )
 
 # %%
-fixes = analysis.mended(match.right, best)
+fixes = paper.mended(match.right, best)
 missed = int((~match.right[best]).sum())
 rest = np.where(np.arange(len(fixes)) == best, -1, np.nan_to_num(fixes))
 second = int(np.argmax(rest))
@@ -575,7 +577,7 @@ by_seed = {}
 for name in seeds:
     run = replicas.load(name)
     some = icl.dense_set(run.task, max_class_pairs=most, key=jax.random.key(0))
-    by_seed[name] = analysis.head_table(run, data=some)
+    by_seed[name] = paper.head_table(run, data=some)
 plots.dots(
     {
         "": {

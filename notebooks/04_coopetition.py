@@ -36,14 +36,21 @@ import numpy as np
 import icl
 import opto
 from icl import measures, plots, toys
-from icl.analysis import logged_curve, only, runs_folder, Study, Table, together
-from icl.analysis.coopetition import (
-    attention_differences,
+from sweeps.analysis import (
     latest_run,
-    lower_layer_ablations,
+    logged_curve,
+    only,
     passage,
-    taken_at,
+    runs_folder,
+    Study,
+    Table,
+    together,
     training_curve,
+)
+from sweeps.studies.coopetition.analysis import (
+    attention_differences,
+    lower_layer_ablations,
+    taken_at,
     without_way_past,
 )
 

@@ -47,12 +47,20 @@ import numpy as np
 
 import icl
 from icl import plots
-from icl.analysis import Estimate, logged_curve, runs_folder, Study, Table, together
-from icl.analysis.coopetition import begun, passage
-from sweeps.figures import FIGURES
+from sweeps.analysis import (
+    begun,
+    Estimate,
+    logged_curve,
+    passage,
+    runs_folder,
+    Study,
+    Table,
+    together,
+)
+from sweeps.figures import find_figure
 
 
-FIGURE = FIGURES["transience/flip"]  # Its runs, of several seeds.
+FIGURE = find_figure("transience/flip")  # Its runs, of several seeds.
 study = Study.read(runs_folder() / "transience")
 runs = [*FIGURE.found(begun(study.path)).get("main", {}).values()]
 print(study)

@@ -1,6 +1,6 @@
 """`python -m sweeps`."""
 
-from ._cli import main
+from .cli import main
 
 
 # Processes that measure import this module too.

@@ -13,13 +13,15 @@ from scipy import stats
 
 import icl
 import opto
-from icl import analysis, plots
-from icl.analysis.coopetition import lower_layer_ablations
+from icl import answers, plots
 from icl.data import LowRankClasses
 from icl.optimizers import Adam, Constant
 from icl.presets.induction import induction
 from icl.schedules import Every
 from icl.tasks import exemplars_swapped
+from sweeps import analysis
+from sweeps.studies.coopetition.analysis import lower_layer_ablations
+from sweeps.studies.induction import analysis as paper
 
 
 @pytest.fixture(scope="module")
@@ -31,7 +33,8 @@ def folder(tmp_path_factory):
     last = path / "other/checkpoints" / f"{320:012}.eqx"
     last.unlink()
     shutil.rmtree(path / "other" / "resume")
-    study = {"scale": "smoke", "runs": {"main": {}, "other": {}, "never": {}}}
+    runs = {"main": {}, "other": {}, "never": {}}
+    study = {"study": "s", "scale": "smoke", "folder": str(path), "runs": runs}
     (path / "_sweep").mkdir()
     (path / "_sweep/study.json").write_text(json.dumps(study))
     return path
@@ -164,7 +167,7 @@ def test_estimates_say_what_is_not_known():
 def test_seeds_of_a_clamp_are_found_by_name(tmp_path):
     names = ("seed-5", "seed-6", "seed-5-match", "seed-6-match", "seed-5-copy")
     study = analysis.Study(tmp_path, "small", names, 5)
-    found = analysis.clamps_by_seed(study, ("match", "copy", "none"))
+    found = paper.clamps_by_seed(study, ("match", "copy", "none"))
     assert found["match"] == ["seed-5-match", "seed-6-match"]
     assert found["copy"] == ["seed-5-copy"]
     assert found["none"] == []
@@ -179,8 +182,8 @@ def test_losses_of_runs_that_are_there(folder):
     assert np.allclose(figure.drawn["mean"].values[:, 0], study.curve("main")[1])
     assert isinstance(analysis.loss_figure(study, {"b": ["never"]}), analysis.Table)
     runs = {"a": ["main"], "b": ["never"]}
-    paper = {"a": 1000.0, "b": None}
-    table = analysis.emergence_table("run", paper, {"ours": (study, runs)}, level=99.0)
+    target = {"a": 1000.0, "b": None}
+    table = analysis.emergence_table("run", target, {"ours": (study, runs)}, level=99.0)
     assert table.texts == [["a", "1", "0"], ["b", "–", "–"]]
 
 
@@ -203,7 +206,7 @@ def zero(layer, heads):
 
 def test_the_table_of_heads_is_what_ablations_one_by_one_give(trained):
     batch = trained.evaluations["train"]
-    table = analysis.head_table(trained)
+    table = paper.head_table(trained)
     right, loss = by_hand(trained, (), batch)
     assert table.whole["accuracy"] == pytest.approx(right.mean())
     assert table.whole["loss"] == pytest.approx(loss.mean(), abs=1e-5)
@@ -223,13 +226,13 @@ def test_the_table_of_heads_is_what_ablations_one_by_one_give(trained):
 
 def test_what_is_mended_is_counted():
     right = np.array([[True, False, False, False], [False, True, True, False]])
-    assert analysis.mended(right, 0).tolist() == [0, pytest.approx(2 / 3)]
-    assert np.isnan(analysis.mended(np.ones((2, 3), bool), 0)).all()
+    assert paper.mended(right, 0).tolist() == [0, pytest.approx(2 / 3)]
+    assert np.isnan(paper.mended(np.ones((2, 3), bool), 0)).all()
 
 
 def test_a_perfect_match_leaves_the_copying_of_one_head(trained):
     batch = trained.evaluations["train"]
-    found = analysis.perfect_match(trained)
+    found = paper.perfect_match(trained)
     labels = np.asarray(batch.labels)
     correct = np.where(labels[:, 0] == labels[:, -1], 1, 3)
     pattern = jax.nn.one_hot(correct, 5)[:, None, None, :]
@@ -249,13 +252,13 @@ def test_a_perfect_match_leaves_the_copying_of_one_head(trained):
 
 
 @pytest.mark.parametrize(
-    ("path", "held"), [(analysis.VALUES, "pattern"), (analysis.KEYS, "v")]
+    ("path", "held"), [(paper.VALUES, "pattern"), (paper.KEYS, "v")]
 )
 def test_a_path_is_what_is_left_when_the_other_is_held(trained, path, held):
     batch = trained.evaluations["train"]
     sets = {"two": [0, 2], "one": [3]}
-    found = analysis.path_ablations(trained, sets, metric="loss")
-    pairs = analysis.path_pairs(trained, metric="loss")
+    found = paper.path_ablations(trained, sets, metric="loss")
+    pairs = paper.path_pairs(trained, metric="loss")
     site = f"blocks.1.attn.{held}"
     _, record = opto.run(trained.model, *trained.task.inputs(batch), record=site)
     hold = opto.Patch(site, {site: record[site]})
@@ -272,7 +275,7 @@ def test_a_path_is_what_is_left_when_the_other_is_held(trained, path, held):
 
 def test_direct_ways_are_cut_while_layer_1_reads_as_before(trained):
     batch = trained.evaluations["train"]
-    found = icl.replay(trained, analysis.direct_ways(trained), checkpoints=[-1])
+    found = icl.replay(trained, paper.direct_ways(trained), checkpoints=[-1])
     site = "blocks.1.attn.z"
     _, record = opto.run(trained.model, *trained.task.inputs(batch), record=site)
     hold = opto.Patch(site, {site: record[site]})
@@ -285,21 +288,21 @@ def test_direct_ways_are_cut_while_layer_1_reads_as_before(trained):
 def test_paths_are_of_runs_without_edits(trained):
     edited = dataclasses.replace(trained, edits=(zero(1, [0]),))
     with pytest.raises(ValueError, match="without edits"):
-        analysis.path_pairs(edited)
+        paper.path_pairs(edited)
     with pytest.raises(ValueError, match="without edits"):
-        analysis.direct_ways(edited)
+        paper.direct_ways(edited)
     with pytest.raises(ValueError, match="without edits"):
         lower_layer_ablations(edited)
     with pytest.raises(ValueError, match="none"):
         analysis.without(0, [[]])
     with pytest.raises(ValueError, match="layer must be"):
-        analysis.head_table(trained, layer=2)
+        paper.head_table(trained, layer=2)
 
 
 def test_previous_token_heads_are_those_above_a_level(trained):
-    every = analysis.previous_token_heads(trained, least=0.0)
+    every = paper.previous_token_heads(trained, least=0.0)
     assert sorted(every) == [0, 1, 2, 3]
-    assert analysis.previous_token_heads(trained, least=2.0) == every[:1]
+    assert paper.previous_token_heads(trained, least=2.0) == every[:1]
 
 
 # Answers
@@ -313,9 +316,9 @@ def test_answers_are_scored_as_numpy_does(trained):
     rows = np.arange(len(labels))
     other = np.where(labels[:, 0] == labels[:, 2], labels[:, 1], labels[:, 0])
     margin = (last[rows, labels[:, 2]] - last[rows, other]).mean()
-    assert analysis.logit_difference(logits, *inputs) == pytest.approx(margin, abs=1e-5)
+    assert answers.logit_difference(logits, *inputs) == pytest.approx(margin, abs=1e-5)
     accuracy = (last.argmax(-1) == labels[:, 2]).mean()
-    assert analysis.answer_accuracy(logits, *inputs) == pytest.approx(accuracy)
+    assert answers.answer_accuracy(logits, *inputs) == pytest.approx(accuracy)
 
 
 def test_exchanged_exemplars_turn_the_answer_around(trained):
@@ -330,7 +333,7 @@ def test_exchanged_exemplars_turn_the_answer_around(trained):
 
 
 def test_tokens_have_names():
-    names = analysis.token_names(jnp.array([[3, 1, 3]]))
+    names = answers.token_names(jnp.array([[3, 1, 3]]))
     assert names == [["x0", "label 3", "x1", "label 1", "query"]]
 
 

@@ -13,22 +13,18 @@ from scipy import optimize
 import icl
 import opto
 from icl import plots
-from icl.analysis import logged_curve
-from icl.analysis.coopetition import (
-    attention_differences,
-    begun,
-    latest_run,
-    lower_layer_ablations,
-    passage,
-    taken_at,
-    training_curve,
-    without_way_past,
-)
 from icl.config import to_json
 from icl.data import LowRankClasses
 from icl.measures import induction_strength, Measure
 from icl.presets.coopetition import coopetition
 from icl.schedules import At, Every
+from sweeps.analysis import begun, latest_run, logged_curve, passage, training_curve
+from sweeps.studies.coopetition.analysis import (
+    attention_differences,
+    lower_layer_ablations,
+    taken_at,
+    without_way_past,
+)
 
 
 @pytest.fixture(scope="module")

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from sweeps._study import names
+from sweeps.study import study_names
 
 
 FOLDER = Path(__file__).parents[1] / "notebooks"
@@ -64,7 +64,7 @@ def _code_cells(source):
 @pytest.fixture(scope="module")
 def runs(smoke):
     """Every study at scale `smoke`."""
-    (folder,) = {smoke(study).parent for study in names()}
+    (folder,) = {smoke(study).parent for study in study_names()}
     return folder
 
 

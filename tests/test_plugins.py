@@ -10,8 +10,8 @@ import pytest
 from icl import measures, plugins
 from icl.config import OpenUnion
 from icl.presets import preset
-from sweeps._folder import Folder, Job
-from sweeps._job import Work
+from sweeps.execute._job import Work
+from sweeps.folder import Folder, Job
 
 
 # A task, an edit, a measure and a preset, of which the package knows nothing.

@@ -16,7 +16,7 @@ from icl.data import LowRankClasses
 from icl.presets.induction import induction
 from icl.schedules import Every
 from icl.train import Training
-from sweeps._program import program
+from sweeps.plan import program
 
 
 OTHERS = RankedHeads("measured", "induction_strength", 1, (1, 2, 3))

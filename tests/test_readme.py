@@ -7,8 +7,8 @@ import jax.numpy as jnp
 import numpy as np
 
 import opto
-from sweeps._needs import needs
-from sweeps._study import list_trials, load_study
+from sweeps.plan import needs
+from sweeps.study import list_trials, load_study
 
 
 README = Path(__file__).resolve().parents[1] / "README.md"

@@ -7,12 +7,12 @@ import h5py
 import numpy as np
 import pytest
 
-from sweeps._folder import Folder
-from sweeps._study import names
+from sweeps.folder import Folder
+from sweeps.study import study_names
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("study", names())
+@pytest.mark.parametrize("study", study_names())
 def test_a_study_at_smoke_scale_completes(study, smoke):
     out = smoke(study)
     folder = Folder(out)

@@ -20,11 +20,13 @@ from icl.data import HDF5Classes, LowRankClasses
 from icl.models import exemplar_label_interface, TransformerConfig
 from icl.presets import presets
 from icl.schedules import At, Every
-from sweeps import clamps, coopetition, induction, transience
-from sweeps._clamps import but
-from sweeps._needs import needs
-from sweeps._plan import groups
-from sweeps._study import list_trials
+from sweeps.plan import groups, needs
+from sweeps.studies.coopetition import runs as coopetition
+from sweeps.studies.induction import runs as induction
+from sweeps.studies.induction.clamps import runs as clamps
+from sweeps.studies.induction.edits import but
+from sweeps.studies.transience import runs as transience
+from sweeps.study import list_trials
 
 
 FOLDER = Path("/studies/of ours")

@@ -19,9 +19,9 @@ from icl.optimizers import Adam, Constant
 from icl.presets.induction import induction
 from icl.schedules import At, Every
 from icl.tasks import EvaluationSet
-from sweeps._collect import collect, collected
-from sweeps._folder import Folder
-from sweeps._swept import column, swept
+from sweeps.folder import Folder
+from sweeps.watch import collect, collected
+from sweeps.watch._swept import column, swept
 
 
 SHORT = Training(64, 8, evaluate_at=Every(24))

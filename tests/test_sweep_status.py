@@ -16,14 +16,13 @@ from icl import Start
 from icl.data import LowRankClasses
 from icl.presets.induction import induction
 from icl.train import Training
-from sweeps import _status
-from sweeps._estimate import JobEstimate
-from sweeps._folder import Folder, Job, Report
-from sweeps._launch import Launch
-from sweeps._look import KILLED, last_lines, look
-from sweeps._process import process
-from sweeps._status import status
-from sweeps._table import duration, memory, plan_table, table
+from sweeps.execute import Launch, plan_table
+from sweeps.execute._process import process
+from sweeps.folder import Folder, Job, Report
+from sweeps.plan import JobEstimate
+from sweeps.text import duration, memory, table
+from sweeps.watch import _status, status
+from sweeps.watch._look import KILLED, last_lines, look
 
 
 TOTAL = 64
@@ -422,9 +421,7 @@ def test_many_runs_are_read_at_once_and_no_device_is_asked_for(study, monkeypatc
     # No file twice: neither what all runs share, nor what each has.
     assert len(read) == len({*read})
     assert {study.folder.sweep / "runs" / f"{run}.json" for run in names} <= {*read}
-    code = (
-        "import sys; from sweeps._status import status; sys.exit(status(sys.argv[1:]))"
-    )
+    code = "import sys; from sweeps.watch import status; sys.exit(status(sys.argv[1:]))"
     command = [sys.executable, "-c", code, str(study.folder.path)]
     # To begin to use a device would fail.
     nowhere = os.environ | {"JAX_PLATFORMS": "nowhere"}

@@ -18,17 +18,23 @@ import twelve
 from icl import Start, Training
 from icl.config import to_json
 from icl.schedules import Every
-from sweeps import _cost, _launch, Trial
-from sweeps._cluster import read_cluster
-from sweeps._cost import Cost, measured, Program, seconds
-from sweeps._estimate import most_members
-from sweeps._folder import Folder, Job
-from sweeps._launch import pinned, plan, wanted
-from sweeps._local import Debug
-from sweeps._needs import needs
-from sweeps._plan import Group, groups
-from sweeps._program import program
-from sweeps._study import list_trials, load_study
+from sweeps import Trial
+from sweeps.execute import _launch, plan
+from sweeps.execute._cluster import read_cluster
+from sweeps.execute._local import Debug
+from sweeps.folder import Folder, Job
+from sweeps.plan import (
+    _cost,
+    Group,
+    groups,
+    most_members,
+    needs,
+    pinned,
+    program,
+    wanted,
+)
+from sweeps.plan._cost import Cost, measured, Program, seconds
+from sweeps.study import list_trials, load_study
 
 
 STUDY = Path(__file__).parent / "twelve.py"
@@ -54,7 +60,7 @@ def sweeps(*arguments, **options):
 
 def one_line(capsys, *arguments):
     """What a command that is refused says, which is one line; its status is 2."""
-    from sweeps._cli import main
+    from sweeps.cli import main
 
     with pytest.raises(SystemExit) as stop:
         main(list(map(str, arguments)))
@@ -617,7 +623,7 @@ import dataclasses
 import twelve
 from icl import Start
 from icl.optimizers import SGD, Constant
-from sweeps import _launch, Trial
+from sweeps import Trial
 
 def trials(scale, folder, data):
     base = next(iter(twelve.trials(scale, folder, data))).experiment
@@ -662,7 +668,7 @@ import dataclasses
 import twelve
 from icl import Training
 from icl.schedules import Every
-from sweeps import _launch, Trial
+from sweeps import Trial
 
 def trials(scale, folder, data):
     base = next(iter(twelve.trials(scale, folder, data))).experiment
@@ -712,7 +718,7 @@ SHARDED = f"""
 import dataclasses, json, pathlib, sys
 sys.path.insert(0, {str(Path(__file__).parent)!r})
 import jax, numpy as np
-from sweeps._cost import divide_cpu
+from sweeps.plan import divide_cpu
 divide_cpu(4)
 import twelve
 from icl import run_experiments

@@ -133,7 +133,7 @@ class Learned:
     Initialised uniformly in $\pm 1/\sqrt{32}$, a standard deviation of 0.1, as in
     https://github.com/aadityasingh/icl-dynamics, where it is a linear layer of one-hot
     vectors of length 32. It matters: begun at 0.02 as labels are, learning in context
-    does not emerge in the transience runs of `sweeps/transience.py`.
+    does not emerge in the transience runs of `sweeps/studies/transience`.
     """
 
     max_length: int = 64

@@ -24,7 +24,7 @@ def check_data(data: Source, what: str, classes: int, exemplars: int) -> int:
 
     **Raises:** `ValueError` if there are too few classes, or exemplars of each.
     """
-    found = shape(data)
+    found = data_shape(data)
     if found[0] < classes or found[1] < exemplars:
         raise ValueError(
             f"{what} needs {classes} classes of {exemplars} exemplars, got "
@@ -34,7 +34,7 @@ def check_data(data: Source, what: str, classes: int, exemplars: int) -> int:
 
 
 @functools.lru_cache(maxsize=8)
-def shape(data: Source) -> tuple[int, int]:
+def data_shape(data: Source) -> tuple[int, int]:
     """Classes and exemplars of each; what is drawn from a seed is not drawn for it."""
     if isinstance(data, HDF5Classes):
         return data.load().shape[:2]

@@ -1,18 +1,17 @@
-"""Figures of the papers as values: runs, measurement, targets and claims of each."""
+"""What a figure of a paper is: its runs, measurement, targets and claims, as a value.
 
-from . import coopetition, heads, induction
+What makes, judges and finds figures of any paper belongs here; the figures of one paper
+are in its folder of `sweeps.studies`.
+"""
+
 from ._claims import (
     Alike as Alike,
     Claim as Claim,
     Ordering as Ordering,
     Same as Same,
-    shown as shown,
     Together as Together,
     Within as Within,
 )
+from ._curves import crossings as crossings, curves as curves, has_set as has_set
 from ._figure import Figure as Figure, Measured as Measured, Runs as Runs
-
-
-_EVERY = (*induction.FIGURES, *heads.FIGURES, *coopetition.FIGURES)
-FIGURES = {each.name: each for each in sorted(_EVERY, key=lambda each: each.name)}
-"""By name."""
+from ._found import all_figures as all_figures, find_figure as find_figure

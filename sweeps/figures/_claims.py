@@ -135,10 +135,9 @@ class Same(Claim):
 
 @dataclasses.dataclass(frozen=True)
 class Together(Claim):
-    """Claims that say something of a seed if they hold in it together.
+    """Claims that say something of a seed only if all of them hold in it.
 
-    Of a study they do if there are so many `seeds` of which they do, or all if it has
-    fewer.
+    Holds if at least `seeds` seeds satisfy all claims; every seed, if there are fewer.
     """
 
     claims: tuple[Claim, ...]

@@ -87,7 +87,7 @@ class Figure:
     ) -> dict[str, dict[int, str]]:
         """By what a run is in the figure, the name of the run of each seed.
 
-        What the study has not at this scale is left out.
+        Runs missing at this scale are skipped.
 
         **Arguments:**
 

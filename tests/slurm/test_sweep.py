@@ -22,8 +22,8 @@ from cluster import Cluster
 from test_sweeps import assert_same, contents, STUDY, sweeps
 
 from icl.train import Stopped
-from sweeps._folder import Folder, Job
-from sweeps._job import _heeding
+from sweeps.execute._job import _heeding
+from sweeps.folder import Folder, Job
 
 
 TOTAL = 96_000

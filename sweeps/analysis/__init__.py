@@ -1,0 +1,46 @@
+"""What is read off runs of any paper: curves, emergence times, ablated heads, tables.
+
+It reads the folders that `python -m sweeps NAME` made; notebooks and figures draw it.
+What only one paper asks is in its folder of `sweeps.studies`.
+"""
+
+from ._ablations import (
+    check_two_layers as check_two_layers,
+    layer_index as layer_index,
+    num_heads as num_heads,
+    only as only,
+    rest as rest,
+    without as without,
+)
+from ._curves import (
+    curves_of as curves_of,
+    logged_curve as logged_curve,
+    MetricCurves as MetricCurves,
+    together as together,
+    training_curve as training_curve,
+)
+from ._emergence import (
+    crossing as crossing,
+    emergence as emergence,
+    Estimate as Estimate,
+    estimates as estimates,
+    final as final,
+    HALF as HALF,
+)
+from ._losses import (
+    emergence_table as emergence_table,
+    loss_figure as loss_figure,
+    losses as losses,
+)
+from ._passage import Passage as Passage, passage as passage
+from ._places import (
+    begun as begun,
+    find_run as find_run,
+    is_finished as is_finished,
+    is_run as is_run,
+    latest_run as latest_run,
+    RUNS as RUNS,
+    runs_folder as runs_folder,
+)
+from ._study import Study as Study
+from ._table import cell as cell, Table as Table

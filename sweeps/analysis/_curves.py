@@ -1,0 +1,112 @@
+"""What runs logged over training, one by one and side by side."""
+
+import functools
+import os
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from jaxtyping import Float
+
+from icl import Run
+from icl._curves import Curves, curves
+
+from ._places import is_run
+
+
+Curve = tuple[np.ndarray, np.ndarray]
+"""Sequences seen and values, `[event]` each."""
+
+
+@dataclass(frozen=True)
+class MetricCurves:
+    """A metric of several runs over training.
+
+    **Fields:**
+
+    - `sequences`: Sequences seen, all points at which one of them was looked at.
+    - `values`: `[point, run]`: linear between a run's own points, NaN after its last.
+    - `labels`: What each run is, `[run]`; those of one label differ in seed.
+    """
+
+    sequences: Float[np.ndarray, " point"]
+    values: Float[np.ndarray, "point run"]
+    labels: tuple[str, ...]
+
+    @property
+    def by_label(self) -> Mapping[str, Float[np.ndarray, "point seed"]]:
+        """The values of each label, in order, a column for each seed."""
+        labels = np.array(self.labels)
+        return {
+            name: self.values[:, labels == name] for name in dict.fromkeys(self.labels)
+        }
+
+
+def curves_of(labelled: Iterable[tuple[str, Curve]]) -> MetricCurves:
+    """The curves of runs, by what each run is, on one axis."""
+    pairs = [*labelled]
+    points, values = together([curve for _, curve in pairs])
+    return MetricCurves(points.astype(float), values, tuple(x for x, _ in pairs))
+
+
+def logged_curve(
+    run: str | os.PathLike, metric: str = "loss", *, data: str = "train"
+) -> Curve:
+    """A metric of a run over training, so far; the mean over an evaluation set.
+
+    **Returns:** Sequences seen and values, `[event]` each; empty for what is not there.
+    """
+    log = Path(run) / "log.h5"
+    if not log.is_file() or not is_run(run):
+        return np.empty(0, np.int64), np.empty(0)
+    # A notebook reads a log many times, and a run that goes on has another one.
+    found = _curves(Path(run), log.stat().st_mtime_ns)
+    if metric not in found.numbers.get(data, {}):
+        return np.empty(0, np.int64), np.empty(0)
+    return found.events, found.numbers[data][metric]
+
+
+@functools.lru_cache(maxsize=256)
+def _curves(path: Path, written_at: int) -> Curves:
+    """The learning curves of a run, whose log was written at a time."""
+    return curves(Run(path))
+
+
+def together(
+    curves: Mapping[str, Curve] | Iterable[Curve],
+) -> tuple[np.ndarray, np.ndarray]:
+    """Curves that were looked at differently often, on one axis.
+
+    **Returns:**
+
+    All points of all curves, `[point]`, and the curves there, `[point, curve]`: linear
+    in between, NaN before the first and after the last of their own.
+    """
+    pairs = [*curves.values()] if isinstance(curves, Mapping) else [*curves]
+    points = np.unique(np.concatenate([np.asarray(x) for x, _ in pairs] or [[]]))
+    values = [
+        np.interp(points, x, y, left=np.nan, right=np.nan)
+        if len(x)
+        else np.full(len(points), np.nan)
+        for x, y in pairs
+    ]
+    empty = np.empty((len(points), 0))
+    return points, np.stack(values, 1) if values else empty
+
+
+def training_curve(run: str | os.PathLike, metric: str = "loss") -> Curve:
+    """A metric of the sequences that are trained on, by when the run was evaluated.
+
+    **Returns:**
+
+    Sequences seen, and the mean over the steps since the one before, `[event]` each.
+    Empty if there is no such run.
+    """
+    found = Run(run) if is_run(run) else None
+    if found is None or not found.log.events.any():
+        return np.empty(0, np.int64), np.empty(0)
+    log, size = found.log, found.config["training"]["batch_size"]
+    ends = log.events[log.events > 0] // size
+    parts = np.split(log.train[metric][: ends[-1]], ends[:-1])
+    return ends * size, np.array([part.mean(dtype=np.float64) for part in parts])

@@ -1,0 +1,132 @@
+"""When a circuit emerges: the sequences seen as the loss comes down to a level."""
+
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+from jaxtyping import Float
+
+from icl._events import first_below, HALF_LN_2
+from icl.plots import Confidence
+
+from ._study import Study
+
+
+HALF = float(HALF_LN_2)
+"""Half of ln 2, half of the plateau, where emergence is read off in figures 5b and 6 of
+the induction-head paper."""
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """A number of which there are several, one for each seed.
+
+    **Fields:**
+
+    - `value`: The mean. If there are seeds where it was never reached, the median of
+        all, which is infinite if they are half: a mean of the others would be too low.
+        NaN of no seeds.
+    - `low`, `high`: A 95 % confidence interval of the mean (Student's t); NaN for fewer
+        than two seeds, or if it was not reached in one.
+    - `known`, `count`: In how many seeds it was reached, of how many.
+    """
+
+    value: float
+    low: float
+    high: float
+    known: int
+    count: int
+
+    @staticmethod
+    def of(values: Iterable[float]) -> "Estimate":
+        """Of one value a seed; infinite where it was never reached.
+
+        Seeds with NaN (unknown) are ignored.
+        """
+        array = np.asarray([*values], float)
+        array = array[~np.isnan(array)]
+        there = array[np.isfinite(array)]
+        known, count = there.size, len(array)
+        if known < count or not count:
+            # Of an even number the larger one in the middle: no mean with infinity.
+            median = float(np.sort(array)[count // 2]) if count else math.nan
+            return Estimate(median, math.nan, math.nan, known, count)
+        low, high = Confidence().bounds(there[None])
+        mean = float(there.mean())
+        return Estimate(mean, float(low[0]), float(high[0]), known, count)
+
+    def __str__(self) -> str:
+        if not self.known:
+            return "–" if not self.count else "not reached"
+        seeds = f"{self.known} of {self.count} seeds"
+        if math.isinf(self.value):
+            return f"reached in {seeds}"
+        if self.known < self.count:
+            return f"median {self.value:.3g}, reached in {seeds}"
+        interval = f" [{self.low:.3g}, {self.high:.3g}]"
+        return f"{self.value:.3g}" + (interval if math.isfinite(self.low) else "")
+
+    def __truediv__(self, unit: float) -> "Estimate":
+        low, high = self.low / unit, self.high / unit
+        return Estimate(self.value / unit, low, high, self.known, self.count)
+
+
+def crossing(sequences: np.ndarray, losses: np.ndarray, level: float = HALF) -> float:
+    """Where a loss, linear between the points, first comes down to a level.
+
+    Infinite if it never does, NaN if there are no points. Points where the loss is NaN
+    do not count.
+    """
+    there = np.isfinite(losses)
+    if not there.any():
+        return math.nan
+    found = first_below(np.asarray(sequences)[there], np.asarray(losses)[there], level)
+    return math.inf if found is None else found
+
+
+def emergence(
+    study: Study,
+    runs: Iterable[str],
+    *,
+    level: float = HALF,
+    data: str = "train",
+) -> Float[np.ndarray, " run"]:
+    """When the loss of each run comes down to a level, in sequences seen.
+
+    Infinite for a run that does not, NaN for one that is not there.
+
+    **Arguments:**
+
+    - `level`: In nats.
+    - `data`: The evaluation set whose mean loss it is.
+    """
+    curves = (study.curve(name, data=data) for name in runs)
+    return np.array([crossing(x, y, level) for x, y in curves], float)
+
+
+def estimates(
+    study: Study,
+    groups: Mapping[str, Iterable[str]],
+    *,
+    level: float = HALF,
+    data: str = "train",
+) -> dict[str, Estimate]:
+    """`emergence` of groups of runs that differ in seed, put together.
+
+    Runs that are not there do not count.
+    """
+    return {
+        name: Estimate.of(
+            emergence(study, [r for r in runs if r in study], level=level, data=data)
+        )
+        for name, runs in groups.items()
+    }
+
+
+def final(
+    study: Study, runs: Iterable[str], *, metric: str = "loss", data: str = "train"
+) -> Estimate:
+    """A metric at the end of runs that differ in seed, of those that are there."""
+    curves = (study.curve(name, metric, data=data) for name in runs)
+    return Estimate.of(values[-1] for _, values in curves if len(values))

@@ -1,0 +1,63 @@
+"""Where runs are, and which of them are there."""
+
+import os
+from pathlib import Path
+
+from icl import Run
+
+
+RUNS = "ICL_RUNS"
+"""The environment variable that names the folder of the studies."""
+
+
+def runs_folder() -> Path:
+    """Where the studies are: `$ICL_RUNS`, or `runs` here or in a folder above."""
+    if named := os.environ.get(RUNS):
+        return Path(named)
+    here = Path.cwd()
+    found = (up / "runs" for up in (here, *here.parents) if (up / "runs").is_dir())
+    return next(found, here / "runs")
+
+
+def find_run(*names: str) -> Path | None:
+    """The first of some runs that is there and finished, such as `induction/main`.
+
+    **Arguments:** `names`: Paths within `runs_folder()`.
+    """
+    folder = runs_folder()
+    finished = (folder / name for name in names if is_finished(folder / name))
+    return next(finished, None)
+
+
+def is_run(path: str | os.PathLike) -> bool:
+    """Whether a folder is a run's, however far that is."""
+    return os.path.isfile(os.path.join(path, "config.json"))
+
+
+def is_finished(path: str | os.PathLike) -> bool:
+    """Whether there is a run that was trained to its end."""
+    try:
+        return Run(path).finished
+    except ValueError:  # None yet.
+        return False
+
+
+def begun(study: str | os.PathLike, pattern: str = "*") -> list[str]:
+    """The runs of a study that have logged something, finished or not.
+
+    **Arguments:** `pattern`: Of their names, such as `"omniglot-*"`.
+    """
+    return sorted(log.parent.name for log in Path(study).glob(f"{pattern}/log.h5"))
+
+
+def latest_run(*runs: str | os.PathLike) -> Path:
+    """The first of some runs that is finished; else the first that has a checkpoint.
+
+    **Raises:** `ValueError` if none has.
+    """
+    there = [Run(run) for run in runs if is_run(run)]
+    some = [run for run in there if run.checkpoints]
+    if not some:
+        raise ValueError(f"no checkpoints in any of {', '.join(map(str, runs))}")
+    done = [run for run in some if run.finished]
+    return [*done, *some][0].path

@@ -1,0 +1,153 @@
+"""The command line: `python -m sweeps STUDY | status | cancel | collect | figure`.
+
+Bad input ends with status 2 and one line on stderr.
+"""
+
+import dataclasses
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import tyro
+
+from icl._options import parse
+from icl.cli import guarded
+from icl.loggers import check_logger
+from icl.plugins import import_from
+
+from .execute import (
+    alive_jobs,
+    cancel_jobs,
+    ClusterKind,
+    data_of,
+    executor_of,
+    plan,
+    plan_table,
+    stop,
+    train,
+)
+from .figures.command import figure
+from .folder import Folder
+from .plan import pinned, wanted
+from .study import list_trials, load_study, study_names, StudyScale
+from .watch import collect, status
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Runs one command; ends the process with its status."""
+    arguments = sys.argv[1:] if arguments is None else list(arguments)
+    sys.exit(guarded("sweeps", lambda: _dispatch(import_from(arguments))))
+
+
+def _dispatch(arguments: list[str]) -> int:
+    if not arguments or arguments[0] in ("-h", "--help"):
+        print(_usage())
+        return 0 if arguments else 2
+    name, *rest = arguments
+    if name in _COMMANDS:
+        return _COMMANDS[name](rest)
+    return _launch(name, rest)
+
+
+def _usage() -> str:
+    return f"""usage: python -m sweeps STUDY --out DIR [options]   train a study's runs
+       python -m sweeps status DIR [--watch] [--failed]
+       python -m sweeps cancel DIR
+       python -m sweeps collect DIR [--out FILE] [--only PATTERN]
+       python -m sweeps figure [NAME] [options]         one figure, from nothing
+
+STUDY is {" | ".join(study_names())}, or the path of a Python file like theirs.
+python -m sweeps STUDY --help tells the options. --import MODULE, with any command,
+makes known what a module or a file.py of yours defines, as the study's own file may:
+tasks, models, edits, measures. It may be repeated."""
+
+
+@dataclasses.dataclass(frozen=True)
+class LaunchOptions:
+    """Train the runs of a study; what is finished is skipped, what is not resumed."""
+
+    out: Path
+    """The study's folder; each run has a folder of its own in it."""
+    cluster: ClusterKind = "local"
+    """Processes of this machine, a Slurm cluster, or this very process."""
+    scale: StudyScale = "small"
+    """`smoke`: two minutes on two cores; `small`: an hour on a laptop; `paper`."""
+    only: tyro.conf.UseAppendAction[tuple[str, ...]] = ()
+    """A pattern of names, such as 'clamp-*'; what these runs need is trained too. May
+    be repeated."""
+    set: tyro.conf.UseAppendAction[tuple[str, ...]] = ()
+    """A field of every run's config and its value as JSON, such as
+    training.batch_size=64; may be repeated."""
+    data: str = ""
+    """An HDF5 file of classes, FILE.h5 or FILE.h5:DATASET, in place of the study's."""
+    members: int | None = None
+    """The most runs to train as one program; as many as memory allows by default."""
+    jobs: int = 1
+    """How many jobs to run at once, for --cluster local."""
+    cluster_file: Path | None = None
+    """What to ask Slurm for; see sweeps/cluster.example.toml."""
+    logger: str = ""
+    """Where else numbers go: tensorboard, wandb or wandb:PROJECT."""
+    dry_run: bool = False
+    """Print what would be done, with estimates from a measured step; do nothing."""
+
+    def __post_init__(self):
+        for name in ("members", "jobs"):
+            value = getattr(self, name)
+            if value is not None and value < 1:
+                raise ValueError(f"--{name} must be at least 1, got {value}")
+
+
+def _launch(name: str, arguments: list[str]) -> int:
+    study, module = load_study(name)
+    options = parse(LaunchOptions, arguments, study, program="python -m sweeps")
+    executor = executor_of(options.cluster, options.cluster_file, options.jobs)
+    folder = Folder(options.out)
+    trials = list_trials(module, options.scale, folder.path, data_of(options.data))
+    experiments = pinned(trials, options.set, folder)
+    folder.check(study, options.scale)
+    asked = wanted(folder, experiments, options.only)
+    if options.logger:
+        check_logger(options.logger)
+    if options.dry_run:
+        print(plan_table(plan(folder, asked, executor, options.members, measure=True)))
+        return 0
+    members, logger = options.members, options.logger
+    good = train(
+        folder, study, options.scale, asked, executor, members=members, logger=logger
+    )
+    if executor.name == "slurm":
+        print(f"python -m sweeps status {options.out}", file=sys.stderr)
+    return 0 if good else 1
+
+
+@dataclasses.dataclass(frozen=True)
+class CancelOptions:
+    """Stop a study's jobs where they can be resumed; launching it again goes on."""
+
+    folder: tyro.conf.Positional[Path]
+    """The study's folder."""
+
+
+def _cancel(arguments: list[str]) -> int:
+    options = parse(CancelOptions, arguments, "cancel", program="python -m sweeps")
+    folder = Folder(options.folder)
+    folder.read()
+    jobs = folder.jobs
+    alive = [jobs[name] for name in alive_jobs(jobs.values())]
+    cancel_jobs(job.job_id for job in alive if job.cluster == "slurm")
+    stop(folder, [job for job in alive if job.cluster != "slurm"])
+    print(f"{len(alive)} job{'' if len(alive) == 1 else 's'} cancelled")
+    return 0
+
+
+def _figure(arguments: list[str]) -> int:
+    return figure(arguments, program="python -m sweeps")
+
+
+_COMMANDS: dict[str, Callable[[list[str]], int]] = {
+    "status": status,
+    "cancel": _cancel,
+    "collect": collect,
+    "figure": _figure,
+}

@@ -1,0 +1,136 @@
+"""A user's cluster: where jobs go and what they get, from a small TOML file."""
+
+import dataclasses
+import os
+import tomllib
+from pathlib import Path
+from typing import Any
+
+from icl.config import from_json
+
+
+@dataclasses.dataclass(frozen=True)
+class Cluster:
+    """What Slurm is asked for, for every job; a field left out is not asked for."""
+
+    partition: str | None = None
+    """Where jobs go."""
+    account: str | None = None
+    """Who pays."""
+    qos: str | None = None
+    """Quality of service."""
+    constraint: str | None = None
+    """Features a node must have, such as `a100|h100`."""
+    exclude: str | None = None
+    """Nodes not to use."""
+    gpus: int = 0
+    """GPUs of a job; its members are spread over them."""
+    cpus: int = 1
+    """Cores of a job; without GPUs its members are spread over them."""
+    memory_gb: float = 8.0
+    """Main memory of a job."""
+    gpu_memory_gb: float | None = None
+    """Memory of one GPU, to know how many members fit; wanted if `gpus` is."""
+    time_minutes: int = 60
+    """The wall-clock limit. A job that reaches it goes on in a new one."""
+    signal_seconds: int = 90
+    """How long before the limit a job is told to save."""
+    max_jobs: int = 256
+    """How many jobs of a study may run at once."""
+    modules: tuple[str, ...] = ()
+    """Modules to load before Python starts."""
+    setup: tuple[str, ...] = ()
+    """Shell lines to run before Python starts, after the modules."""
+    options: dict[str, str] = dataclasses.field(default_factory=dict)
+    """Further options of sbatch, such as `reservation = "icl"`."""
+
+    def __post_init__(self):
+        for name in ("cpus", "time_minutes", "signal_seconds", "max_jobs"):
+            if getattr(self, name) < 1:
+                raise ValueError(
+                    f"{name} must be at least 1, got {getattr(self, name)}"
+                )
+        if self.signal_seconds >= 60 * self.time_minutes:
+            raise ValueError(
+                f"signal_seconds must be less than the limit of {self.time_minutes} "
+                f"minutes, got {self.signal_seconds}"
+            )
+        if self.gpus < 0:
+            raise ValueError(f"gpus must be at least 0, got {self.gpus}")
+        for name in ("memory_gb", "gpu_memory_gb"):
+            value = getattr(self, name)
+            if value is not None and value <= 0:
+                raise ValueError(f"{name} must be positive, got {value}")
+        if self.gpus and self.gpu_memory_gb is None:
+            raise ValueError("gpu_memory_gb is wanted where there are gpus")
+
+    @property
+    def device_bytes(self) -> int:
+        """Memory of a device: of one GPU, or of the job's cores together."""
+        size = self.gpu_memory_gb if self.gpus else self.memory_gb
+        return int((size or 0) * 2**30)
+
+    @property
+    def devices(self) -> int:
+        """Over how many devices a job's members are spread."""
+        return self.gpus or self.cpus
+
+    def sbatch(self, name: str, dependency: str) -> dict[str, Any]:
+        """The parameters of submitit's Slurm executor."""
+        asked = {
+            field: getattr(self, field)
+            for field in ("partition", "account", "qos", "constraint", "exclude")
+            if getattr(self, field)
+        }
+        if self.gpus:
+            asked["gpus_per_node"] = self.gpus
+        if dependency:
+            asked["dependency"] = dependency
+        if self.options:
+            asked["additional_parameters"] = self.options
+        loads = [f"module load {module}" for module in self.modules]
+        return {
+            **asked,
+            "job_name": name,
+            "time": self.time_minutes,
+            "signal_delay_s": self.signal_seconds,
+            "cpus_per_task": self.cpus,
+            "mem": f"{int(self.memory_gb * 1024)}MB",
+            "nodes": 1,
+            "ntasks_per_node": 1,
+            "array_parallelism": self.max_jobs,
+            "setup": [*loads, *self.setup],
+        }
+
+
+def default_file() -> Path:
+    """Where the settings are: `$ICL_CLUSTER`, or `icl-opto/cluster.toml` in the user's
+    configuration folder."""
+    if given := os.environ.get("ICL_CLUSTER"):
+        return Path(given)
+    home = os.environ.get("XDG_CONFIG_HOME") or Path.home() / ".config"
+    return Path(home) / "icl-opto" / "cluster.toml"
+
+
+def read_cluster(file: Path) -> Cluster:
+    """The settings in a file.
+
+    **Raises:** `ValueError`, in one line, for a file that is not there or not TOML, an
+    unknown key (with the nearest), and a value that cannot be.
+    """
+    example = Path(__file__).parents[1] / "cluster.example.toml"
+    try:
+        settings = tomllib.loads(file.read_text())
+    except FileNotFoundError:
+        raise ValueError(
+            f"there is no cluster file {file}; copy {example} there and edit it"
+        ) from None
+    except OSError as error:
+        raise ValueError(f"cannot read {file}: {error.strerror}") from None
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise ValueError(f"{file} is not TOML: {error}") from None
+    try:
+        return from_json(Cluster, settings)
+    except ValueError as error:
+        message = str(error).removeprefix("config: ")
+        raise ValueError(f"{file}: {message}") from None

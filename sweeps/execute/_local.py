@@ -1,0 +1,286 @@
+"""Jobs on this machine: in processes of their own through submitit, or in this one."""
+
+import abc
+import contextlib
+import dataclasses
+import os
+import pickle
+import signal
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import jax
+from tqdm import tqdm
+
+from ..folder import Folder, Job, total_sequences
+from ._job import Work
+from ._process import process
+
+
+_POLL_SECONDS = 0.2
+
+
+class _Here(abc.ABC):
+    """What this machine has."""
+
+    at_once = 1
+
+    @property
+    def gpu(self) -> bool:
+        """Whether the devices are GPUs, with a memory each."""
+        return jax.default_backend() != "cpu"
+
+    @property
+    def device_bytes(self) -> int:
+        """Memory of a device for one job; on a CPU the machine's."""
+        device = jax.devices()[0]
+        stats = device.memory_stats() if device.platform != "cpu" else None
+        if stats and "bytes_limit" in stats:
+            return int(stats["bytes_limit"]) // self.at_once
+        return _memory() // self.at_once
+
+    @property
+    def devices(self) -> int:
+        """Over how many devices a job's members are spread."""
+        return max(len(jax.local_devices()), self.cpu_devices)
+
+    @property
+    @abc.abstractmethod
+    def cpu_devices(self) -> int:
+        """Of the CPU, for one job."""
+
+
+def _memory() -> int:
+    """Bytes of main memory that this process may use."""
+    whole = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    try:
+        limit = Path("/sys/fs/cgroup/memory.max").read_text().strip()
+    except OSError:
+        return whole
+    return min(whole, int(limit)) if limit.isdigit() else whole
+
+
+def cores() -> int:
+    """The CPU cores that this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else 1
+
+
+def _placed(job: Job, cluster: str, number: int) -> Job:
+    began = process(number)
+    return dataclasses.replace(job, cluster=cluster, job_id=str(number), process=began)
+
+
+class Debug(_Here):
+    """Trains the jobs in this process, one after the other."""
+
+    name = "debug"
+
+    @property
+    def cpu_devices(self) -> int:
+        """Of the CPU, for one job: JAX is in use here, too late to divide it."""
+        return 1
+
+    def start(self, folder: Folder, works: Sequence[Work], study: str) -> bool:
+        """Trains all jobs; `True` if all went well, others go on if one does not."""
+        good = True
+        for work in works:
+            job = _placed(work.job, self.name, os.getpid())
+            folder.write_job(job)
+            try:
+                dataclasses.replace(work, job=job)()
+            except (ValueError, RuntimeError, FloatingPointError) as error:
+                good = False
+                reason = " ".join(str(error).split())
+                print(f"job {job.name} failed: {reason}", file=sys.stderr)
+        return good
+
+
+class Local(_Here):
+    """Trains each job in a process of its own, and waits for them."""
+
+    name = "local"
+
+    def __init__(self, at_once: int):
+        self.at_once = at_once
+
+    @property
+    def cpu_devices(self) -> int:
+        """Of the CPU, for one job."""
+        if self.gpu:
+            return 1
+        return max(1, cores() // self.at_once)
+
+    def start(self, folder: Folder, works: Sequence[Work], study: str) -> bool:
+        """Trains all jobs, each once those that it needs have ended well.
+
+        `True` if all did. Ctrl-C and SIGTERM stop them where they can be resumed.
+        """
+        return _Queue(folder, works, self.at_once).run(study)
+
+
+class _Queue:
+    """The jobs that wait, that run, and that have ended."""
+
+    def __init__(self, folder: Folder, works: Sequence[Work], at_once: int):
+        from submitit import LocalExecutor  # Slow to import.
+
+        self._folder, self._at_once = folder, at_once
+        self._waiting = list(works)
+        self._running: dict[str, tuple[Work, Any, float]] = {}
+        self._bad: set[str] = set()
+        self._executor = LocalExecutor(folder.logs, max_num_timeout=1_000_000)
+        # A year: there is no limit here.
+        self._executor.update_parameters(timeout_min=60 * 24 * 365, **_gpus())
+
+    def run(self, study: str) -> bool:
+        names = [run for work in self._waiting for run in work.job.runs]
+        progress = _Progress(self._folder, study, self._waiting, names)
+        with progress, _stop_signals() as asked:
+            while (self._waiting or self._running) and not asked:
+                self._begin()
+                time.sleep(_POLL_SECONDS)
+                self._end(progress)
+                progress.update()
+            if asked:
+                self._stop(progress)
+                raise KeyboardInterrupt(
+                    "stopped; the same command goes on from where it was"
+                )
+        return not self._bad
+
+    def _begin(self) -> None:
+        for work in list(self._waiting):
+            pending = {w.job.name for w in self._waiting} | self._running.keys()
+            if work.job.needs and self._bad & set(work.job.needs):
+                self._waiting.remove(work)
+                self._bad.add(work.job.name)
+                need = min(self._bad & set(work.job.needs))
+                _say(f"job {work.job.name} is not started: it needs job {need}")
+            elif pending.isdisjoint(work.job.needs):
+                if len(self._running) < self._at_once:
+                    self._waiting.remove(work)
+                    self._submit(work)
+
+    def _submit(self, work: Work) -> None:
+        # What Ctrl-C means is for this process to say: it tells them to save.
+        with _ignoring_interrupts():
+            started = self._executor.submit(work)
+        self._running[work.job.name] = work, started, time.time()
+        job = _placed(work.job, Local.name, int(started.job_id))
+        self._folder.write_job(job)
+
+    def _end(self, progress: "_Progress") -> None:
+        for name, (work, started, since) in list(self._running.items()):
+            if started._process.poll() is None:
+                continue
+            del self._running[name]
+            progress.update()
+            error = _error_of(started, since)
+            runs = ", ".join(work.job.runs)
+            if error is None:
+                _say(f"job {name} has ended: {runs}")
+            else:
+                self._bad.add(name)
+                _say(f"job {name} failed: {runs}: {error}")
+
+    def _stop(self, progress: "_Progress") -> None:
+        for _, started, _ in self._running.values():
+            started._process.send_signal(signal.SIGTERM)
+        while self._running:
+            time.sleep(_POLL_SECONDS)
+            for name, (_, started, _) in list(self._running.items()):
+                if started._process.poll() is not None:
+                    del self._running[name]
+        progress.update()
+
+
+def _say(line: str) -> None:
+    tqdm.write(line, file=sys.stderr)
+
+
+def _error_of(started: Any, since: float) -> str | None:
+    """The last line of why a job failed; `None` if it did not."""
+    result = started.paths.result_pickle
+    # A process's number comes again, and an older result of that number stays.
+    if result.exists() and result.stat().st_mtime > since - 1:
+        outcome, value = pickle.loads(result.read_bytes())
+        return None if outcome == "success" else last_line(value)
+    return last_line(started.stderr() or "") or "its process was killed"
+
+
+def last_line(text: str) -> str:
+    """The last line of a text that says something."""
+    lines = [line.strip() for line in text.splitlines() if line.strip(" -\t")]
+    return lines[-1] if lines else ""
+
+
+def _gpus() -> dict[str, Any]:
+    """The GPUs for submitit, which sets `CUDA_VISIBLE_DEVICES` for each job."""
+    if jax.default_backend() == "cpu":
+        return {"gpus_per_node": 0}
+    count = len(jax.local_devices())
+    visible = os.environ.get("CUDA_VISIBLE_DEVICES", "")
+    if not visible:
+        return {"gpus_per_node": count}
+    names = visible.split(",")
+    if not all(name.strip().isdigit() for name in names):
+        wanted = "CUDA_VISIBLE_DEVICES must be numbers, which submitit takes"
+        raise ValueError(f"{wanted}, got {visible!r}")
+    return {"gpus_per_node": count, "visible_gpus": tuple(map(int, names))}
+
+
+class _Progress:
+    """A bar over the sequences of all runs; quiet when the output is no terminal."""
+
+    def __init__(self, folder: Folder, study: str, works: Sequence[Work], runs):
+        self._folder, self._runs = folder, runs
+        configs = {name: c for work in works for name, c in work.configs.items()}
+        total = sum(map(total_sequences, configs.values()))
+        self._bar = tqdm(
+            total=total, desc=study, unit="seq", unit_scale=True, disable=None
+        )
+        self._looked = 0.0
+
+    def __enter__(self) -> "_Progress":
+        return self
+
+    def __exit__(self, *_: Any) -> None:
+        self._bar.close()
+
+    def update(self) -> None:
+        if self._bar.disable or time.monotonic() - self._looked < 1.0:
+            return
+        self._looked = time.monotonic()
+        reports = [self._folder.report(run) for run in self._runs]
+        seen = [report for report in reports if report is not None]
+        self._bar.n = sum(report.sequences for report in seen)
+        losses = [r.loss for r in seen if r.loss is not None and r.state == "running"]
+        if losses:
+            self._bar.set_postfix(loss=f"{sum(losses) / len(losses):.4f}")
+        self._bar.refresh()
+
+
+@contextlib.contextmanager
+def _ignoring_interrupts() -> Iterator[None]:
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+@contextlib.contextmanager
+def _stop_signals() -> Iterator[list[int]]:
+    asked: list[int] = []
+    before = {
+        number: signal.signal(number, lambda number, _: asked.append(number))
+        for number in (signal.SIGINT, signal.SIGTERM)
+    }
+    try:
+        yield asked
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)

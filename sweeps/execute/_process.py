@@ -1,0 +1,58 @@
+"""Which processes of this machine are there, and are still the same."""
+
+import contextlib
+import os
+import platform
+import signal
+from collections.abc import Iterable
+from pathlib import Path
+
+from ..folder import Folder, Job
+
+
+def stop(folder: Folder, alive: Iterable[Job]) -> None:
+    """Has the launch that is at work in a folder, or its jobs, save and end."""
+    launch = folder.launcher
+    if launch is not None and is_process(launch):
+        # It stops its jobs, and starts no more.
+        processes = {launch}
+    else:
+        processes = {int(job.job_id) for job in alive}
+    for process in processes:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(process, signal.SIGTERM)
+
+
+def is_alive(job: Job) -> bool:
+    """Whether the process of a job on this machine is there, and is that job's."""
+    return bool(job.process) and job.process == process(int(job.job_id))
+
+
+def is_process(number: int) -> bool:
+    """Whether there is a process of that number that is a launch, and not this one."""
+    if number == os.getpid() or not process(number):
+        return False
+    try:
+        return b"sweeps" in Path(f"/proc/{number}/cmdline").read_bytes()
+    except OSError:  # Not Linux, or it has just ended.
+        return bool(process(number))
+
+
+def process(number: int) -> str:
+    """The host, and when the process of that number began; empty if there is none.
+
+    Where the system does not tell when, only the host is known.
+    """
+    try:
+        os.kill(number, 0)
+    except ProcessLookupError:
+        return ""
+    except PermissionError:  # Another user's, and there.
+        pass
+    host = platform.node()
+    try:
+        text = Path(f"/proc/{number}/stat").read_text()
+    except OSError:
+        return "" if Path("/proc/self/stat").exists() else host
+    state, *fields = text[text.rindex(")") + 2 :].split()
+    return "" if state == "Z" else f"{host} {fields[18]}"

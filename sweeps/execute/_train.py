@@ -1,0 +1,127 @@
+"""To train what is asked of a study, and to wait for it: what all launches do."""
+
+import os
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Literal
+
+import h5py
+
+from icl.data import HDF5Classes
+
+from ..folder import Folder
+from ..plan import Wanted
+from ..study import StudyScale
+from ._cluster import default_file, read_cluster
+from ._executor import Executor
+from ._launch import Launch, plan, works
+from ._local import Debug, Local
+from ._slurm import Slurm
+
+
+ClusterKind = Literal["local", "slurm", "debug"]
+
+
+def executor_of(cluster: ClusterKind, cluster_file: Path | None, jobs: int) -> Executor:
+    """What gets through the jobs, as the options say.
+
+    **Raises:** `ValueError` for a file that is not for this, or cannot be read.
+    """
+    # JAX would keep most of a GPU's memory for this process.
+    os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")
+    if cluster == "slurm":
+        return Slurm(read_cluster(cluster_file or default_file()))
+    if cluster_file is not None:
+        raise ValueError("--cluster-file is for --cluster slurm")
+    return Local(jobs) if cluster == "local" else Debug()
+
+
+def data_of(text: str) -> HDF5Classes | None:
+    """The classes of an option, `FILE.h5` or `FILE.h5:DATASET`; `None` if empty.
+
+    **Raises:** `ValueError` if there is no such file, or it is not HDF5.
+    """
+    if not text:
+        return None
+    file, colon, path = text.rpartition(":")
+    if not colon or os.path.exists(text):
+        file, path = text, ""
+    source = HDF5Classes(os.path.abspath(file), path)
+    if not Path(source.file).is_file():
+        raise ValueError(f"--data: there is no file {source.file}")
+    if not h5py.is_hdf5(source.file):
+        raise ValueError(f"--data: {source.file} is not an HDF5 file")
+    return source
+
+
+def train(
+    folder: Folder,
+    study: str,
+    scale: StudyScale,
+    asked: Wanted,
+    executor: Executor,
+    *,
+    members: int | None = None,
+    logger: str = "",
+) -> bool:
+    """Trains what is not finished; `True` if all went well.
+
+    Waits for it, but for jobs on Slurm, which are sent off. What went wrong is said on
+    stderr, and what is done.
+
+    **Arguments:**
+
+    - `members`: The most members of a job; `None` is as many as memory allows.
+    - `logger`: Where else numbers go.
+
+    **Raises:** `ValueError` for a folder of another study or in use, and for what
+    cannot be launched.
+    """
+    with folder.claimed(study, scale):
+        made = plan(folder, asked, executor, members, measure=False)
+        _check_not_waiting(made, executor)
+        folder.begin(
+            study, scale, made.experiments, made.chosen, made.dropped, made.jobs
+        )
+        print(_summary(made), file=sys.stderr)
+        good = executor.start(folder, works(made, logger), study)
+    failed = [*_failures(folder, made, waits=executor.name != "slurm")]
+    for line in failed:
+        print(line, file=sys.stderr)
+    return good and not failed
+
+
+def _check_not_waiting(made: Launch, executor: Executor) -> None:
+    """Jobs that are elsewhere cannot be waited for by this launch."""
+    for job in made.queued if made.jobs else ():
+        if job.cluster == executor.name == "slurm":
+            continue
+        needed = any(job.name in other.needs for other in made.jobs)
+        if job.cluster != "slurm" or needed:
+            raise ValueError(
+                f"job {job.name} of an earlier launch is still there ({job.cluster}, "
+                f"{job.job_id}); wait for it, or python -m sweeps cancel "
+                f"{made.folder.path}"
+            )
+
+
+def _summary(made: Launch) -> str:
+    runs = sum(len(job.runs) for job in made.jobs)
+    queued = sum(len(job.runs) for job in made.queued)
+    parts = [f"{runs} runs in {len(made.jobs)} jobs"]
+    if made.finished:
+        parts.append(f"{len(made.finished)} finished before")
+    if queued:
+        parts.append(f"{queued} queued or running already")
+    return ", ".join(parts)
+
+
+def _failures(folder: Folder, made: Launch, waits: bool) -> Iterator[str]:
+    """A line for each run that was launched and failed, or that had failed before."""
+    trained = {run for job in made.jobs for run in job.runs} if waits else set()
+    for run in made.chosen:
+        report = folder.report(run)
+        known = run in trained or run in made.finished
+        if known and report is not None and report.state == "failed":
+            yield f"{run} failed: {report.error}"

@@ -1,0 +1,211 @@
+"""`icl figure`: one figure of a paper, from nothing.
+
+Which figures there are is in the folders of `sweeps.studies`; here is what is done with
+one. Its runs are trained, unless they are there; what is measured on them is set beside
+what was published, and drawn.
+"""
+
+import dataclasses
+import functools
+import hashlib
+import json
+import os
+import sys
+from pathlib import Path
+
+import tyro
+
+from icl import Experiment, plots
+from icl._atomic import write_bytes
+from icl._options import parse
+from icl.data import HDF5Classes, Source
+from icl.runs import disk
+
+from ..execute import ClusterKind, data_of, executor_of, plan, plan_table, train
+from ..folder import Folder
+from ..plan import pinned, Wanted, wanted
+from ..study import list_trials, load_study, StudyModule, StudyScale
+from ._figure import Figure, Measured, Runs
+from ._found import all_figures, find_figure
+from ._place import place
+from ._table import as_json, figures_table, report, verdict
+
+
+@dataclasses.dataclass(frozen=True)
+class FigureOptions:
+    """Make one figure of a paper: train its runs, measure, compare and draw.
+
+    Runs that are there are taken, a launch that was stopped goes on. The status is 0 if
+    what the figure is said to show holds, 1 if it does not; at scale smoke, where
+    training is too short to tell, 0.
+    """
+
+    name: tyro.conf.Positional[str] = ""
+    """Such as induction/5b; without one, the figures that there are are listed."""
+    scale: StudyScale = "small"
+    """`smoke`: a minute or two; `small`: laptop-sized; `paper`: as published."""
+    out: Path = Path("runs")
+    """The folder of the studies' folders; the figure goes to its folder figures."""
+    data: str = ""
+    """An HDF5 file of classes, FILE.h5 or FILE.h5:DATASET, in place of the study's."""
+    seeds: tuple[int, ...] = ()
+    """Of the study's seeds, those that are wanted; all by default."""
+    cluster: ClusterKind = "local"
+    """Processes of this machine, a Slurm cluster, or this very process."""
+    jobs: int = 1
+    """How many jobs to run at once, for --cluster local."""
+    cluster_file: Path | None = None
+    """What to ask Slurm for; see sweeps/cluster.example.toml."""
+    dry_run: bool = False
+    """Print what would be trained, with estimates from a measured step; do nothing."""
+
+    def __post_init__(self):
+        if self.jobs < 1:
+            raise ValueError(f"--jobs must be at least 1, got {self.jobs}")
+        if len({*self.seeds}) < len(self.seeds):
+            raise ValueError(f"--seeds must be each once, got {self.seeds}")
+
+
+def figure(arguments: list[str], program: str = "icl") -> int:
+    """Runs the command; returns its exit status.
+
+    **Raises:** `ValueError` for what cannot be.
+    """
+    options = parse(FigureOptions, arguments, "figure", program)
+    if not options.name:
+        print(figures_table(all_figures().values()))
+        return 0
+    chosen = find_figure(options.name)
+    if options.out.exists() and not options.out.is_dir():
+        raise ValueError(f"--out: {options.out} is a file; name a folder")
+    if not chosen.study:
+        return _toy(chosen, options)
+    needed = _needed(chosen, options)
+    executor = executor_of(options.cluster, options.cluster_file, options.jobs)
+    if options.dry_run:
+        print(plan_table(plan(needed.folder, needed.asked, executor, None, True)))
+        return 0
+    if needed.unfinished:
+        folder, asked = needed.folder, needed.asked
+        print(f"training in {folder.path}", file=sys.stderr)
+        if not train(folder, chosen.study, options.scale, asked, executor):
+            return 1
+        if needed.unfinished:  # They are on a cluster.
+            print("the same command draws the figure once the runs are finished")
+            return 0
+    measured = chosen.measure(needed.runs)
+    about = f"study {chosen.study}, scale {options.scale}: {needed.folder.path}"
+    return _finish(chosen, options, measured, needed.runs.seeds, [about, needed.data])
+
+
+def _toy(chosen: Figure, options: FigureOptions) -> int:
+    for name in ("data", "seeds", "dry_run", "cluster_file"):
+        if getattr(options, name):
+            option = f"--{name.replace('_', '-')}"
+            raise ValueError(f"{option}: {chosen.name} is of a toy, and has no runs")
+    measured = chosen.measure(Runs({}, (0,)))
+    about = ["a toy, which needs no runs: as published at any scale"]
+    return _finish(chosen, options, measured, (0,), about)
+
+
+@dataclasses.dataclass(frozen=True)
+class _Needed:
+    """The runs of a figure, finished or not."""
+
+    folder: Folder
+    asked: Wanted
+    names: dict[str, dict[int, str]]
+    """By what a run is in the figure, and its seed."""
+
+    @property
+    def unfinished(self) -> list[str]:
+        """Those that are still to be trained, and those that they need."""
+        experiments = {n: self.asked.experiments[n] for n in self.asked.chosen}
+        done = self.folder.finished
+        # Runs that are needed by finished ones need not be there any more.
+        drawn = {run for by_seed in self.names.values() for run in by_seed.values()}
+        return [n for n in drawn if not done(n, experiments[n])]
+
+    @property
+    def runs(self) -> Runs:
+        """Where they are."""
+        folders = {
+            label: tuple(self.folder.run(run) for run in by_seed.values())
+            for label, by_seed in self.names.items()
+        }
+        seeds = tuple(next(iter(self.names.values())))
+        return Runs(folders, seeds)
+
+    @property
+    def data(self) -> str:
+        """What stands in for the paper's features."""
+        run = next(iter(next(iter(self.names.values())).values()))
+        data = self.asked.experiments[run].data
+        return "" if data is None else _data_text(data)
+
+
+def _needed(chosen: Figure, options: FigureOptions) -> _Needed:
+    study, module = load_study(chosen.study)
+    data = data_of(options.data)
+
+    @functools.cache
+    def planned(path: Path) -> dict[str, Experiment]:
+        return _experiments(module, options.scale, Folder(path), data)
+
+    names = chosen.found([*planned(Folder(options.out / study).path)], options.seeds)
+    if not names:
+        raise ValueError(
+            f"{chosen.name} has no runs at scale {options.scale!r} of the study {study}"
+        )
+    runs = [run for by_seed in names.values() for run in by_seed.values()]
+    folder, notes = place(options.out, study, options.scale, planned, runs)
+    folder.check(study, options.scale)
+    for note in notes:
+        print(f"{note}; not taken", file=sys.stderr)
+    return _Needed(folder, wanted(folder, planned(folder.path), runs), names)
+
+
+def _experiments(
+    module: StudyModule, scale: StudyScale, folder: Folder, data: HDF5Classes | None
+) -> dict[str, Experiment]:
+    return pinned(list_trials(module, scale, folder.path, data), (), folder)
+
+
+def _data_text(data: Source) -> str:
+    if isinstance(data, HDF5Classes):
+        return f"on {data.file}, as they are, for the paper's features of Omniglot"
+    kind = type(data).__name__
+    return f"on synthetic classes ({kind}), for the paper's features of Omniglot"
+
+
+def _named(data: str) -> str:
+    """A short name of one's own data; another file or dataset has another one."""
+    file, _, _ = data.partition(".h5")
+    whole = hashlib.sha256(os.path.abspath(data).encode()).hexdigest()
+    return f"{Path(file).name}-{whole[:6]}"
+
+
+def _finish(
+    chosen: Figure,
+    options: FigureOptions,
+    measured: Measured,
+    seeds: tuple[int, ...],
+    about: list[str],
+) -> int:
+    """Writes the figure, prints the numbers; the status."""
+    folder = options.out / "figures"
+    with disk(folder):
+        folder.mkdir(parents=True, exist_ok=True)
+    judged = options.scale != "smoke" or not chosen.study
+    # Figures of one scale, of some seeds, or on one's own data, do not replace others.
+    scale = f"-{options.scale}" if chosen.study else ""
+    own = f"-{_named(options.data)}" if options.data else ""
+    some = "".join(f"-seed-{seed}" for seed in options.seeds) if chosen.study else ""
+    path = folder / f"{chosen.stem}{scale}{own}{some}.png"
+    for file in (path, path.with_suffix(".pdf")):
+        plots.save(measured.figure, file)
+    content = as_json(chosen, measured, seeds, options.scale, about)
+    write_bytes(path.with_suffix(".json"), json.dumps(content, indent=2).encode())
+    print(report(chosen, measured, seeds, about, judged))
+    print(f"{path}, .pdf; what is drawn: .h5; the table: .json", file=sys.stderr)
+    return 0 if not judged or verdict(chosen, measured) else 1

@@ -1,0 +1,30 @@
+"""What there is to run, and what it costs: runs that need others, programs, estimates.
+
+A module belongs here if it can tell from experiments and measured steps, before any run
+is there. What starts jobs, or asks how far they are, does not.
+"""
+
+from ._cost import divide_cpu as divide_cpu
+from ._estimate import (
+    estimates as estimates,
+    JobEstimate as JobEstimate,
+    Machine as Machine,
+    measured_groups as measured_groups,
+    most_members as most_members,
+)
+from ._groups import (
+    by_path as by_path,
+    Group as Group,
+    groups as groups,
+    pack as pack,
+)
+from ._needs import needs as needs
+from ._only import matching as matching
+from ._program import program as program
+from ._wanted import (
+    check_same as check_same,
+    differences as differences,
+    pinned as pinned,
+    Wanted as Wanted,
+    wanted as wanted,
+)

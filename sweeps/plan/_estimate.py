@@ -1,0 +1,117 @@
+"""What jobs take, and how many members fit in one."""
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from typing import Protocol
+
+from icl import Experiment
+
+from ..folder import Job
+from ._cost import bytes_of, Cost, measured, Program, seconds
+from ._groups import Group
+
+
+class Machine(Protocol):
+    """What a job runs on."""
+
+    @property
+    def gpu(self) -> bool:
+        """Whether the devices are GPUs, with a memory each."""
+        ...
+
+    @property
+    def devices(self) -> int:
+        """Over how many devices a job's members are spread."""
+        ...
+
+    @property
+    def cpu_devices(self) -> int:
+        """Of a CPU's cores, how many devices a job may make."""
+        ...
+
+    @property
+    def device_bytes(self) -> int:
+        """Memory of a device."""
+        ...
+
+
+@dataclasses.dataclass(frozen=True)
+class JobEstimate:
+    """What a job takes: seconds, and bytes of a device's memory."""
+
+    seconds: float
+    bytes: int
+
+
+# Beyond this many members of a program, a step's time is as good as linear in them.
+_MEASURED_MEMBERS = 4
+
+
+def measured_groups(
+    todo: Sequence[Group],
+    others: Mapping[str, Experiment],
+    members: int | None,
+    measure: bool,
+    machine: Machine,
+) -> dict[tuple[str, ...], tuple[Cost, int]]:
+    """What each group's program takes, measured with so many members."""
+    if members is not None and not measure:
+        return {}
+    chosen = [group for group in todo if measure or len(group.runs) > 1]
+    most = min(members or _MEASURED_MEMBERS, _MEASURED_MEMBERS)
+    counts = [min(len(group.runs), most) for group in chosen]
+    wanted = [
+        Program(group.experiment, count, group.own_data)
+        for group, count in zip(chosen, counts, strict=True)
+    ]
+    found = measured(wanted, others, machine.cpu_devices)
+    triples = zip(chosen, found, counts, strict=True)
+    return {group.runs: (cost, count) for group, cost, count in triples}
+
+
+def most_members(
+    cost: tuple[Cost, int] | None,
+    group: Group,
+    members: int | None,
+    machine: Machine,
+) -> int:
+    """How many members of a group a job may have."""
+    asked = members or len(group.runs)
+    if cost is None:
+        return asked
+    # A fifth is left free: what XLA says is not all that a process takes.
+    free = 0.8 * machine.device_bytes
+    for count in range(asked, 0, -1):
+        if _bytes(cost[0], count, machine) <= free:
+            return count
+    need, has = _bytes(cost[0], 1, machine) / 2**30, machine.device_bytes / 2**30
+    raise ValueError(
+        f"{group.runs[0]} takes {need:.1f} GiB, more than the four fifths of "
+        f"{has:.1f} GiB that a job may"
+    )
+
+
+def _bytes(cost: Cost, members: int, machine: Machine) -> int:
+    return bytes_of(cost, members, machine.devices, machine.gpu)
+
+
+def estimates(
+    jobs: Sequence[Job],
+    todo: Sequence[Group],
+    costs: Mapping[tuple[str, ...], tuple[Cost, int]],
+    experiments: Mapping[str, Experiment],
+    machine: Machine,
+) -> dict[str, JobEstimate]:
+    """What each job takes by its name, of those whose program was measured."""
+    of_run = {run: costs.get(group.runs) for group in todo for run in group.runs}
+    found = {}
+    for job in jobs:
+        if (cost := of_run.get(job.runs[0])) is not None:
+            measured_cost, count = cost
+            members = len(job.runs)
+            training = experiments[job.runs[0]].training
+            found[job.name] = JobEstimate(
+                seconds(measured_cost, count, members, machine.devices, training),
+                _bytes(measured_cost, members, machine),
+            )
+    return found

@@ -1,0 +1,18 @@
+"""Runs that are chosen by patterns of their names."""
+
+import fnmatch
+from collections.abc import Collection, Sequence
+
+from ..text import hint
+
+
+def matching(only: Sequence[str], runs: Collection[str]) -> list[str]:
+    """The runs that match one of the patterns, or all if there is no pattern.
+
+    **Raises:** `ValueError` for a pattern that no run matches.
+    """
+    for pattern in only:
+        if not fnmatch.filter(runs, pattern):
+            near = hint(pattern, runs, "runs:", cutoff=0.3)
+            raise ValueError(f"--only: no run matches {pattern!r}; {near}")
+    return [r for r in runs if not only or any(fnmatch.fnmatch(r, p) for p in only)]

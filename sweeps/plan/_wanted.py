@@ -1,0 +1,94 @@
+"""What is asked of a launch: the study's experiments, and which of them are wanted."""
+
+import dataclasses
+from collections.abc import Sequence
+from typing import Any
+
+from icl import Experiment
+from icl._grafts import last_checkpoint
+from icl.config import changed, with_fields
+
+from ..folder import Folder
+from ..study import Trial
+from ._groups import by_path
+from ._needs import needs, with_needed
+from ._only import matching
+
+
+def pinned(
+    trials: Sequence[Trial], sets: Sequence[str], folder: Folder
+) -> dict[str, Experiment]:
+    """The trials' experiments with fields replaced, absolute paths and checkpoints.
+
+    **Raises:** `ValueError` for a field or heads that are not there, and for a run that
+    is not.
+    """
+    plain = {trial.name: _with(trial, sets) for trial in trials}
+    paths = by_path(plain, folder.path)
+
+    def last(path: str) -> int:
+        if path not in paths:
+            return last_checkpoint(path)
+        training = paths[path].training
+        return max(training.sequences_of(training.checkpoint_at), default=-1)
+
+    found = {}
+    for name, experiment in plain.items():
+        try:
+            found[name] = experiment.pinned(last)
+        except ValueError as error:
+            wanted = f"{name} needs a missing checkpoint"
+            raise ValueError(f"{wanted}: {error}") from None
+    return found
+
+
+@dataclasses.dataclass(frozen=True)
+class Wanted:
+    """What is asked of a launch."""
+
+    experiments: dict[str, Experiment]
+    """Of all runs of the study."""
+    needed: dict[str, tuple[str, ...]]
+    """The runs that each run needs."""
+    chosen: frozenset[str]
+    """The runs that are wanted, and those they need."""
+
+
+def wanted(
+    folder: Folder, experiments: dict[str, Experiment], only: Sequence[str]
+) -> Wanted:
+    """What is asked of a launch, checked; writes nothing.
+
+    **Arguments:**
+
+    - `only`: Patterns of the names of the runs that are wanted; none means all.
+
+    **Raises:** `ValueError` if a run's folder holds another config, a needed run or
+    checkpoint is missing, runs need each other, or no run is chosen.
+    """
+    needed = needs(experiments, folder.path)
+    chosen = with_needed({*matching(only, experiments)}, needed)
+    for name in chosen:
+        check_same(folder, name, experiments[name])
+    return Wanted(experiments, needed, frozenset(chosen))
+
+
+def check_same(folder: Folder, name: str, experiment: Experiment) -> None:
+    """Raises `ValueError` if a run's folder holds another config."""
+    there = folder.config(name)
+    if there is not None and (found := differences(there, experiment)):
+        raise ValueError(f"{folder.run(name)} holds a run of another config: {found}")
+
+
+def differences(there: dict[str, Any], experiment: Experiment) -> str:
+    """How a stored config differs from an experiment; empty if it does not."""
+    return "; ".join(changed(there, experiment)) if there else "it was not planned"
+
+
+def _with(trial: Trial, sets: Sequence[str]) -> Experiment:
+    try:
+        experiment = with_fields(trial.experiment, sets)
+        experiment.with_any_heads()  # Raises for names of heads that are not there.
+        return experiment
+    except ValueError as error:
+        raise ValueError(f"{trial.name}: {error}") from None

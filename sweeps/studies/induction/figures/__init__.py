@@ -1,0 +1,7 @@
+"""Figures of the induction-head paper."""
+
+from . import _heads, _losses
+
+
+FIGURES = (*_losses.FIGURES, *_heads.FIGURES)
+"""All of them."""

@@ -1,0 +1,128 @@
+"""What a study is: a Python file that lists trials."""
+
+import dataclasses
+import re
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any, Literal, Protocol
+
+from icl import Experiment
+from icl.data import Source
+from icl.plugins import import_plugin
+
+from .text import hint
+
+
+StudyScale = Literal["smoke", "small", "paper"]
+
+STUDIES = "sweeps.studies"
+"""The package of the papers that come with this one."""
+STUDIES_FOLDER = Path(__file__).parent / "studies"
+
+
+@dataclasses.dataclass(frozen=True)
+class Trial:
+    """One run of a study.
+
+    It needs the checkpoint of another if its experiment starts from that one's folder,
+    grafts from it or names heads that are measured there; nothing else has to say so.
+    """
+
+    name: str
+    """The name of its folder: letters, digits and `._+-`."""
+    experiment: Experiment
+    """What is run."""
+
+    def __post_init__(self):
+        if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._+-]*", self.name):
+            wanted = "letters, digits and ._+-, beginning with a letter or digit"
+            raise ValueError(f"a trial's name is {wanted}, got {self.name!r}")
+
+
+class StudyModule(Protocol):
+    """What the module of a study defines."""
+
+    def trials(
+        self, scale: StudyScale, folder: Path, data: Source | None
+    ) -> Iterable[Trial]:
+        """All trials of a scale.
+
+        **Arguments:**
+
+        - `scale`: `smoke` is two minutes on two cores, `small` an hour on a laptop and
+            `paper` what was published.
+        - `folder`: Absolute; the trial `main` trains into `folder / "main"`, from where
+            others may start or graft, and where their heads may be measured.
+        - `data`: The classes that the user gives; `None` is the study's own choice.
+        """
+        ...
+
+
+def study_names() -> list[str]:
+    """The studies that come with this package."""
+    return sorted(_ours())
+
+
+def _ours() -> dict[str, str]:
+    """The modules of our studies: a folder in `sweeps/studies` with a file `runs.py`.
+
+    A study has its folder's name, wherever the folder is.
+    """
+    found = {}
+    for file in STUDIES_FOLDER.rglob("runs.py"):
+        parts = file.parent.relative_to(STUDIES_FOLDER).parts
+        found[parts[-1]] = ".".join((STUDIES, *parts, "runs"))
+    return found
+
+
+def load_study(name: str) -> tuple[str, StudyModule]:
+    """A study by its name here, or by the path of a Python file, with its name.
+
+    It is imported as plug-ins are: its jobs import it too, so that it may define tasks,
+    models, edits and measures.
+
+    **Raises:** `ValueError` if there is none, or the file does not define `trials`.
+    """
+    ours = _ours()
+    if name in ours:
+        return name, _study(import_plugin(ours[name]), name)
+    path = Path(name)
+    if path.suffix != ".py":
+        near = hint(name, study_names())
+        raise ValueError(f"no study {name!r}; {near} (or the path of a Python file)")
+    if not path.is_file():
+        raise ValueError(f"there is no study file {path}")
+    return path.stem, _study(import_plugin(str(path)), str(path))
+
+
+def _study(module: Any, name: str) -> StudyModule:
+    if not callable(getattr(module, "trials", None)):
+        raise ValueError(f"{name} does not define trials(scale, folder, data)")
+    return module
+
+
+def list_trials(
+    study: StudyModule, scale: StudyScale, folder: Path, data: Source | None
+) -> list[Trial]:
+    """The trials of a study.
+
+    **Raises:** `ValueError` if there is none, two have one name, or the study raises
+    what it should not.
+    """
+    try:
+        found = list(study.trials(scale, folder, data))
+    except ValueError:
+        raise
+    except Exception as error:
+        reason = f"{type(error).__name__}: {error}"
+        raise ValueError(f"the study cannot list its trials: {reason}") from error
+    if not found:
+        raise ValueError(f"the study has no trials at scale {scale!r}")
+    seen: set[str] = set()
+    for trial in found:
+        if not isinstance(trial, Trial):
+            raise ValueError(f"a study lists sweeps.Trial, got {trial!r}")
+        if trial.name in seen:
+            raise ValueError(f"the study has two trials named {trial.name!r}")
+        seen.add(trial.name)
+    return found

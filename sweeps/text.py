@@ -1,0 +1,82 @@
+"""Text that commands print: tables, numbers to read, what was meant."""
+
+import difflib
+from collections.abc import Collection, Iterable, Sequence
+
+
+_SHOWN = 12
+
+
+def hint(
+    name: str, known: Collection[str], what: str = "known:", *, cutoff: float = 0.6
+) -> str:
+    """What a message on an unknown name ends with: the nearest name, or some of all.
+
+    **Arguments:**
+
+    - `what`: What the names are, where none is near.
+    - `cutoff`: How near it must be, from 0 (anything) to 1 (equal).
+    """
+    near = difflib.get_close_matches(name, known, n=1, cutoff=cutoff)
+    if near:
+        return f"did you mean {near[0]!r}?"
+    more = ", …" if len(known) > _SHOWN else ""
+    return f"{what} {', '.join(list(known)[:_SHOWN])}{more}"
+
+
+def aligned(rows: Iterable[Sequence[str]], align: str) -> list[str]:
+    """Rows as lines, in columns.
+
+    **Arguments:**
+
+    - `align`: A letter a column: `l` is flush left, `r` right.
+    """
+    texts = [list(row) for row in rows]
+    widths = [max(map(len, column)) for column in zip(*texts, strict=True)]
+    return [
+        "  ".join(
+            cell.ljust(width) if side == "l" else cell.rjust(width)
+            for cell, width, side in zip(row, widths, align, strict=True)
+        ).rstrip()
+        for row in texts
+    ]
+
+
+def table(rows: Iterable[Sequence[str]], header: Sequence[str], align: str) -> str:
+    """The rows below their header, in columns, with a rule between.
+
+    **Arguments:** `align`: As for `aligned`.
+    """
+    texts = [[*header], *map(list, rows)]
+    widths = [max(map(len, column)) for column in zip(*texts, strict=True)]
+    texts.insert(1, ["─" * width for width in widths])
+    return "\n".join(aligned(texts, align))
+
+
+def duration(seconds: float) -> str:
+    """A time to read: `42 s`, `7 min`, `3 h 05 min`, `2 d 4 h`."""
+    if seconds < 59.5:
+        return f"{round(seconds)} s"
+    minutes = round(seconds / 60)
+    if minutes < 60:
+        return f"{minutes} min"
+    if minutes < 24 * 60:
+        return f"{minutes // 60} h {minutes % 60:02d} min"
+    hours = round(seconds / 3600)
+    return f"{hours // 24} d {hours % 24} h"
+
+
+def memory(count: int) -> str:
+    """Bytes to read: `340 MiB`, `1.2 GiB`."""
+    if count < 1000 * 2**20:
+        return f"{count / 2**20:.0f} MiB"
+    return f"{count / 2**30:.1f} GiB"
+
+
+NONE = "–"
+"""Stands in a table for what is not known or is not there."""
+
+
+def counted(count: int, noun: str) -> str:
+    """`1 run`, `12,345 runs`."""
+    return f"{count:,} {noun}{'' if count == 1 else 's'}"

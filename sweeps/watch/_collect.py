@@ -1,0 +1,296 @@
+"""`python -m sweeps collect`: what all runs of a study logged, as one tidy table."""
+
+import csv
+import dataclasses
+import io
+import os
+import sys
+import warnings
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import h5py
+import numpy as np
+import tyro
+from tqdm import tqdm
+
+from icl._atomic import write_bytes, write_hdf5
+from icl._options import parse
+from icl.config import from_json
+from icl.plugins import import_plugin
+from icl.protocols import Summary, TaskConfig
+from icl.summaries import over_events, scalars
+
+from ..folder import Folder
+from ..plan import matching
+from ..text import counted
+from ._swept import column, swept, text
+
+
+Summaries = Mapping[str, Summary | None]
+
+TRAINING = "training"
+"""The set whose metrics are those of the steps since the last event."""
+_MARK = "icl-opto collection"
+_TEXT = h5py.string_dtype()
+
+
+@dataclasses.dataclass(frozen=True)
+class CollectOptions:
+    """Gather what all runs of a study logged in one table.
+
+    It has a row for each run, evaluation set and event; what the runs differ in, the
+    sequences seen and each metric are columns.
+    """
+
+    folder: tyro.conf.Positional[Path]
+    """The study's folder."""
+    out: Path | None = None
+    """The file to write, .h5 or .csv; collected.h5 in the study's folder by default."""
+    only: tyro.conf.UseAppendAction[tuple[str, ...]] = ()
+    """A pattern of runs' names, such as 'clamp-*'; may be repeated."""
+
+
+def collect(arguments: list[str]) -> int:
+    """Runs the command; returns its exit status, 1 if a log could not be read.
+
+    **Raises:** `ValueError` for a folder that is no study's, a pattern of no run, a
+    file that is in the way, and if no run has logged anything.
+    """
+    options = parse(CollectOptions, arguments, "collect", program="python -m sweeps")
+    folder = Folder(options.folder)
+    study, configs = folder.read(), folder.configs
+    out = options.out or folder.path / "collected.h5"
+    write = _writer(out)
+    runs = matching(options.only, configs)
+    gathered = _gather(folder, configs, runs)
+    for name in gathered.empty:
+        print(f"{name} has logged nothing yet", file=sys.stderr)
+    for problem in gathered.problems:
+        print(problem, file=sys.stderr)
+    columns = gathered.columns
+    if not len(columns["run"]):
+        raise ValueError(f"no run of {folder.path} has a log that can be read")
+    unfinished = [run for run in runs if not folder.finished(run, configs[run])]
+    attributes = {
+        "kind": _MARK,
+        "study": study["study"],
+        "scale": study["scale"],
+        "columns": np.array([*columns], _TEXT),
+        "unfinished": np.array(unfinished, _TEXT),
+    }
+    write(out, columns, attributes)
+    rows, names = columns["run"], {*columns["run"]}
+    print(f"{counted(len(rows), 'row')} of {counted(len(names), 'run')}: {out}")
+    return 1 if gathered.problems else 0
+
+
+def collected(folder: str | os.PathLike) -> dict[str, np.ndarray]:
+    """The columns of the table of a study's runs, as far as they are.
+
+    `run`, the fields that the runs differ in, `sequences`, `set` and the metrics: what
+    a set comes to (`icl.summaries.scalars`: a metric by position has two columns) or,
+    of the set `training`, means over the steps since the last event. What a row has not
+    is NaN, or the empty text. Warns of logs that cannot be read.
+
+    **Raises:** `ValueError` for a folder that is no study's.
+    """
+    study = Folder(folder)
+    configs = study.configs
+    gathered = _gather(study, configs, list(configs))
+    for problem in gathered.problems:
+        warnings.warn(problem, stacklevel=2)
+    return gathered.columns
+
+
+# What they logged
+
+
+@dataclasses.dataclass(frozen=True)
+class _Gathered:
+    columns: dict[str, np.ndarray]
+    problems: list[str]
+    """Logs that could not be read, and why."""
+    empty: list[str]
+    """Runs that have logged nothing."""
+
+
+# A run, a set of it, the sequences seen at each event, and the metrics there.
+_Block = tuple[str, str, np.ndarray, Mapping[str, np.ndarray]]
+
+
+def _gather(folder: Folder, configs: Mapping[str, Any], runs: list[str]) -> _Gathered:
+    # Their tasks say how rows become numbers.
+    for name in folder.read().get("plugins", ()):
+        import_plugin(name)
+    blocks: list[_Block] = []
+    problems, empty = [], []
+    for run in tqdm(runs, desc="collecting", unit="run", disable=None, leave=False):
+        file = folder.run(run) / "log.h5"
+        try:
+            summaries = from_json(TaskConfig, configs[run]["task"]).summaries
+            found = list(_blocks(file, summaries)) if file.exists() else []
+        except ValueError as error:
+            problems.append(str(error))
+            continue
+        blocks += [(run, *block) for block in found]
+        empty += [] if found else [run]
+    return _Gathered(
+        _columns(swept(Path(folder.read()["folder"]), configs), blocks), problems, empty
+    )
+
+
+def _columns(
+    fields: Mapping[str, Mapping[str, Any]], blocks: list[_Block]
+) -> dict[str, np.ndarray]:
+    sizes = [len(sequences) for _, _, sequences, _ in blocks]
+    names = list(dict.fromkeys(name for *_, metrics in blocks for name in metrics))
+
+    def repeated(values: np.ndarray) -> np.ndarray:
+        return np.repeat(values, sizes)
+
+    def joined(parts: Iterable[np.ndarray], dtype: type) -> np.ndarray:
+        return np.concatenate([np.empty(0, dtype), *parts])
+
+    runs = [run for run, *_ in blocks]
+    columns = {"run": repeated(text(runs))}
+    columns |= {path: repeated(column(of, runs)) for path, of in fields.items()}
+    columns["sequences"] = joined((block[2] for block in blocks), np.int64)
+    columns["set"] = repeated(text(block[1] for block in blocks))
+    for name in names:
+        parts = (m.get(name, np.full(len(s), np.nan)) for _, _, s, m in blocks)
+        columns[name] = joined(parts, np.float64)
+    return columns
+
+
+def _blocks(
+    file: Path, summaries: Summaries
+) -> Iterator[tuple[str, np.ndarray, dict[str, np.ndarray]]]:
+    """Each set of a log: its name, the sequences seen at each event, and the metrics.
+
+    One array of the log is in memory at a time. **Raises:** `ValueError` if it is no
+    log.
+    """
+    try:
+        with h5py.File(file, "r") as log:
+            yield from _read(log, summaries)
+    except (
+        OSError,
+        KeyError,
+        RuntimeError,
+        AttributeError,
+        TypeError,
+        ValueError,
+    ) as e:
+        reason = " ".join(str(e).split())
+        raise ValueError(f"{file} is not a readable log: {reason}") from None
+
+
+def _read(
+    log: Any, summaries: Summaries
+) -> Iterator[tuple[str, np.ndarray, dict[str, np.ndarray]]]:
+    events = np.asarray(log["eval/iter"][()], np.int64)
+    steps = log["train/iter"][()]
+    # Nothing was trained on before an event at 0: it has no row.
+    ends = np.searchsorted(steps, events, side="right")
+    starts = np.concatenate([[0], ends[:-1]])
+    some = ends > starts
+    pairs = list(zip(starts[some], ends[some], strict=True))
+    means = {
+        name: np.array([rows[a:b].mean(dtype=np.float64) for a, b in pairs])
+        for name, rows in _rows(log["train"], len(steps))
+    }
+    if means and pairs:
+        yield TRAINING, events[some], means
+    for name, metrics in log["eval"].items():
+        if name == TRAINING:
+            raise ValueError(f"an evaluation set is named {TRAINING!r}, as the steps")
+        if name != "iter" and len(events):
+            yield (
+                name,
+                events,
+                scalars(_summed(metrics, len(events), summaries), lead=1),
+            )
+
+
+def _summed(group: Any, count: int, summaries: Summaries) -> dict[str, np.ndarray]:
+    """What a set comes to at each event."""
+    numbers: dict[str, np.ndarray] = {}
+    for name, rows in _rows(group, count):
+        if name not in summaries:
+            numbers |= over_events({name: rows}, {})
+    if any(summary is not None for summary in summaries.values()):
+        rows = dict(_rows(group, count))
+        numbers |= over_events(rows, {**dict.fromkeys(rows), **summaries})
+    return numbers
+
+
+def _rows(group: Any, count: int) -> Iterator[tuple[str, np.ndarray]]:
+    for name, data in group.items():
+        if name != "iter":
+            if len(data) != count:
+                raise ValueError(f"{data.name} has {len(data)} rows, not {count}")
+            yield name, data[()]
+
+
+# The file
+
+
+_Writer = Callable[[Path, Mapping[str, np.ndarray], Mapping[str, Any]], None]
+
+
+def _writer(out: Path) -> _Writer:
+    """What writes such a file; raises `ValueError` if that would lose another."""
+    kinds = {".h5": (_is_hdf5, _write_hdf5), ".csv": (_is_csv, _write_csv)}
+    if out.suffix not in kinds:
+        raise ValueError(f"--out: {out} must end in .h5 or .csv")
+    is_ours, write = kinds[out.suffix]
+    if not out.parent.is_dir():
+        raise ValueError(f"--out: there is no folder {out.parent}")
+    if out.exists() and not is_ours(out):
+        raise ValueError(f"--out: {out} is there and not a table of this command")
+    return write
+
+
+def _is_hdf5(file: Path) -> bool:
+    try:
+        with h5py.File(file, "r") as opened:
+            return opened.attrs.get("kind") == _MARK
+    except OSError:
+        return False
+
+
+def _is_csv(file: Path) -> bool:
+    try:
+        with open(file, "rb") as stream:
+            return stream.read(4) == b"run,"
+    except OSError:
+        return False
+
+
+def _write_hdf5(
+    out: Path, columns: Mapping[str, np.ndarray], attributes: Mapping[str, Any]
+) -> None:
+    def fill(file: h5py.File) -> None:
+        file.attrs.update(attributes)
+        for name, values in columns.items():
+            dtype = _TEXT if values.dtype == object else values.dtype
+            data = file.create_dataset(name, data=values, dtype=dtype)
+            if name == "sequences":
+                data.attrs["units"] = "sequences seen"
+            elif name == "loss" or name.endswith("_loss"):
+                data.attrs["units"] = "nats"
+
+    write_hdf5(out, fill)
+
+
+def _write_csv(
+    out: Path, columns: Mapping[str, np.ndarray], attributes: Mapping[str, Any]
+) -> None:
+    content = io.StringIO()
+    writer = csv.writer(content, lineterminator="\n")
+    writer.writerow(columns)
+    # As Python's numbers they are written to the last bit.
+    writer.writerows(zip(*(x.tolist() for x in columns.values()), strict=True))
+    write_bytes(out, content.getvalue().encode())

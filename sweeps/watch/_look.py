@@ -1,0 +1,250 @@
+"""How far each run of a study is.
+
+What a run's process reported last is compared with whether its job is still there: a
+process that is killed cannot say so.
+"""
+
+import dataclasses
+import os
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Literal
+
+from ..execute import is_alive, is_process, queue
+from ..folder import Folder, Job, Report, total_sequences
+
+
+SeenState = Literal[
+    "finished", "running", "queued", "waiting", "stopped", "failed", "blocked", "new"
+]
+ACTIVE: tuple[SeenState, ...] = ("running", "queued", "waiting")
+WRONG: tuple[SeenState, ...] = ("failed", "blocked")
+KILLED = "its process was killed"
+
+
+@dataclasses.dataclass(frozen=True)
+class Seen:
+    """How far a run is."""
+
+    run: str
+    state: SeenState
+    """`waiting` is for another job, `blocked` for one that has failed, `stopped` until
+    it is launched again."""
+    sequences: int
+    total: int
+    job: Job | None
+    rate: float = 0.0
+    """Sequences a second; 0 if it does not run, or is not known."""
+    loss: float | None = None
+    error: str = ""
+
+    @property
+    def left(self) -> float | None:
+        """The seconds that it still takes, if that is known."""
+        return (self.total - self.sequences) / self.rate if self.rate else None
+
+
+def look(folder: Folder) -> tuple[dict[str, Seen], str]:
+    """How far each run is, by name; and a line on who does not answer, or none.
+
+    **Raises:** `ValueError` for a folder that is no study's.
+    """
+    configs, jobs = folder.configs, folder.jobs
+    job_of = {run: job for job in jobs.values() for run in job.runs}
+    totals = {run: total_sequences(config) for run, config in configs.items()}
+    at = {run: folder.sequences(run) for run in configs}
+    # Nobody is asked for jobs that are finished.
+    asked = {
+        job_of[run].name for run in configs if at[run] < totals[run] and run in job_of
+    }
+    places, note = _places(folder, [jobs[name] for name in sorted(asked)])
+    seen = {}
+    for run, total in totals.items():
+        job = job_of.get(run)
+        place = places.get(job.name, "gone") if job else "gone"
+        seen[run] = _see(folder, run, job, place, at[run], total)
+    return _after_needs(seen, jobs, places), note
+
+
+def log_file(folder: Folder, job: Job, kind: str) -> Path:
+    """What submitit names a file of a job: `log.out`, `log.err` or `result.pkl`."""
+    return folder.logs / f"{job.job_id}_0_{kind}"
+
+
+def last_lines(file: Path, count: int) -> list[str]:
+    """The last lines of a text, without empty ones at its end; none if it is absent."""
+    try:
+        with open(file, "rb") as stream:
+            stream.seek(max(0, os.fstat(stream.fileno()).st_size - 2**16))
+            text = stream.read().decode(errors="replace")
+    except OSError:
+        return []
+    return text.rstrip().splitlines()[-count:]
+
+
+# Where a job is. `coming`: a launch at work has yet to start it.
+_Place = Literal["running", "queued", "waiting", "blocked", "coming", "unknown", "gone"]
+
+
+def _places(folder: Folder, jobs: Sequence[Job]) -> tuple[dict[str, _Place], str]:
+    queued: dict[str, tuple[str, str]] = {}
+    note = ""
+    try:
+        queued = queue(job.job_id for job in jobs if job.cluster == "slurm")
+    except ValueError as error:
+        note = f"{error}; the states are what the runs' processes said last"
+    launching = _launching(folder)
+
+    def place(job: Job) -> _Place:
+        if job.cluster == "slurm" and job.job_id in queued:
+            return _of_slurm(*queued[job.job_id])
+        if job.cluster == "slurm" and note:
+            return "unknown"
+        if job.cluster in ("local", "debug") and is_alive(job):
+            return "running"
+        return "coming" if launching and not _started(folder, job) else "gone"
+
+    return {job.name: place(job) for job in jobs}, note
+
+
+def _of_slurm(state: str, reason: str) -> _Place:
+    if reason == "DependencyNeverSatisfied":
+        return "blocked"
+    if state == "PENDING" and reason == "Dependency":
+        return "waiting"
+    return "running" if state in ("RUNNING", "COMPLETING") else "queued"
+
+
+def _launching(folder: Folder) -> bool:
+    """Whether a launch is at work in the folder, in a process of this machine."""
+    # Told by what its holder writes: to try the lock might get a launch refused.
+    launcher = folder.launcher
+    return launcher is not None and is_process(launcher)
+
+
+def _started(folder: Folder, job: Job) -> bool:
+    """Whether a job has begun since it was written."""
+    files = [_report_file(folder, run) for run in job.runs]
+    files += [log_file(folder, job, "log.err")] if job.job_id else []
+    return any(_since(file, folder, job) for file in files)
+
+
+def _since(file: Path, folder: Folder, job: Job) -> bool:
+    """Whether a file was written since the job was; both times are the disk's."""
+    return _written(file) >= _written(folder.sweep / "jobs" / f"{job.name}.json")
+
+
+def _written(file: Path) -> float:
+    try:
+        return file.stat().st_mtime
+    except OSError:
+        return -1.0
+
+
+def _report_file(folder: Folder, run: str) -> Path:
+    return folder.sweep / "runs" / f"{run}.json"
+
+
+def _see(
+    folder: Folder, run: str, job: Job | None, place: _Place, at: int, total: int
+) -> Seen:
+    report = folder.report(run)
+    fresh = job is not None and _since(_report_file(folder, run), folder, job)
+    state = _state(folder, run, job, place, at >= total, report, fresh)
+    live = report if state == "running" and fresh else None
+    return Seen(
+        run,
+        state,
+        sequences=live.sequences if live else min(at, total),
+        total=total,
+        job=job,
+        rate=live.rate if live else 0.0,
+        loss=report.loss if report else None,
+        error=_error(folder, job, state, report),
+    )
+
+
+def _state(
+    folder: Folder,
+    run: str,
+    job: Job | None,
+    place: _Place,
+    done: bool,
+    report: Report | None,
+    fresh: bool,
+) -> SeenState:
+    if done:
+        return "failed" if report and report.state == "failed" else "finished"
+    # While a job is there, what was said before it was submitted is history.
+    last = report.state if report and (fresh or place in ("gone", "unknown")) else ""
+    if place == "blocked":
+        return "blocked"
+    if last == "failed":
+        return "failed"
+    if place in ACTIVE:
+        return place
+    if place == "coming":
+        return "queued"
+    if place == "unknown":
+        return last if last in ("running", "stopped") else "queued"
+    # It ended, but not by a kill, and none of its runs had begun.
+    if job and not fresh and _since(log_file(folder, job, "result.pkl"), folder, job):
+        return "failed"
+    begun = report or (folder.run(run) / "config.json").is_file()
+    if begun or (job and log_file(folder, job, "log.err").exists()):
+        return "stopped"
+    return "new"
+
+
+def _error(
+    folder: Folder, job: Job | None, state: SeenState, report: Report | None
+) -> str:
+    if state == "blocked":
+        return "it needs a job that has failed"
+    if state == "failed" and report and report.state == "failed":
+        return report.error
+    if state not in ("failed", "stopped") or (report and report.state == "stopped"):
+        return ""
+    log = last_lines(log_file(folder, job, "log.err"), 20) if job else []
+    if state == "failed":
+        return log[-1].strip() if log else "it ended before it could say why"
+    reasons = [line for line in log if line.startswith("slurmstepd:")]
+    return f"{KILLED}: {reasons[-1]}" if reasons else KILLED
+
+
+def _after_needs(
+    seen: dict[str, Seen], jobs: Mapping[str, Job], places: Mapping[str, _Place]
+) -> dict[str, Seen]:
+    """The same, where jobs that are not there yet wait for others, or in vain."""
+    states: dict[str, set[SeenState]] = {
+        job.name: {seen[run].state for run in job.runs if run in seen}
+        for job in jobs.values()
+    }
+    found, again = dict(seen), False
+    for run, each in seen.items():
+        place = places.get(each.job.name, "gone") if each.job else "gone"
+        if each.job and place in ("coming", "unknown", "gone"):
+            needs = {need: states.get(need, set()) for need in each.job.needs}
+            found[run] = _after(needs, each, place)
+            again |= found[run].state not in (each.state, "waiting")
+    return _after_needs(found, jobs, places) if again else found
+
+
+def _after(needs: Mapping[str, set[SeenState]], each: Seen, place: _Place) -> Seen:
+    """The run, given the states of the runs of each job that its own needs."""
+    expected = each.state in ("queued", "waiting")
+    if not expected and each.state != "new":
+        return each
+    # A job fails if all of its runs do.
+    bad = [need for need, states in needs.items() if states and states <= {*WRONG}]
+    if bad:
+        error = f"it needs job {bad[0]}, which has failed"
+        return dataclasses.replace(each, state="blocked", error=error)
+    every = set().union(*needs.values())
+    if expected and place == "coming" and every & {"stopped", "new"}:
+        # The launch has gone past it; the next one goes on.
+        state = "stopped" if each.sequences else "new"
+        return dataclasses.replace(each, state=state)
+    if expected and every & {*ACTIVE}:
+        return dataclasses.replace(each, state="waiting")
+    return each

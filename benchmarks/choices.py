@@ -19,14 +19,14 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 
-from icl import _compile, _steps
-from icl._training import with_arrays
-from icl.experiment import Experiment
+from icl import compile as _compile
+from icl.experiments import Experiment
 from icl.models import LinearAttention, SoftmaxAttention, TransformerConfig
 from icl.models.attention import _products, linear
 from icl.presets.induction import induction
-from icl.tasks import Context, ExemplarLabelTask
-from icl.train import Member, Training
+from icl.tasks.exemplar_label import Context, ExemplarLabelTask
+from icl.training import _steps, with_arrays
+from icl.training._fit import Member, Training
 
 
 STEPS, ROUNDS = 100, 7

@@ -26,7 +26,7 @@ def make_run(folder: Path, checkpoints: int) -> None:
     """A run of so many steps, with a checkpoint after each and one before."""
     import icl
     from icl.presets.induction import induction
-    from icl.schedules import Every
+    from icl.training.schedules import Every
 
     base = induction()
     steps = Every(32)

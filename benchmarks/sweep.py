@@ -21,9 +21,9 @@ from sweeps.execute import cores
 
 STUDY = """
 import dataclasses
-from icl.schedules import Every
+from icl.training.schedules import Every
 from icl.presets.induction import induction
-from icl.train import Training
+from icl.training import Training
 from sweeps import Trial
 
 def trials(scale, folder, data):

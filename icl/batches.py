@@ -12,7 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import PRNGKeyArray, PyTree
 
-from ._atomic import write_hdf5
+from .files import write_hdf5
 
 
 def example_of(task: Any) -> Any:

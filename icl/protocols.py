@@ -13,7 +13,7 @@ from jaxtyping import Array, ArrayLike, Bool, Int, PRNGKeyArray, PyTree
 import opto
 
 from .config import OpenUnion
-from .schedules import positive
+from .training.schedules import positive
 
 
 @runtime_checkable

@@ -29,8 +29,9 @@ import numpy as np
 
 import icl
 import opto
-from icl import answers, measures, plots, tasks
+from icl import measures, plots, tasks
 from icl.presets.induction import induction
+from icl.tasks.exemplar_label import answers
 from sweeps import analysis
 
 

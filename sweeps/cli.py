@@ -10,10 +10,10 @@ from pathlib import Path
 
 import tyro
 
-from icl._options import parse
 from icl.cli import guarded
-from icl.loggers import check_logger
+from icl.cli.options import parse
 from icl.plugins import import_from
+from icl.training.loggers import check_logger
 
 from .execute import (
     alive_jobs,

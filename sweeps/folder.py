@@ -17,8 +17,8 @@ from pathlib import Path
 from typing import Any, Literal
 
 from icl import Experiment, Run, Training
-from icl._atomic import write_bytes
 from icl.config import from_json, to_json
+from icl.files import write_bytes
 from icl.plugins import imported, made_with
 from icl.runs import disk, lock, read_object
 

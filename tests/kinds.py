@@ -33,7 +33,7 @@ from icl.models import (
     TransformerConfig,
 )
 from icl.protocols import AttentionConfig
-from icl.tasks import (
+from icl.tasks.exemplar_label import (
     Context,
     ExemplarLabel,
     FlippedLabels,

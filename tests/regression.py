@@ -13,10 +13,11 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, Int
 
 import opto
-from icl.optimizers import Adam, Constant
 from icl.runs import open_run
-from icl.schedules import Every
-from icl.train import fit, Member, Training
+from icl.training import fit
+from icl.training._fit import Member, Training
+from icl.training.optimizers import Adam, Constant
+from icl.training.schedules import Every
 
 
 TRACES: list[str] = []

@@ -7,8 +7,8 @@ from icl import Experiment
 from icl.data import LowRankClasses
 from icl.models import TransformerConfig
 from icl.presets.induction import induction
-from icl.schedules import Every
-from icl.train import Training
+from icl.training._fit import Training
+from icl.training.schedules import Every
 
 
 def small(**changes: Any) -> Experiment:

@@ -13,12 +13,12 @@ from scipy import stats
 
 import icl
 import opto
-from icl import answers, plots
+from icl import plots
 from icl.data import LowRankClasses
-from icl.optimizers import Adam, Constant
 from icl.presets.induction import induction
-from icl.schedules import Every
-from icl.tasks import exemplars_swapped
+from icl.tasks.exemplar_label import answers, exemplars_swapped
+from icl.training.optimizers import Adam, Constant
+from icl.training.schedules import Every
 from sweeps import analysis
 from sweeps.studies.coopetition.analysis import lower_layer_ablations
 from sweeps.studies.induction import analysis as paper

@@ -17,7 +17,7 @@ from icl.config import to_json
 from icl.data import LowRankClasses
 from icl.measures import induction_strength, Measure
 from icl.presets.coopetition import coopetition
-from icl.schedules import At, Every
+from icl.training.schedules import At, Every
 from sweeps.analysis import begun, latest_run, logged_curve, passage, training_curve
 from sweeps.studies.coopetition.analysis import (
     attention_differences,

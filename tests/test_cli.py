@@ -58,7 +58,7 @@ def test_eval_under_an_edit(capsys, run):
     assert status == 0
     assert out != plain
     trained = icl.load(run)
-    from icl.evaluate import evaluate
+    from icl.experiments import evaluate
     from opto import parse
 
     batch = trained.evaluations["train"]

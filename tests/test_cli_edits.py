@@ -12,12 +12,12 @@ from small import small
 import icl
 import opto
 from icl import cli
-from icl._patching import resampled
-from icl.evaluate import evaluate
+from icl.edits.patching import resampled
+from icl.experiments import evaluate
 from icl.models import TransformerConfig
 from icl.plots._changes import change_bars, change_maps
 from icl.plots._recovered import recovered_maps
-from icl.tasks import labels_swapped, logit_difference, Sequence
+from icl.tasks.exemplar_label import labels_swapped, logit_difference, Sequence
 
 
 THEIRS = Path(__file__).resolve().parents[2] / "shared/data/icl_dynamics"

@@ -14,15 +14,14 @@ import pytest
 
 import icl
 import opto
-from icl import _cli_import, measures
+from icl import measures
+from icl.cli import imports as _cli_import
 from icl.compat.icl_dynamics import import_run, load_model, load_run
 from icl.compat.icl_dynamics._experiment import experiment_from
 from icl.config import from_json, to_json
-from icl.evaluate import evaluate
-from icl.metrics import classification
-from icl.optimizers import Constant, SGD
-from icl.schedules import At, Every
-from icl.tasks import (
+from icl.experiments import evaluate
+from icl.tasks.classification import classification
+from icl.tasks.exemplar_label import (
     ClassLabels,
     Context,
     FlippedLabels,
@@ -36,6 +35,8 @@ from icl.tasks import (
     Uniform,
     Zipf,
 )
+from icl.training.optimizers import Constant, SGD
+from icl.training.schedules import At, Every
 
 
 DATA = Path(__file__).parents[1].parent / "shared/data/icl_dynamics"
@@ -686,10 +687,10 @@ def test_nothing_is_overwritten_or_left_half(peer, tmp_path, monkeypatch):
     def full(*_):
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("icl._log.write_hdf5", full)
+    monkeypatch.setattr("icl.runs.log.write_hdf5", full)
     with pytest.raises(ValueError, match="cannot write .*out: No space left on device"):
         import_run(folder, tmp_path / "out")
-    monkeypatch.setattr("icl.runs.write_bytes", full)
+    monkeypatch.setattr("icl.runs.folder.write_bytes", full)
     with pytest.raises(
         ValueError, match="cannot write .*out: No space left on device$"
     ):

@@ -7,7 +7,7 @@ import pytest
 
 from icl.config import from_json, to_json
 from icl.data import GaussianClasses, HDF5Classes, LowRankClasses, OneHotClasses, Source
-from icl.experiment import Experiment
+from icl.experiments import Experiment
 from icl.models import (
     Learned,
     NoPositions,
@@ -16,19 +16,8 @@ from icl.models import (
     Sinusoidal,
     TransformerConfig,
 )
-from icl.optimizers import (
-    Adam,
-    AdamW,
-    Constant,
-    Cosine,
-    LearningRate,
-    Optimizer,
-    SGD,
-    WarmupDecay,
-)
 from icl.presets import presets
-from icl.schedules import At, Dense, Every, LogSpaced, Schedule
-from icl.tasks import (
+from icl.tasks.exemplar_label import (
     ClassLabels,
     Context,
     EvaluationSet,
@@ -44,9 +33,20 @@ from icl.tasks import (
     Uniform,
     Zipf,
 )
-from icl.tasks._distribution import Distribution
-from icl.tasks._exemplars import ExemplarChoice
-from icl.train import Training
+from icl.tasks.exemplar_label._distribution import Distribution
+from icl.tasks.exemplar_label._exemplars import ExemplarChoice
+from icl.training._fit import Training
+from icl.training.optimizers import (
+    Adam,
+    AdamW,
+    Constant,
+    Cosine,
+    LearningRate,
+    Optimizer,
+    SGD,
+    WarmupDecay,
+)
+from icl.training.schedules import At, Dense, Every, LogSpaced, Schedule
 
 
 MIXTURE = Mixture((Context(4, 2, distractor=True), Context(4, 0)), (0.25, 0.75))

@@ -7,12 +7,11 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-import icl.dense
+import icl.tasks.exemplar_label.dense
 from icl.batches import batch
 from icl.data import LowRankClasses
-from icl.dense import dense_set, shown
 from icl.presets.induction import induction
-from icl.tasks import (
+from icl.tasks.exemplar_label import (
     ClassLabels,
     Context,
     ExemplarLabel,
@@ -22,6 +21,7 @@ from icl.tasks import (
     Relabel,
     Split,
 )
+from icl.tasks.exemplar_label.dense import dense_set, shown
 
 
 def small(**changed):
@@ -155,7 +155,7 @@ def test_data_of_ids():
 
 
 def test_some_class_pairs_of_many(monkeypatch):
-    monkeypatch.setattr(icl.dense, "_PIECE", 2)
+    monkeypatch.setattr(icl.tasks.exemplar_label.dense, "_PIECE", 2)
     task = small().build(jnp.asarray(DATA))
     draw = lambda seed, most: dense_set(
         task, max_class_pairs=most, key=jax.random.key(seed)

@@ -13,10 +13,10 @@ import h5py
 import numpy as np
 import pytest
 
-from icl import _cli_figure
-from icl._log import Log
+from icl.cli import figure as _cli_figure
 from icl.config import to_json
 from icl.plots import read_drawn
+from icl.runs import Log
 from sweeps.figures import (
     _place,
     Alike,

@@ -10,12 +10,12 @@ import pytest
 
 import icl
 import opto
-from icl._grafts import loaded, pinned, read_edits
 from icl.compat.icl_dynamics import load_run
 from icl.data import LowRankClasses
+from icl.edits.grafts import loaded, pinned, read_edits
 from icl.presets.induction import induction
-from icl.schedules import Every
-from icl.train import Training
+from icl.training._fit import Training
+from icl.training.schedules import Every
 
 
 THEIRS = Path(__file__).resolve().parents[2] / "shared/data/icl_dynamics/run"
@@ -126,7 +126,7 @@ def test_training_under_a_graft(folder, tmp_path, monkeypatch):
     ]
     assert moved[0] == 0 < moved[1]  # The layers that are replaced learn nothing.
     loss = trained.run.log.evaluations["train"]["loss"][-1]
-    from icl.evaluate import evaluate
+    from icl.experiments import evaluate
 
     batch = trained.evaluations["train"]
     rows = evaluate(trained.model, trained.task, batch, edits=trained.edits)

@@ -19,16 +19,17 @@ import pytest
 from regression import examples, member, regression
 
 import icl
-import icl._compile
+import icl.compile
 from icl.data import LowRankClasses
-from icl.loggers import check_logger, Logger, open_logger, Several
 from icl.models import TransformerConfig
-from icl.optimizers import Adam, Constant
 from icl.presets.induction import induction
 from icl.runs import open_run
-from icl.schedules import Every
-from icl.tasks import EvaluationSet
-from icl.train import fit, Training
+from icl.tasks.exemplar_label import EvaluationSet
+from icl.training import fit
+from icl.training._fit import Training
+from icl.training.loggers import check_logger, Logger, open_logger, Several
+from icl.training.optimizers import Adam, Constant
+from icl.training.schedules import Every
 
 
 class Recorder:
@@ -144,10 +145,10 @@ def test_an_extra_that_is_not_there_is_named(name, tmp_path, monkeypatch):
 
 def test_no_extra_is_imported_before_it_is_asked_for():
     code = """if True:
-        import contextlib, sys, icl, icl.loggers
+        import contextlib, sys, icl, icl.training.loggers
         for name in ("tensorboard", "wandb"):
             with contextlib.suppress(ValueError):  # Not installed.
-                icl.loggers.check_logger(name)
+                icl.training.loggers.check_logger(name)
             assert name not in sys.modules
     """
     subprocess.run([sys.executable, "-c", code], check=True, timeout=100)
@@ -176,8 +177,8 @@ def fake(monkeypatch):
     """Has `tensorboard` be installed and be made by the function that this returns."""
     spec = importlib.machinery.ModuleSpec("tensorboard", None, origin="here")
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: spec)
-    module = types.ModuleType("icl._tensorboard")
-    monkeypatch.setitem(sys.modules, "icl._tensorboard", module)
+    module = types.ModuleType("icl.training._tensorboard")
+    monkeypatch.setitem(sys.modules, "icl.training._tensorboard", module)
 
     def install(make):
         vars(module)["TensorBoard"] = make
@@ -247,7 +248,7 @@ def test_a_logger_that_cannot_be_set_up_ends_the_training(fake, tmp_path):
 
 
 def test_a_package_that_does_not_import_is_said_at_once(tmp_path, monkeypatch):
-    monkeypatch.delitem(sys.modules, "icl._wandb", raising=False)
+    monkeypatch.delitem(sys.modules, "icl.training._wandb", raising=False)
     monkeypatch.delitem(sys.modules, "wandb", raising=False)
     (tmp_path / "wandb.py").write_text("raise TypeError('protobuf is\\nold')")
     monkeypatch.syspath_prepend(tmp_path)
@@ -322,7 +323,7 @@ def test_tensorboard_needs_no_other_framework(tmp_path):
     code = f"""if True:
         import sys
         sys.modules.update(dict.fromkeys(["tensorflow", "torch"]))
-        from icl.loggers import open_logger
+        from icl.training.loggers import open_logger
         from pathlib import Path
         logger = open_logger(
             "tensorboard", name="", folder=Path({str(tmp_path)!r}), config={{}}
@@ -372,10 +373,10 @@ def fake_wandb(monkeypatch):
     vars(module).update(init=init, Settings=dict)
     module.__spec__ = importlib.machinery.ModuleSpec("wandb", None, origin="here")
     monkeypatch.setitem(sys.modules, "wandb", module)
-    monkeypatch.delitem(sys.modules, "icl._wandb", raising=False)
+    monkeypatch.delitem(sys.modules, "icl.training._wandb", raising=False)
     monkeypatch.delenv("WANDB_PROJECT", raising=False)
     yield runs
-    sys.modules.pop("icl._wandb", None)
+    sys.modules.pop("icl.training._wandb", None)
 
 
 def test_wandb_goes_on_in_the_run_of_its_folder(fake_wandb, tmp_path, monkeypatch):

@@ -20,7 +20,7 @@ from icl.batches import batch
 from icl.data import LowRankClasses
 from icl.measures import _hessian, Each, Groups, Mean, Measure, OfModel, Under
 from icl.models import exemplar_label_interface, TransformerConfig
-from icl.tasks import Context, ExemplarLabel, Relabel, Split
+from icl.tasks.exemplar_label import Context, ExemplarLabel, Relabel, Split
 
 
 HEADS = (2, 4)

@@ -3,7 +3,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from icl.metrics import classification
+from icl.tasks.classification import classification
 
 
 NAMES = ("loss", "accuracy", "probability")

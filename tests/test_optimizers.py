@@ -9,9 +9,10 @@ import optax
 import pytest
 from regression import member, regression
 
-from icl.optimizers import Adam, AdamW, Constant, Cosine, SGD, WarmupDecay
-from icl.schedules import At, Dense, Every, LogSpaced
-from icl.train import fit, Training
+from icl.training import fit
+from icl.training._fit import Training
+from icl.training.optimizers import Adam, AdamW, Constant, Cosine, SGD, WarmupDecay
+from icl.training.schedules import At, Dense, Every, LogSpaced
 
 
 STEPS, BATCH, SEED = 50, 8, 3

@@ -11,7 +11,7 @@ from PIL import Image
 from scipy import stats
 
 from icl import plots
-from icl._events import first_below, since
+from icl.experiments.events import first_below, since
 from icl.plots._panels import MOST_TRACES
 from icl.plots._style import colours, line_style
 

@@ -27,11 +27,11 @@ import icl
 import opto
 from icl import cli, Experiment, measures, TaskSet, Training
 from icl.models import AbstractAttention, Attention, Causal, NoPositions
-from icl.optimizers import Adam, Constant
 from icl.presets import preset
 from icl.protocols import AttentionConfig, Input, Interface, ModelConfig, TaskConfig
-from icl.schedules import Every
 from icl.summaries import Correlation
+from icl.training.optimizers import Adam, Constant
+from icl.training.schedules import Every
 from sweeps import Trial
 
 

@@ -10,12 +10,12 @@ import pytest
 import icl
 import opto
 from icl import RankedHeads
-from icl._names import filled, names
 from icl.config import changed, from_json, to_json
 from icl.data import LowRankClasses
+from icl.edits._names import filled, names
 from icl.presets.induction import induction
-from icl.schedules import Every
-from icl.train import Training
+from icl.training._fit import Training
+from icl.training.schedules import Every
 from sweeps.plan import program
 
 

@@ -18,13 +18,14 @@ import pytest
 
 import icl
 import opto
-from icl import _replay_stacks, measures, Replay, replay, replays
+from icl import measures, Replay, replay, replays
 from icl.batches import batch
 from icl.data import LowRankClasses
 from icl.measures import Each, Groups, Measure, OfModel, Under
-from icl.optimizers import Adam, Constant
 from icl.presets.induction import induction
-from icl.schedules import Every
+from icl.replay import _stacks as _replay_stacks
+from icl.training.optimizers import Adam, Constant
+from icl.training.schedules import Every
 
 
 PATTERN = "blocks.1.attn.pattern"

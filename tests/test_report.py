@@ -16,11 +16,11 @@ import pytest
 import icl
 import opto
 from icl import plots
-from icl._cli_plot import _stem, plot, PlotOptions, report
-from icl._figures import KINDS, learning, Subject
-from icl._grouping import GROUPS
-from icl._report import _affordable, _MOST_BYTES
 from icl.cli import guarded
+from icl.cli.plot import _stem, plot, PlotOptions, report
+from icl.report.figures import KINDS, learning, Subject
+from icl.report.grouping import GROUPS
+from icl.report.page import _affordable, _MOST_BYTES
 
 
 COMMANDS = {"plot": plot, "report": report}

@@ -27,21 +27,21 @@ import pytest
 from regression import examples, linear, main, member, regression
 
 import icl
-import icl._compile
-import icl._members
-import icl.evaluate
-import icl.runs
-import icl.train
+import icl.compile
+import icl.experiments
+import icl.runs.folder
+import icl.training._fit
+import icl.training._members
 from icl import measures
-from icl._log import Log
 from icl.data import HDF5Classes, LowRankClasses, save_source
 from icl.models import TransformerConfig
-from icl.optimizers import Adam, Constant
 from icl.presets.induction import induction
-from icl.runs import open_run, Run
-from icl.schedules import Every
-from icl.tasks import EvaluationSet
-from icl.train import fit, Training
+from icl.runs import Log, open_run, Run
+from icl.tasks.exemplar_label import EvaluationSet
+from icl.training import fit
+from icl.training._fit import Training
+from icl.training.optimizers import Adam, Constant
+from icl.training.schedules import Every
 
 
 def arrays_of(file):
@@ -224,11 +224,11 @@ def train(monkeypatch):
         # A fit maps its steps, then its evaluation; both are the same in each fit.
         call = next(calls)
         if call < 2:
-            programs.append(icl._compile.jit(fn))
+            programs.append(icl.compile.jit(fn))
         return programs[call % 2]
 
-    monkeypatch.setattr(icl._members, "jit", compiled_once)
-    monkeypatch.setattr(icl.runs, "code_version", lambda: None)
+    monkeypatch.setattr(icl.training._members, "jit", compiled_once)
+    monkeypatch.setattr(icl.runs.folder, "code_version", lambda: None)
     monkeypatch.setattr(os, "fsync", lambda descriptor: None)
     held = {"held": examples(regression(), 5)}
 
@@ -292,7 +292,7 @@ def test_what_one_member_did_alone_is_dropped(train, tmp_path, monkeypatch):
     def stop(self, *args):
         raise Killed
 
-    monkeypatch.setattr(icl.train._Fit, "_advance", stop)
+    monkeypatch.setattr(icl.training._fit._Fit, "_advance", stop)
     with pytest.raises(Killed):
         train(*folders)
     for folder in folders:
@@ -673,7 +673,7 @@ def test_an_experiment_is_read_back_whole(trained):
     assert [repr(edit) for edit in read.edits] == ["Zero('blocks.0.attn.z', head=1)"]
     built = read.experiment.build()
     assert jax.tree.all(jax.tree.map(same, read.evaluations, built.evaluations))
-    rows = icl.evaluate.evaluate(
+    rows = icl.experiments.evaluate(
         read.model, read.task, read.evaluations["train"], edits=read.edits
     )
     logged = result.log.evaluations["train"]
@@ -712,7 +712,7 @@ def test_experiments_train_together_each_in_its_folder(trained, tmp_path):
     for plan, out, result in zip(plans, outs, results, strict=True):
         again = icl.load(out)
         assert again.experiment == plan
-        rows = icl.evaluate.evaluate(
+        rows = icl.experiments.evaluate(
             again.model, again.task, again.evaluations["train"], edits=again.edits
         )
         logged = result.log.evaluations["train"]["loss"][-1]

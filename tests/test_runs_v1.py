@@ -15,7 +15,7 @@ import icl
 from icl import measures
 from icl.cli import guarded, main
 from icl.config import changed, from_json, to_json
-from icl.evaluate import evaluate
+from icl.experiments import evaluate
 
 
 RUNS = Path(__file__).parents[2] / "shared/data/runs_v1"

@@ -8,8 +8,8 @@ import pytest
 import icl
 import opto
 from icl.data import HDF5Classes, LowRankClasses, make_omniglot
-from icl.demo import demo, Findings
-from icl.evaluate import evaluate
+from icl.experiments import evaluate
+from icl.report.demo import demo, Findings
 
 
 OMNIGLOT = Path(__file__).parents[1].parent / "shared/data/omniglot"

@@ -13,13 +13,13 @@ import pytest
 
 import opto
 from icl import Experiment, RankedHeads
-from icl._grafts import parse_edit
 from icl.compat.icl_dynamics import edits_from_flags
 from icl.config import from_json, to_json
 from icl.data import HDF5Classes, LowRankClasses
+from icl.edits.grafts import parse_edit
 from icl.models import exemplar_label_interface, TransformerConfig
 from icl.presets import presets
-from icl.schedules import At, Every
+from icl.training.schedules import At, Every
 from sweeps.plan import groups, needs
 from sweeps.studies.coopetition import runs as coopetition
 from sweeps.studies.induction import runs as induction

@@ -12,13 +12,13 @@ import pytest
 
 import icl
 from icl import Start, Training
-from icl._log import Log
 from icl.data import LowRankClasses
 from icl.models import TransformerConfig
-from icl.optimizers import Adam, Constant
 from icl.presets.induction import induction
-from icl.schedules import At, Every
-from icl.tasks import EvaluationSet
+from icl.runs import Log
+from icl.tasks.exemplar_label import EvaluationSet
+from icl.training.optimizers import Adam, Constant
+from icl.training.schedules import At, Every
 from sweeps.folder import Folder
 from sweeps.watch import collect, collected
 from sweeps.watch._swept import column, swept
@@ -368,7 +368,7 @@ def test_a_full_disk_leaves_the_earlier_table(study, monkeypatch):
     def full(*_):
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("icl._atomic.os.fsync", full)
+    monkeypatch.setattr("icl.files.os.fsync", full)
     with pytest.raises(OSError, match="No space left"):
         collect([str(study.path), "--only", "a"])
     assert (study.path / "collected.h5").read_bytes() == before

@@ -17,7 +17,7 @@ import twelve
 
 from icl import Start, Training
 from icl.config import to_json
-from icl.schedules import Every
+from icl.training.schedules import Every
 from sweeps import Trial
 from sweeps.execute import _launch, plan
 from sweeps.execute._cluster import read_cluster
@@ -622,7 +622,7 @@ FAILING = """
 import dataclasses
 import twelve
 from icl import Start
-from icl.optimizers import SGD, Constant
+from icl.training.optimizers import SGD, Constant
 from sweeps import Trial
 
 def trials(scale, folder, data):
@@ -667,7 +667,7 @@ LONG = """
 import dataclasses
 import twelve
 from icl import Training
-from icl.schedules import Every
+from icl.training.schedules import Every
 from sweeps import Trial
 
 def trials(scale, folder, data):
@@ -722,7 +722,7 @@ from sweeps.plan import divide_cpu
 divide_cpu(4)
 import twelve
 from icl import run_experiments
-from icl._members import Members
+from icl.training._members import Members
 
 folder = pathlib.Path("OUT")
 base = next(twelve.trials("smoke", folder, None)).experiment

@@ -12,8 +12,8 @@ import pytest
 from scipy import stats
 
 from icl.batches import batch
-from icl.metrics import classification
-from icl.tasks import (
+from icl.tasks.classification import classification
+from icl.tasks.exemplar_label import (
     Context,
     ExemplarLabel,
     FlippedLabels,
@@ -28,8 +28,8 @@ from icl.tasks import (
     Uniform,
     Zipf,
 )
-from icl.tasks._distribution import edges
-from icl.tasks._random import below, permutation
+from icl.tasks.exemplar_label._distribution import edges
+from icl.tasks.exemplar_label._random import below, permutation
 
 
 N = 100_000
@@ -683,7 +683,7 @@ def test_errors(name):
 
 def test_misspelt_parts():
     # Told in words also where nothing checks the types.
-    from icl.tasks._split import check_choice
+    from icl.tasks.exemplar_label._split import check_choice
 
     with pytest.raises(ValueError, match="did you mean 'train'"):
         check_choice("classes", "trian", ("train", "val", "test"))

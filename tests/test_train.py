@@ -14,16 +14,17 @@ import numpy as np
 import pytest
 from regression import examples, Linear, linear, member, Regression, regression, TRACES
 
-import icl.train
+import icl.training._fit
 import opto
-from icl._members import Members
 from icl.data import LowRankClasses
 from icl.models import TransformerConfig
-from icl.optimizers import Adam, Constant, Cosine, SGD
 from icl.presets.induction import induction
 from icl.runs import open_run, Run
-from icl.schedules import At, Dense, Every, LogSpaced
-from icl.train import fit, Training
+from icl.training import fit
+from icl.training._fit import Training
+from icl.training._members import Members
+from icl.training.optimizers import Adam, Constant, Cosine, SGD
+from icl.training.schedules import At, Dense, Every, LogSpaced
 
 
 NEVER = At(())
@@ -78,18 +79,18 @@ def test_other_dispatches_and_events_give_the_same_bits(monkeypatch):
         assert len(result.log.events) > 4
         result.log._evaluations.clear()
         assert same_bits(result, wanted)
-    for module in (icl.train, icl._steps):
+    for module in (icl.training._fit, icl.training._steps):
         monkeypatch.setattr(module, "BUFFER", 3)
-    monkeypatch.setattr(icl.train, "_DISPATCH_SECONDS", 0)
+    monkeypatch.setattr(icl.training._fit, "_DISPATCH_SECONDS", 0)
     counts = []
-    advance = icl.train._Fit._advance
+    advance = icl.training._fit._Fit._advance
 
     def counted(self, stop, bar):
         before = self.step
         advance(self, stop, bar)
         counts.append(self.step - before)
 
-    monkeypatch.setattr(icl.train._Fit, "_advance", counted)
+    monkeypatch.setattr(icl.training._fit._Fit, "_advance", counted)
     (result,) = fit(trained, training(200))
     # The buffer bounds the first ones, the time the others.
     assert counts == [3, 3, *[1] * 19]
@@ -365,7 +366,7 @@ def test_evaluations_are_the_metrics_of_the_task(tmp_path):
 
 
 def test_large_sets_are_evaluated_in_pieces(monkeypatch):
-    monkeypatch.setattr("icl._steps._EVALUATION_CHUNK", 4)
+    monkeypatch.setattr("icl.training._steps._EVALUATION_CHUNK", 4)
     x, y = examples(regression(), 11)  # Two pieces, and a rest.
     trained = member(evaluations={"held": (x, y)})
     (result,) = fit(trained, training(8, evaluate_at=At((0,))))
@@ -440,9 +441,9 @@ def test_a_signal_stops_where_it_can_be_resumed(
     number, tmp_path, monkeypatch, undisturbed
 ):
     trained, plan, wanted = undisturbed
-    for module in (icl.train, icl._steps):
+    for module in (icl.training._fit, icl.training._steps):
         monkeypatch.setattr(module, "BUFFER", 5)
-    advance = icl.train._Fit._advance
+    advance = icl.training._fit._Fit._advance
 
     def interrupted(self, stop, bar):
         if self.step == 30:
@@ -451,7 +452,7 @@ def test_a_signal_stops_where_it_can_be_resumed(
 
     handlers = [signal.getsignal(n) for n in (signal.SIGINT, signal.SIGTERM)]
     with open_run(tmp_path, {}) as run, monkeypatch.context() as patched:
-        patched.setattr(icl.train._Fit, "_advance", interrupted)
+        patched.setattr(icl.training._fit._Fit, "_advance", interrupted)
         with pytest.raises(KeyboardInterrupt, match="stopped at 280 sequences"):
             fit(trained, plan, runs=run, resume_interval=1e9)
         assert run.resume_points == [0, 280]
@@ -469,7 +470,7 @@ def test_a_second_signal_stops_at_once(tmp_path, monkeypatch):
         signal.raise_signal(signal.SIGINT)
         raise AssertionError("not reached")
 
-    monkeypatch.setattr(icl.train._Fit, "_advance", interrupted)
+    monkeypatch.setattr(icl.training._fit._Fit, "_advance", interrupted)
     with open_run(tmp_path, {}) as run:
         with pytest.raises(KeyboardInterrupt):
             fit(member(), training(80), runs=run)
@@ -481,8 +482,8 @@ def test_a_signal_that_was_ignored_stays_so(monkeypatch):
         signal.raise_signal(signal.SIGINT)
         advance(self, stop, bar)
 
-    advance = icl.train._Fit._advance
-    monkeypatch.setattr(icl.train._Fit, "_advance", interrupted)
+    advance = icl.training._fit._Fit._advance
+    monkeypatch.setattr(icl.training._fit._Fit, "_advance", interrupted)
     before = signal.signal(signal.SIGINT, signal.SIG_IGN)
     try:
         (result,) = fit(member(), training(80))

@@ -5,8 +5,8 @@ import dataclasses
 from icl import EvaluationSet, Experiment, Start, Training
 from icl.data import LowRankClasses
 from icl.models import TransformerConfig
-from icl.schedules import Every
-from icl.tasks import ExemplarLabel, Relabel, Split
+from icl.tasks.exemplar_label import ExemplarLabel, Relabel, Split
+from icl.training.schedules import Every
 from sweeps import Trial
 
 

@@ -176,7 +176,7 @@ def _train(
     return network
 
 
-# Not `icl._compile.jit`: its option makes these larger products five times slower.
+# Not `icl.compile.jit`: its option makes these larger products five times slower.
 @functools.partial(jax.jit, static_argnames="steps")
 def _step(
     network: _Network,

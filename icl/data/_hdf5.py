@@ -10,7 +10,7 @@ import h5py
 import numpy as np
 from jaxtyping import Float32, Int
 
-from .._atomic import write_hdf5
+from ..files import write_hdf5
 
 
 @dataclasses.dataclass(frozen=True)

@@ -27,7 +27,7 @@ def task_metric(
 
     **Arguments:**
 
-    - `task`: Whose `metrics` it is; see `icl.metrics.classification`.
+    - `task`: Whose `metrics` it is; see `icl.tasks.classification`.
     - `name`: Which.
     - `over`: How the sequences are put together.
 

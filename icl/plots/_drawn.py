@@ -12,7 +12,7 @@ import numpy as np
 from matplotlib.figure import Figure
 from PIL import Image
 
-from .._atomic import hdf5_kind, write_bytes, write_hdf5
+from ..files import hdf5_kind, write_bytes, write_hdf5
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ from typing import Literal
 
 from matplotlib.figure import Figure
 
-from .._atomic import write_bytes
+from ..files import write_bytes
 from ._drawn import DrawnFigure, write_drawn
 from ._style import style
 

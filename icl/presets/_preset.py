@@ -4,7 +4,7 @@ import inspect
 from collections.abc import Callable
 from typing import Any, TypeVar
 
-from ..experiment import Experiment
+from ..experiments import Experiment
 from ..plugins import check_one_origin, import_installed, scan
 
 

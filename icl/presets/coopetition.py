@@ -5,11 +5,9 @@ import dataclasses
 
 from ..config import of_kind
 from ..data import Source
-from ..experiment import Experiment
+from ..experiments import Experiment
 from ..models import Learned, TransformerConfig
-from ..optimizers import Adam, Constant
-from ..schedules import Every
-from ..tasks import (
+from ..tasks.exemplar_label import (
     Context,
     ExemplarLabel,
     Mixture,
@@ -17,7 +15,9 @@ from ..tasks import (
     Relabel,
     Split,
 )
-from ..train import Training
+from ..training._fit import Training
+from ..training.optimizers import Adam, Constant
+from ..training.schedules import Every
 from ._data import check_data, stand_in
 from ._preset import preset
 from .transience import Sets, solution_sets, transience

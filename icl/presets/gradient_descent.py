@@ -1,13 +1,13 @@
 """Transformers learn in context by gradient descent: von Oswald et al. 2023 (ICML;
 arXiv 2212.07677)."""
 
-from ..experiment import Experiment
+from ..experiments import Experiment
 from ..models.linear_attention import LinearSelfAttentionConfig
-from ..optimizers import Adam, Cosine
 from ..protocols import TaskSet
-from ..schedules import Every
 from ..tasks.regression import LinearRegression, UniformInputs
-from ..train import Training
+from ..training._fit import Training
+from ..training.optimizers import Adam, Cosine
+from ..training.schedules import Every
 from ._preset import preset
 
 

@@ -2,12 +2,12 @@
 induction head?" (ICML; arXiv 2404.07129)."""
 
 from ..data import LowRankClasses, Source
-from ..experiment import Experiment
+from ..experiments import Experiment
 from ..models import TransformerConfig
-from ..optimizers import Adam, Constant
 from ..protocols import EvaluationConfig
-from ..tasks import Context, EvaluationSet, ExemplarLabel, Relabel, Split
-from ..train import Training
+from ..tasks.exemplar_label import Context, EvaluationSet, ExemplarLabel, Relabel, Split
+from ..training._fit import Training
+from ..training.optimizers import Adam, Constant
 from ._preset import preset
 
 

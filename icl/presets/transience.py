@@ -9,12 +9,10 @@ images along with the rest, and is DeepMind's code.
 import dataclasses
 
 from ..data import Source
-from ..experiment import Experiment
+from ..experiments import Experiment
 from ..models import Sinusoidal, TransformerConfig
-from ..optimizers import Adam, Constant
 from ..protocols import EvaluationConfig
-from ..schedules import Every
-from ..tasks import (
+from ..tasks.exemplar_label import (
     ClassLabels,
     Context,
     EvaluationSet,
@@ -27,7 +25,9 @@ from ..tasks import (
     Relabel,
     Split,
 )
-from ..train import Training
+from ..training._fit import Training
+from ..training.optimizers import Adam, Constant
+from ..training.schedules import Every
 from ._data import check_data, stand_in
 from ._preset import preset
 

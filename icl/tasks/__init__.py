@@ -1,33 +1,5 @@
-"""Tasks: frozen settings whose `build` gives something that draws sequences."""
+"""Tasks: one file or folder a family, found by being here.
 
-from ._context import Context as Context, Mixture as Mixture
-from ._contrasts import (
-    exemplars_swapped as exemplars_swapped,
-    labels_swapped as labels_swapped,
-    logit_difference as logit_difference,
-)
-from ._distribution import (
-    Distribution as Distribution,
-    Uniform as Uniform,
-    Zipf as Zipf,
-)
-from ._evaluation import EvaluationSet as EvaluationSet
-from ._exemplars import (
-    ExemplarChoice as ExemplarChoice,
-    Free as Free,
-    Matched as Matched,
-)
-from ._files import load_sequences as load_sequences, save_sequences as save_sequences
-from ._labels import (
-    ClassLabels as ClassLabels,
-    FlippedLabels as FlippedLabels,
-    Labels as Labels,
-    QueryLabelOnContext as QueryLabelOnContext,
-    Relabel as Relabel,
-)
-from ._split import Part as Part, Split as Split
-from .exemplar_label import (
-    ExemplarLabel as ExemplarLabel,
-    ExemplarLabelTask as ExemplarLabelTask,
-    Sequence as Sequence,
-)
+A task's config builds it; what training and commands need of one is in
+`icl.protocols`.
+"""

@@ -17,8 +17,8 @@ from jaxtyping import Array, Float, Int, PRNGKeyArray
 from opto import identity, Tap
 
 from ..protocols import Input, Interface, Summary, TaskConfig
-from ..schedules import positive
 from ..summaries import Correlation
+from ..training.schedules import positive
 
 
 def _check_scale(name: str, value: Any) -> None:

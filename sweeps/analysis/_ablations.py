@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import opto
-from icl.experiment import Trained
+from icl.experiments import Trained
 
 
 def without(layer: int, sets: Sequence[Sequence[int]], site: str = "attn.z") -> Any:

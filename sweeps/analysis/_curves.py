@@ -10,7 +10,7 @@ import numpy as np
 from jaxtyping import Float
 
 from icl import Run
-from icl._curves import Curves, curves
+from icl.experiments.curves import Curves, curves
 
 from ._places import is_run
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from jaxtyping import Float
 
-from icl._events import first_below, HALF_LN_2
+from icl.experiments.events import first_below, HALF_LN_2
 from icl.plots import Confidence
 
 from ._study import Study

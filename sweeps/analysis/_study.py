@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
-from icl.experiment import load, Trained
+from icl.experiments import load, Trained
 
 from ..folder import Folder
 from ._curves import Curve, logged_curve

@@ -15,10 +15,10 @@ from typing import Any
 
 from icl import Experiment
 from icl.config import from_json
-from icl.loggers import Logger, open_logger, Several
+from icl.experiments import run_experiments
 from icl.plugins import import_plugin
-from icl.running import run_experiments
-from icl.train import Stopped
+from icl.training import Stopped
+from icl.training.loggers import Logger, open_logger, Several
 
 from ..folder import Folder, Job, Report
 from ..plan import divide_cpu
@@ -43,7 +43,7 @@ class Work:
     configs: Mapping[str, dict[str, Any]]
     """The experiment of each run as JSON."""
     logger: str = ""
-    """As `icl.loggers.open_logger` takes it."""
+    """As `icl.training.loggers.open_logger` takes it."""
     plugins: tuple[str, ...] = ()
     """What is imported before the configs are read: the study's file among them."""
 

@@ -16,9 +16,9 @@ from pathlib import Path
 import tyro
 
 from icl import Experiment, plots
-from icl._atomic import write_bytes
-from icl._options import parse
+from icl.cli.options import parse
 from icl.data import HDF5Classes, Source
+from icl.files import write_bytes
 from icl.runs import disk
 
 from ..execute import ClusterKind, data_of, executor_of, plan, plan_table, train

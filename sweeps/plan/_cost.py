@@ -19,12 +19,12 @@ from tqdm import tqdm
 
 import opto
 from icl import Experiment, Member, Training
-from icl._atomic import write_bytes
-from icl._cost import Cost, cost
-from icl._grafts import loaded, parse_edit, with_models
 from icl.config import from_json, to_json
+from icl.edits.grafts import loaded, parse_edit, with_models
+from icl.files import write_bytes
 from icl.plugins import import_plugin, imported, origin
 from icl.runs import code_version
+from icl.training.cost import Cost, cost
 
 
 PROCESS_BYTES = 600 * 2**20

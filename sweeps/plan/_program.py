@@ -8,8 +8,8 @@ import jax
 
 import opto
 from icl import Experiment
-from icl._grafts import parse_edit, with_models
 from icl.config import to_json
+from icl.edits.grafts import parse_edit, with_models
 
 
 def program(experiment: Experiment, others: Mapping[str, Experiment]) -> Hashable:

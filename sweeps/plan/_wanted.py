@@ -5,8 +5,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from icl import Experiment
-from icl._grafts import last_checkpoint
 from icl.config import changed, with_fields
+from icl.edits.grafts import last_checkpoint
 
 from ..folder import Folder
 from ..study import Trial

@@ -15,9 +15,9 @@ import numpy as np
 import tyro
 from tqdm import tqdm
 
-from icl._atomic import write_bytes, write_hdf5
-from icl._options import parse
+from icl.cli.options import parse
 from icl.config import from_json
+from icl.files import write_bytes, write_hdf5
 from icl.plugins import import_plugin
 from icl.protocols import Summary, TaskConfig
 from icl.summaries import over_events, scalars

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import tyro
 
-from icl._options import parse
+from icl.cli.options import parse
 
 from ..folder import Folder, Job
 from ..text import counted, duration, NONE, table

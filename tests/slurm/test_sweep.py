@@ -21,7 +21,7 @@ import pytest
 from cluster import Cluster
 from test_sweeps import assert_same, contents, STUDY, sweeps
 
-from icl.train import Stopped
+from icl.training import Stopped
 from sweeps.execute._job import _heeding
 from sweeps.folder import Folder, Job
 

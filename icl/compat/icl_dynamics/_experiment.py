@@ -7,10 +7,8 @@ from typing import Any
 import numpy as np
 
 from ...data import HDF5Classes, OneHotClasses, Source
-from ...experiment import Experiment
-from ...optimizers import Adam, Constant, Optimizer, SGD
-from ...schedules import At, Every, Schedule
-from ...tasks import (
+from ...experiments import Experiment
+from ...tasks.exemplar_label import (
     Context,
     EvaluationSet,
     ExemplarLabel,
@@ -22,7 +20,9 @@ from ...tasks import (
     Uniform,
     Zipf,
 )
-from ...train import Training
+from ...training._fit import Training
+from ...training.optimizers import Adam, Constant, Optimizer, SGD
+from ...training.schedules import At, Every, Schedule
 from ._options import Options, read_options
 from ._sequences import evaluation_kind, labels_of, training_kinds
 from ._weights import model_config

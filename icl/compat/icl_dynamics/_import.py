@@ -10,12 +10,12 @@ from pathlib import Path
 import equinox as eqx
 import jax.numpy as jnp
 
-from ..._atomic import write_bytes
 from ...data import digest
+from ...files import write_bytes
 from ...models import ExemplarLabelModel
 from ...runs import open_run
-from ...tasks import load_sequences, save_sequences, Sequence
-from ...train import check_set_names
+from ...tasks.exemplar_label import load_sequences, save_sequences, Sequence
+from ...training._fit import check_set_names
 from ._experiment import experiment_from
 from ._log import read_log
 from ._options import Options, read_config, read_options

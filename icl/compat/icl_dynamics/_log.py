@@ -6,10 +6,10 @@ from pathlib import Path
 import h5py
 import numpy as np
 
-from ..._log import Log
+from ...runs import Log
 
 
-# Those whose definition is that of one of `icl.metrics.classification`.
+# Those whose definition is that of one of `icl.tasks.classification`.
 _NAMES = {
     "acc": "accuracy",
     "prob": "probability",

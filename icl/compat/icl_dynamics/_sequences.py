@@ -5,7 +5,7 @@ import dataclasses
 import jax
 import numpy as np
 
-from ...tasks import (
+from ...tasks.exemplar_label import (
     ClassLabels,
     Context,
     FlippedLabels,

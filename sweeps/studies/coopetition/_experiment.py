@@ -9,7 +9,6 @@ from typing import Literal
 from icl import Experiment, RankedHeads, Start
 from icl.data import Source
 from icl.models import Learned, Positions
-from icl.optimizers import Adam, Constant
 from icl.presets import stand_in
 from icl.presets.coopetition import (
     coopetition,
@@ -19,9 +18,10 @@ from icl.presets.coopetition import (
     only_icl,
 )
 from icl.presets.transience import matched_sets
-from icl.schedules import At, Every
-from icl.tasks import Matched
-from icl.train import Training
+from icl.tasks.exemplar_label import Matched
+from icl.training._fit import Training
+from icl.training.optimizers import Adam, Constant
+from icl.training.schedules import At, Every
 
 
 Sequences = Literal["main", "ciwl", "icl", "half", "most"]

@@ -9,8 +9,8 @@ from typing import Any
 
 import opto
 from icl import Experiment, Run
-from icl._grafts import sources
-from icl.experiment import Trained
+from icl.edits.grafts import sources
+from icl.experiments import Trained
 
 from ...analysis import check_two_layers, is_run
 

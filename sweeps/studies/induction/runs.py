@@ -21,9 +21,9 @@ from icl.config import of_kind
 from icl.data import LowRankClasses, Source
 from icl.presets import check_data
 from icl.presets.induction import induction
-from icl.schedules import At, Every
-from icl.tasks import ExemplarLabel, Relabel, Split
-from icl.train import Training
+from icl.tasks.exemplar_label import ExemplarLabel, Relabel, Split
+from icl.training._fit import Training
+from icl.training.schedules import At, Every
 
 from ...study import StudyScale, Trial
 from .edits import ALONE, but, CLAMPS, heads_of, match, NUM_HEADS, previous, zero

@@ -15,13 +15,13 @@ from pathlib import Path
 
 from icl import Experiment
 from icl.data import LowRankClasses, Source
-from icl.optimizers import Adam, Constant
 from icl.presets import data_shape, stand_in
 from icl.presets.coopetition import coopetition
 from icl.presets.transience import transience, transience_clusters
 from icl.protocols import EvaluationConfig
-from icl.schedules import At, Every
-from icl.train import Training
+from icl.training._fit import Training
+from icl.training.optimizers import Adam, Constant
+from icl.training.schedules import At, Every
 
 from ...study import StudyScale, Trial
 

@@ -13,7 +13,7 @@ from jaxtyping import Bool, Float, Int
 
 import opto
 from icl import measures, replay
-from icl.experiment import Trained
+from icl.experiments import Trained
 
 from ....analysis import layer_index, num_heads, only, rest, without
 

@@ -14,7 +14,7 @@ from jaxtyping import Float
 
 import opto
 from icl import measures, replay
-from icl.experiment import Trained
+from icl.experiments import Trained
 
 from ....analysis import check_two_layers, num_heads, only, without
 

@@ -1,0 +1,61 @@
+"""The results of a command: a table and a figure in a folder."""
+
+import csv
+import io
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+from matplotlib.figure import Figure
+
+from .. import plots
+from ..files import write_bytes
+
+
+def free_folder(folder: Path, name: str, columns: Sequence[str]) -> Path:
+    """The folder, which need not exist; an earlier result there may be overwritten.
+
+    That is a table, `NAME.csv`, of a first column `set` and of these last columns.
+
+    **Raises:** `ValueError` if another file is in the way.
+    """
+    if folder.exists() and not folder.is_dir():
+        raise ValueError(f"out: {folder} is a file; name a folder")
+    names = _columns(folder / f"{name}.csv")
+    if names[:1] == ["set"] and names[-len(columns) :] == [*columns]:
+        return folder
+    for file in _files(folder, name):
+        if file.exists():
+            raise ValueError(f"out: {file} is in the way; name another folder")
+    return folder
+
+
+def write_results(
+    folder: Path, name: str, rows: Iterable[Sequence[Any]], figure: Figure
+) -> str:
+    """Writes the table, its header first, and the figure; returns a text of where.
+
+    **Raises:** `OSError` for what cannot be written.
+    """
+    text = io.StringIO()
+    csv.writer(text, lineterminator="\n").writerows(rows)
+    folder.mkdir(parents=True, exist_ok=True)
+    table, *pictures = _files(folder, name)
+    for picture in pictures:
+        plots.save(figure, picture)
+    # Last: it marks the others as results that may be overwritten.
+    write_bytes(table, text.getvalue().encode())
+    return f"Numbers: {table}\nFigure:  {', '.join(map(str, pictures))}"
+
+
+def _files(folder: Path, name: str) -> list[Path]:
+    return [folder / f"{name}.{suffix}" for suffix in ("csv", "png", "pdf")]
+
+
+def _columns(file: Path) -> list[str]:
+    """The header of a table; empty for a file that is none."""
+    try:
+        with open(file, newline="") as stream:
+            return next(csv.reader(stream), [])
+    except (OSError, UnicodeDecodeError, csv.Error):
+        return []

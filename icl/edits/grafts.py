@@ -1,0 +1,275 @@
+"""Edits from their texts, with the models that grafts name by a path."""
+
+import contextlib
+import contextvars
+import os
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+import equinox as eqx
+import jax
+
+import opto
+
+from ..models import exemplar_label_interface
+from ..plugins import import_installed
+from ..runs import Run
+from ._names import filled, names
+
+
+Edits = tuple[opto.AbstractEdit, ...]
+
+
+def read_edits(texts: Iterable[str]) -> Edits:
+    """The edits that texts stand for, with the models of their grafts.
+
+    **Raises:** `ValueError` as `opto.parse` and `loaded`.
+    """
+    return loaded(map(parse_edit, texts))
+
+
+def loaded(edits: Iterable[opto.AbstractEdit]) -> Edits:
+    """The edits, with a model for each `opto.Graft` that names a path.
+
+    Also for grafts within other edits. A path, seen from the working directory, is
+
+    - a run folder, ours or of icl-dynamics: its model at the graft's checkpoint, under
+        the edits that the run was trained under, as far as they change the layers that
+        are taken, and after them the graft's own;
+    - a checkpoint file of icl-dynamics, `…/checkpoints/N.eqx` with `…/config.json`: its
+        model, under the graft's own edits alone.
+
+    **Raises:** `ValueError` for a path or checkpoint that is not there, and for a run
+    whose own edits graft from that run.
+    """
+    return jax.tree.map(_loaded, tuple(edits), is_leaf=_is_graft)
+
+
+def last_checkpoint(path: str) -> int:
+    """The last checkpoint of the run that a path stands for; -1 if it is a file.
+
+    **Raises:** `ValueError` if there is no run, or none of its checkpoints.
+    """
+    return -1 if os.path.isfile(path) else Run(path).find(-1)
+
+
+def pinned(
+    texts: Iterable[str], last: Callable[[str], int] = last_checkpoint
+) -> tuple[str, ...]:
+    """The texts, with absolute paths and numbers of checkpoints in their grafts.
+
+    They mean the same then from another working directory, and when the run that is
+    grafted from has gone on. Texts without grafts stay as they are, and so do the names
+    of heads in those that have some.
+
+    **Arguments:**
+
+    - `last`: The last checkpoint of the run at an absolute path; as it is now if this
+        is not given.
+
+    **Raises:** `ValueError` as `opto.parse` and `last`.
+    """
+    return tuple(_pinned_text(text, last) for text in texts)
+
+
+def sources(texts: Iterable[str]) -> list[tuple[str, int]]:
+    """The paths that the texts' grafts name, with the checkpoint of each.
+
+    **Raises:** `ValueError` as `opto.parse`.
+    """
+    found: list[tuple[str, int]] = []
+
+    def note(leaf: Any) -> None:
+        if _is_graft(leaf):
+            if leaf.source is not None:
+                found.append((leaf.source, leaf.checkpoint))
+            jax.tree.map(note, leaf.edits, is_leaf=_is_graft)
+
+    edits = tuple(parse_edit(filled(text, _stand_ins(text))) for text in texts)
+    jax.tree.map(note, edits, is_leaf=_is_graft)
+    return found
+
+
+def with_models(edits: Edits, model: Callable[[opto.Graft], Any]) -> Edits:
+    """The edits, each graft with the model that `model(graft)` is, and without a path.
+
+    Members of one program may graft from different runs: of an edit only the arrays
+    may differ between them, and the path is none.
+    """
+
+    def one(leaf: Any) -> Any:
+        if not _is_graft(leaf):
+            return leaf
+        edits = jax.tree.map(one, leaf.edits, is_leaf=_is_graft)
+        return opto.Graft(model(leaf), until=leaf.until, from_=leaf.from_, edits=edits)
+
+    return jax.tree.map(one, edits, is_leaf=_is_graft)
+
+
+def _pinned_text(text: str, last: Callable[[str], int]) -> str:
+    stand_ins = _stand_ins(text)
+    edit = parse_edit(filled(text, stand_ins))
+    if not any(map(_is_graft, jax.tree.leaves(edit, is_leaf=_is_graft))):
+        return text
+
+    def one(leaf: Any) -> Any:
+        if not _is_graft(leaf) or leaf.source is None:
+            return leaf
+        path, checkpoint = os.path.abspath(leaf.source), leaf.checkpoint
+        if checkpoint == -1:
+            checkpoint = last(path)
+        edits = jax.tree.map(one, leaf.edits, is_leaf=_is_graft)
+        return _remade(leaf, path, checkpoint, edits)
+
+    whole = repr(jax.tree.map(one, edit, is_leaf=_is_graft))
+    for name, number in stand_ins.items():
+        whole = whole.replace(str(number), f"{{{name}}}")
+    return whole
+
+
+def _stand_ins(text: str) -> dict[str, int]:
+    """A number for each name in a text, which is nowhere else in it."""
+    free = (n for n in range(2_000_000_000, 2**31) if str(n) not in text)
+    return dict(zip(names(text), free, strict=False))
+
+
+def parse_edit(text: str) -> opto.AbstractEdit:
+    """The edit that a text stands for; its grafts name their paths."""
+    # Makes known the edits that stand in the configs of imported runs.
+    from ..compat import icl_dynamics  # noqa: F401
+
+    import_installed()
+    return opto.parse(text)
+
+
+def _is_graft(leaf: Any) -> bool:
+    return isinstance(leaf, opto.Graft)
+
+
+def _loaded(leaf: Any) -> Any:
+    if not _is_graft(leaf):
+        return leaf
+    edits = loaded(leaf.edits)
+    if leaf.source is None or leaf.model is not None:
+        return eqx.tree_at(lambda g: g.edits, leaf, edits) if edits else leaf
+    try:
+        model, own, inputs = _read(leaf.source, leaf.checkpoint)
+        own = _with_effect(own, leaf, model, inputs)
+    except ValueError as error:
+        raise ValueError(f"Graft({leaf.source!r}): {error}") from None
+    # The text of a graft that was loaded before has them already.
+    if [*map(repr, edits[: len(own)])] != [*map(repr, own)]:
+        edits = (*own, *edits)
+    return _remade(leaf, leaf.source, leaf.checkpoint, edits).loaded(model)
+
+
+def _remade(graft: opto.Graft, path: str, checkpoint: int, edits: Edits) -> opto.Graft:
+    return opto.Graft(
+        path,
+        until=graft.until,
+        from_=graft.from_,
+        checkpoint=checkpoint,
+        edits=edits,
+    )
+
+
+# The paths that are being read for their models, outermost first.
+_READING: contextvars.ContextVar[tuple[str, ...]] = contextvars.ContextVar(
+    "reading", default=()
+)
+
+
+_Inputs = tuple[jax.ShapeDtypeStruct, ...]
+
+
+def _read(source: str, checkpoint: int) -> tuple[Any, Edits, _Inputs]:
+    """The model that a path stands for, the run's own edits, and its inputs."""
+    path = Path(source).resolve()
+    with reading(path, "graft from"):
+        if not path.exists():
+            raise ValueError("there is no such run folder or checkpoint file")
+        if path.is_file():
+            model = _read_file(path, checkpoint)
+            return model, (), _example(model)
+        return _read_folder(path, checkpoint)
+
+
+@contextlib.contextmanager
+def reading(path: str | os.PathLike, what: str) -> Iterator[None]:
+    """While a run is read for another one.
+
+    **Arguments:**
+
+    - `what`: What that one does with it, for the message.
+
+    **Raises:** `ValueError` if it is being read already: its own edits need it.
+    """
+    resolved, above = str(Path(path).resolve()), _READING.get()
+    if resolved in above:
+        raise ValueError(f"a run cannot {what} itself, nor {what} one that does")
+    token = _READING.set((*above, resolved))
+    try:
+        yield
+    finally:
+        _READING.reset(token)
+
+
+def _read_folder(path: Path, checkpoint: int) -> tuple[Any, Edits, _Inputs]:
+    from ..compat.icl_dynamics import edits_from_config, load_run
+    from ..experiments import load
+
+    if _is_ours(Run(path).config):
+        trained = load(path, checkpoint)
+        return trained.model, trained.edits, trained.task.interface.structs
+    model, config = load_run(path, checkpoint)
+    try:
+        return model, tuple(edits_from_config(config, path)), _example(model)
+    except RecursionError:
+        raise ValueError("a run cannot graft from itself") from None
+
+
+def _read_file(path: Path, checkpoint: int) -> Any:
+    from ..compat.icl_dynamics import load_model
+
+    folder = path.parents[1]
+    if path.suffix != ".eqx" or not (folder / "config.json").is_file():
+        raise ValueError(
+            "a checkpoint file is …/checkpoints/N.eqx, with …/config.json; this is not"
+        )
+    config = Run(folder).config
+    if _is_ours(config):
+        raise ValueError("name the run's folder, and checkpoint=, not the file")
+    if checkpoint != -1:
+        raise ValueError(f"a file is one checkpoint, got checkpoint={checkpoint} too")
+    return load_model(config, path)
+
+
+def _with_effect(own: Edits, graft: opto.Graft, model: Any, inputs: _Inputs) -> Edits:
+    """Those of the edits of another model that change the layers taken from it."""
+    if graft.from_ is None or not own:
+        return own
+    table = opto.sites(model, *inputs)
+    replaced = opto.Graft(model, until=graft.from_ - 1)
+
+    def has_effect(edit: opto.AbstractEdit) -> bool:
+        opto.check([edit], table)
+        try:
+            opto.check([replaced, edit], table)
+        except ValueError:
+            return False
+        return True
+
+    return tuple(filter(has_effect, own))
+
+
+def _example(model: Any) -> _Inputs:
+    """Inputs of a model of icl-dynamics: one pair and a query."""
+    dim = getattr(model.embedding.exemplar, "in_features", None)
+    size = {"num_exemplars": 1} if dim is None else {"dim": dim}
+    return exemplar_label_interface(1, **size, context=1).structs
+
+
+def _is_ours(config: dict[str, Any]) -> bool:
+    """Whether a `config.json` is that of an `Experiment`, not of icl-dynamics."""
+    return isinstance(config.get("task"), dict)

@@ -1,0 +1,134 @@
+"""Examples with another answer, to patch from, and what of the answer comes back."""
+
+import dataclasses
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float, PyTree
+
+import opto
+
+from .ablation import on_batch, side_by_side
+
+
+RESAMPLE = "resample"
+Source = Callable[[Any], Any]
+"""Makes a batch of examples with other answers of a batch."""
+
+
+def sources(task: Any) -> dict[str, Source]:
+    """What there is to patch from, by name: the task's own ways first."""
+    own: Mapping[str, Source] = getattr(task, "contrasts", {})
+    return {**own, RESAMPLE: resampled}
+
+
+def resampled(batch: PyTree) -> PyTree:
+    """The examples in another order: each in the place of the one before it.
+
+    **Raises:** `ValueError` for a single example.
+    """
+    size = len(jax.tree.leaves(batch)[0])
+    if size < 2:
+        raise ValueError(f"another sequence needs two or more, got {size}")
+    return jax.tree.map(lambda x: jnp.roll(x, 1, axis=0), batch)
+
+
+@dataclasses.dataclass(frozen=True)
+class Patched:
+    """How strongly a model gives the clean answer, the mean over a batch.
+
+    **Fields:**
+
+    - `patched`: At each point of the grid; NaN where there is none.
+    - `source`, `clean`: Of the two runs as they are.
+    """
+
+    patched: np.ndarray
+    source: float
+    clean: float
+
+    @property
+    def recovered(self) -> np.ndarray:
+        """`patched` on a scale on which the source's run is 0 and the clean one 1."""
+        return (self.patched - self.source) / (self.clean - self.source)
+
+
+def evidence_label(task: Any) -> str:
+    """What `patch_clean` compares, in words."""
+    return getattr(task, "evidence_label", "minus the loss")
+
+
+def patch_clean(
+    model: Any,
+    task: Any,
+    clean: PyTree,
+    source: PyTree,
+    *,
+    at: Any,
+    edits: tuple[opto.AbstractEdit, ...] = (),
+) -> Patched:
+    """How much of the clean answer comes back with clean values in the source's run.
+
+    Compared is the task's `evidence(outputs, example)` for the clean example, if it has
+    that; else minus its loss.
+
+    **Arguments:**
+
+    - `clean`, `source`: The examples of both runs, batches of one size.
+    - `at`: What is taken from the clean run, `opto.At(site).each(…)`.
+    - `edits`: In force in both runs.
+
+    **Raises:** `ValueError` as `opto.activation_patch`, and if both runs are alike or
+    an example has no answer to compare.
+    """
+    forward, table = on_batch(model, task, clean)
+    metric = eqx.Partial(_mean_evidence, task, clean)
+    inputs = [tuple(jax.tree.leaves(batch)) for batch in (source, clean)]
+    ends = []
+    for leaves in inputs:
+        outputs, _ = opto.run(forward, *leaves, edits=edits)
+        each = jax.vmap(eqx.Partial(_evidence, task))(outputs, clean)
+        if wrong := int(jnp.sum(~jnp.isfinite(each))):
+            raise ValueError(
+                f"there is no {evidence_label(task)} in {wrong} of {len(each)} "
+                "sequences: no other label in the context to compare with"
+            )
+        ends.append(float(jnp.mean(each)))
+    if not abs(ends[1] - ends[0]) > 0:
+        raise ValueError(
+            f"there is nothing to patch: the {evidence_label(task)} is {ends[0]:.4g} "
+            "in both runs"
+        )
+    chunk = side_by_side(table, len(inputs[0][0]))
+    patched = opto.activation_patch(
+        metric, forward, *inputs, at=at, edits=edits, chunk=chunk
+    )
+    return Patched(np.asarray(patched), *ends)
+
+
+def grid_of(
+    table: opto.Sites, site: str, axes: tuple[str, ...], shape: tuple[int, ...]
+) -> list[list[int]]:
+    """The indices along each axis of the grid of `opto.At(site).each(*axes)`."""
+    layers = sorted({s.layer for s in table.match(site) if s.layer is not None})
+    return [
+        layers if axis == "layer" else list(range(size))
+        for axis, size in zip(axes, shape, strict=True)
+    ]
+
+
+def _evidence(task: Any, outputs: PyTree, example: PyTree) -> Float[Array, ""]:
+    own = getattr(task, "evidence", None)
+    if own is not None:
+        return own(outputs, example)
+    return -task.metrics(outputs, example)["loss"]
+
+
+def _mean_evidence(
+    task: Any, clean: PyTree, outputs: PyTree, *leaves: Array
+) -> Float[Array, ""]:
+    return jnp.mean(jax.vmap(eqx.Partial(_evidence, task))(outputs, clean))

@@ -1,0 +1,12 @@
+"""Experiments: a run as one value, built, trained into a folder, and read back.
+
+What trains is `icl.training`, and what is written `icl.runs`.
+"""
+
+from ._evaluate import evaluate as evaluate
+from ._experiment import Experiment as Experiment, load as load, Trained as Trained
+from ._running import (
+    run_experiment as run_experiment,
+    run_experiments as run_experiments,
+)
+from ._start import Start as Start

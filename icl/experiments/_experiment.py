@@ -1,0 +1,274 @@
+"""An experiment: one value that rebuilds a run."""
+
+import dataclasses
+import functools
+import os
+import zlib
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, PRNGKeyArray
+
+import opto
+
+from ..batches import batch, example_of, load_batches
+from ..data import absolute, digest, Source
+from ..edits.grafts import last_checkpoint, pinned, read_edits, sources, with_models
+from ..edits.ranked import find_heads, FoundHeads, kept_heads, RankedHeads, with_heads
+from ..models import TransformerConfig
+from ..plugins import made_with
+from ..protocols import (
+    EvaluationConfig,
+    ExperimentTask,
+    Interface,
+    ModelConfig,
+    TaskConfig,
+)
+from ..runs import Run
+from ..training._fit import check_seed, check_set_names, Member, Training
+from ..training.optimizers import Adam, Optimizer
+from ._start import Start as Start
+
+
+@dataclasses.dataclass(frozen=True)
+class Experiment:
+    """Everything that a run is made of."""
+
+    task: TaskConfig
+    """The sampler of training sequences."""
+    data: Source | None = None
+    """Where the classes come from, see `icl.data`; `None` is the task's own choice, and
+    stays so for a task that draws its own data."""
+    model: ModelConfig = TransformerConfig()
+    """What is trained."""
+    optimizer: Optimizer = Adam()
+    """With its learning rate."""
+    training: Training = Training()
+    """How long, and when to look."""
+    evaluations: dict[str, EvaluationConfig] = dataclasses.field(default_factory=dict)
+    """The sets it is evaluated on, by name."""
+    edits: tuple[str, ...] = ()
+    """Edits in force throughout, as text: `Zero('blocks.1.attn.z', head=3)`."""
+    heads: dict[str, RankedHeads] = dataclasses.field(default_factory=dict)
+    """Heads that the edits name, `head={induction}`: measured on another run."""
+    start: Start | None = None
+    """The weights to begin from; `None` draws them from `init_seed`."""
+    init_seed: int = 5
+    """Of the initial weights."""
+    train_seed: int = 0
+    """Of the batches: batch n is a function of this seed and n alone."""
+    eval_seed: int = 1
+    """Of the evaluation sets."""
+
+    def __post_init__(self):
+        own = self.task.source
+        if self.data is not None and own is None:
+            kind, got = type(self.task).__name__, type(self.data).__name__
+            raise ValueError(f"data must be None: {kind} draws its own, got {got}")
+        object.__setattr__(self, "data", self.data or own)
+        for name in ("init_seed", "train_seed", "eval_seed"):
+            check_seed(name, getattr(self, name))
+        check_set_names(self.evaluations)
+
+    def build(self) -> Member:
+        """The initial model with its task, edits and evaluation sets.
+
+        **Raises:** `ValueError` for whatever in the config cannot be.
+        """
+        return self.member(self.load_data())
+
+    def load_data(self) -> Array | None:
+        """The classes; `None` for a task that draws its own data."""
+        return None if self.data is None else jnp.asarray(self.data.load())
+
+    def pinned(self, last: Callable[[str], int] = last_checkpoint) -> "Experiment":
+        """The same with absolute paths and numbers for the last checkpoints.
+
+        A run is read from other places than it was started from.
+
+        **Arguments:**
+
+        - `last`: The last checkpoint of the run at an absolute path; as it is now if
+            this is not given.
+
+        **Raises:** `ValueError` if a run that it reads is not there.
+        """
+        last = functools.cache(last)  # The same wherever a run is named.
+        return dataclasses.replace(
+            self,
+            data=self.data and absolute(self.data),
+            edits=pinned(self.edits, last),
+            heads={name: ranked.pinned(last) for name, ranked in self.heads.items()},
+            start=self.start and self.start.pinned(last),
+        )
+
+    def sources(self) -> list[tuple[str, int]]:
+        """The runs whose checkpoints it reads: their folders, and which checkpoint.
+
+        A checkpoint is the sequences seen there, -1 the last.
+        """
+        start = [] if self.start is None else [(self.start.run, self.start.checkpoint)]
+        heads = [(ranked.run, ranked.checkpoint) for ranked in self.heads.values()]
+        return list(dict.fromkeys([*start, *sources(self.edits), *heads]))
+
+    def with_heads(self, heads: Mapping[str, tuple[int, ...]]) -> "Experiment":
+        """The same with these heads in the place of their names; `heads` is empty then.
+
+        **Raises:** `ValueError` for edits that name others.
+        """
+        edits = with_heads(self.edits, heads)
+        return dataclasses.replace(self, edits=edits, heads={})
+
+    def with_any_heads(self) -> "Experiment":
+        """The same with some heads, as many as are named: of the same shape.
+
+        For those who need that before the runs are there on which they are measured.
+        """
+        count = self._fewest_heads() if self.heads else 1
+        return self.with_heads(
+            {
+                name: tuple(rank % count for rank in ranked.ranks)
+                for name, ranked in self.heads.items()
+            }
+        )
+
+    def _fewest_heads(self) -> int:
+        each = getattr(self.model, "num_heads", None)
+        if each is None:
+            kind = type(self.model).__name__
+            raise ValueError(f"heads are named, but a {kind} does not say its own")
+        return each if isinstance(each, int) else min(each)
+
+    def member(
+        self, data: Array | None, heads: Mapping[str, FoundHeads] | None = None
+    ) -> Member:
+        """As `build`, on data that were loaded before.
+
+        **Arguments:**
+
+        - `heads`: Those that were found before; measured now if this is not given.
+        """
+        task = self.task.build(data)
+        model, edits = self._model(task), self._edits(heads)
+        if self.start is not None:
+            model = self.start.into(model)
+        # A misspelt site is an error now, not after the compilation.
+        opto.check(edits, opto.sites(model, *task.interface.structs))
+        edits = with_models(edits, lambda graft: graft.model)
+        samplers = {
+            name: setting.of(self.task).build(data)
+            for name, setting in self.evaluations.items()
+        }
+        for name, sampler in samplers.items():
+            _check_fits(f"evaluation set {name!r}", sampler, model, task.interface)
+        sets = self._draw(samplers)
+        return Member(model, task, self.optimizer, self.train_seed, edits, sets)
+
+    def _model(self, task: ExperimentTask) -> Any:
+        build = _builder(self.model, task.interface)
+        return build(_stream(self.init_seed, "initialisation"))
+
+    def _edits(
+        self, heads: Mapping[str, FoundHeads] | None
+    ) -> tuple[opto.AbstractEdit, ...]:
+        self.with_any_heads()  # A misspelt name is said before others' runs are read.
+        heads = find_heads(self.heads) if heads is None else heads
+        chosen = {name: found.heads for name, found in heads.items()}
+        return read_edits(self.with_heads(chosen).edits)
+
+    def _draw(self, samplers: Mapping[str, ExperimentTask]) -> dict[str, Any]:
+        draw = eqx.filter_jit(batch)
+        base = _stream(self.eval_seed, "evaluation")
+        return {
+            name: draw(
+                sampler,
+                self.evaluations[name].size,
+                key=jax.random.fold_in(base, zlib.crc32(name.encode())),
+                # As it is at the end, where a task has a curriculum.
+                seen=self.training.seen_sequences,
+            )
+            for name, sampler in samplers.items()
+        }
+
+
+@functools.lru_cache
+def _builder(
+    config: ModelConfig, interface: Interface
+) -> Callable[[PRNGKeyArray], eqx.Module]:
+    """Makes models; compiled as one, operation by operation it takes seconds."""
+    return eqx.filter_jit(lambda key: config.build(interface, key=key))
+
+
+def _check_fits(
+    what: str, task: ExperimentTask, model: eqx.Module, trained: Interface
+) -> None:
+    """Raises `ValueError` for a task whose examples the model cannot take.
+
+    **Arguments:** `trained`: What the model was built for.
+    """
+    own = task.interface
+    # Ids are looked up in a table, where nothing else would say so.
+    for mine, known in zip(own.inputs, trained.inputs, strict=False):
+        if (mine.count or 0) > (known.count or 0):
+            got = f"{mine.count} {mine.name} for a model of {known.count or 'none'}"
+            raise ValueError(f"{what} has {got}")
+    if len(own.inputs) != len(trained.inputs) or own.num_outputs > trained.num_outputs:
+        raise ValueError(f"{what} is {own}, for a model of {trained}")
+    try:
+        eqx.filter_eval_shape(task.forward, model, example_of(task))
+    except ValueError as error:
+        raise ValueError(f"{what}: {error}") from None
+
+
+def _stream(seed: int, purpose: str) -> PRNGKeyArray:
+    """A key of its own for each purpose: equal seeds do not make equal draws.
+
+    `fold_in(key, n)` is also the key of training step n, and `split(key)[n]`.
+    """
+    # Beyond any step, which are int32.
+    tag = 2**31 + zlib.crc32(purpose.encode()) % 2**31
+    return jax.random.fold_in(jax.random.key(seed), np.uint32(tag))
+
+
+@dataclasses.dataclass(frozen=True)
+class Trained:
+    """A run that was read back, ready to be probed.
+
+    `task.inputs(batch)` are a model's inputs, `evaluations[name]` a batch. `heads` are
+    those that its edits name, as they were found.
+    """
+
+    run: Run
+    experiment: Experiment
+    model: Any
+    task: Any
+    edits: tuple[opto.AbstractEdit, ...]
+    evaluations: Mapping[str, Any]
+    heads: Mapping[str, FoundHeads] = dataclasses.field(default_factory=dict)
+
+
+def load(path: str | os.PathLike, checkpoint: int = -1) -> Trained:
+    """Reads a run: its model at a checkpoint (sequences seen; -1 is the last).
+
+    **Raises:** `ValueError` if there is no run, no such checkpoint, or the data's file
+    is not there or not what it was.
+    """
+    run = Run(path)
+    experiment = run.read(Experiment)
+    task = experiment.task.build(experiment.load_data())
+    run.check_data(experiment.data and digest(experiment.data))
+    saved = run.path / "eval_data.h5"
+    sets = load_batches(saved, example_of(task)) if saved.exists() else {}
+    # In the order of the config, not of the file.
+    order = [*(n for n in experiment.evaluations if n in sets), *sets]
+    sets = {name: sets[name] for name in order}
+    model = run.load(experiment._model(task), checkpoint)
+    heads = kept_heads(run.path, experiment.heads)
+    heads = find_heads(experiment.heads) if heads is None else heads
+    with made_with(run.plugins):
+        edits = experiment._edits(heads)
+    return Trained(run, experiment, model, task, edits, sets, heads)

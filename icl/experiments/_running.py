@@ -1,0 +1,181 @@
+"""Training experiments into run folders, alone or as the members of one program."""
+
+import contextlib
+import dataclasses
+import functools
+import os
+from collections.abc import Callable, Iterable, Mapping, Sequence as ListLike
+from typing import TypeVar
+
+import jax.numpy as jnp
+
+from ..batches import example_of, load_batches, save_batches
+from ..data import digest
+from ..edits.ranked import find_heads, FoundHeads, keep_heads, kept_heads
+from ..runs import disk, open_run, RunWriter
+from ..training import check_members, fit
+from ..training._fit import Member, Result
+from ..training.loggers import Logger
+from ._experiment import Experiment
+
+
+Made = TypeVar("Made")
+OnFailure = Callable[[int, ValueError], None]
+
+
+def run_experiment(
+    experiment: Experiment,
+    out: str | os.PathLike,
+    *,
+    resume: bool = False,
+    logger: Logger | None = None,
+) -> Result:
+    """Trains an experiment into a run folder.
+
+    **Arguments:**
+
+    - `out`: The folder; see `icl.runs.open_run` for when it is refused.
+    - `resume`: Continue the run that is there.
+    - `logger`: Told how it goes.
+
+    **Raises:** `ValueError` for bad configs and folders, and if the data's file is not
+    what the run began with; `FloatingPointError` if the loss stops being finite.
+    """
+    loggers = [] if logger is None else [logger]
+    return run_experiments([experiment], [out], resume=resume, loggers=loggers)[0]
+
+
+def run_experiments(
+    experiments: Iterable[Experiment],
+    outs: Iterable[str | os.PathLike],
+    *,
+    resume: bool = False,
+    loggers: Iterable[Logger] = (),
+    on_failure: OnFailure | None = None,
+) -> list[Result]:
+    """Trains experiments that differ in numbers only as the members of one program.
+
+    Seeds, learning rates, edits' values and the heads they select may differ; `fit`
+    says what may not.
+
+    **Arguments:**
+
+    - `outs`: A run folder for each; see `icl.runs.open_run` for when one is refused.
+    - `resume`: Continue the runs that are there.
+    - `loggers`: One for each, told how it goes.
+    - `on_failure`: Is given the index of an experiment that cannot be built or whose
+        folder is refused, and why. The others go on, and the results are theirs. By
+        default the first failure ends them all.
+
+    **Raises:** As `run_experiment`, and `ValueError` if the experiments cannot share a
+    program.
+    """
+    experiments, outs, loggers = list(experiments), list(outs), list(loggers)
+    _check_together(experiments, outs)
+    attempt = functools.partial(_attempt, on_failure)
+    # Once: a run that is read may get further checkpoints meanwhile.
+    pinned = attempt(Experiment.pinned, experiments)
+    heads = attempt(_heads_of, {k: (e, outs[k]) for k, e in pinned.items()})
+    built = {index: (pinned[index], found) for index, found in heads.items()}
+    members = attempt(_builder(), built)
+    if not members:
+        return []
+    check_members(list(members.values()))  # Before there are folders.
+    with contextlib.ExitStack() as stack:
+        hashed = functools.cache(digest)
+
+        def enter(index: int) -> RunWriter:
+            experiment = pinned[index]
+            opened = open_run(outs[index], experiment, resume=resume)
+            data = experiment.data
+            run = _entered(stack, opened, data and hashed(data))
+            keep_heads(run.path, heads[index])
+            return run
+
+        runs = attempt(enter, {index: index for index in members})
+        if not runs:
+            return []
+        return fit(
+            [_with_kept_sets(members[index], run) for index, run in runs.items()],
+            experiments[0].training,
+            runs=list(runs.values()),
+            loggers=[loggers[index] for index in runs] if loggers else (),
+        )
+
+
+def _check_together(experiments: ListLike[Experiment], outs: ListLike) -> None:
+    if not experiments or len(experiments) != len(outs):
+        got = f"{len(experiments)} experiments and {len(outs)} folders"
+        raise ValueError(f"each experiment needs a folder, got {got}")
+    if len({os.path.realpath(out) for out in outs}) < len(outs):
+        raise ValueError("each experiment needs a folder of its own, got one twice")
+    training = experiments[0].training
+    for experiment in experiments:
+        if experiment.training != training:
+            got = f"{training} and {experiment.training}"
+            raise ValueError(
+                f"experiments that train together share training=, got {got}"
+            )
+
+
+def _attempt(
+    on_failure: OnFailure | None,
+    step: Callable[..., Made],
+    items: ListLike | Mapping[int, object],
+) -> dict[int, Made]:
+    """The step's result for each item by its index, without those that failed."""
+    made: dict[int, Made] = {}
+    pairs = items.items() if isinstance(items, Mapping) else enumerate(items)
+    for index, item in pairs:
+        try:
+            made[index] = step(item)
+        except ValueError as error:
+            if on_failure is None:
+                raise
+            on_failure(index, error)
+    return made
+
+
+def _heads_of(item: tuple[Experiment, str | os.PathLike]) -> dict[str, FoundHeads]:
+    """The heads that a run began with, or is to begin with."""
+    experiment, out = item
+    kept = kept_heads(out, experiment.heads)
+    return find_heads(experiment.heads) if kept is None else kept
+
+
+def _builder() -> Callable[[tuple[Experiment, dict[str, FoundHeads]]], Member]:
+    """Builds members; the same data is the same array, which they share."""
+    load = functools.cache(
+        lambda source: None if source is None else jnp.asarray(source.load())
+    )
+
+    def build(item: tuple[Experiment, dict[str, FoundHeads]]) -> Member:
+        experiment, heads = item
+        return experiment.member(load(experiment.data), heads)
+
+    return build
+
+
+def _entered(
+    stack: contextlib.ExitStack,
+    opened: contextlib.AbstractContextManager[RunWriter],
+    digest: str | None,
+) -> RunWriter:
+    # Let go at once if the data are not what the run began with.
+    with contextlib.ExitStack() as own:
+        run = own.enter_context(opened)
+        run.keep_data(digest)
+        stack.enter_context(own.pop_all())
+    return run
+
+
+def _with_kept_sets(member: Member, run: RunWriter) -> Member:
+    """The member with the sets as the run began: another JAX may draw other ones."""
+    file = run.path / "eval_data.h5"
+    if file.exists():
+        sets = load_batches(file, example_of(member.task))
+        return dataclasses.replace(member, evaluations=sets)
+    if member.evaluations:
+        with disk(run.path):
+            save_batches(file, member.evaluations)
+    return member

@@ -1,0 +1,333 @@
+"""Measures over the checkpoints of a run."""
+
+import dataclasses
+import math
+import os
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import equinox as eqx
+import h5py
+import jax
+import numpy as np
+from jaxtyping import PyTree
+
+import opto
+
+from ..edits.ablation import on_batch
+from ..experiments import load, Trained
+from ..files import hdf5_kind, write_hdf5
+from ..measures import AnyMeasure, Each, Groups, lacking, Measure, OfModel, Under
+from ..runs import Run
+from ..tasks.exemplar_label.dense import GroupedSequences
+from ._program import Batch, batch_of
+from ._stacks import answer, Question
+
+
+_MARK = "icl-opto replay"
+
+# Sequences that edits are tried on at once, to bound the memory.
+_CHECKED = 4096
+
+# Swept ones too.
+Edits = Sequence[Any]
+
+
+@dataclasses.dataclass(frozen=True)
+class Replay:
+    """Measures at some checkpoints of a run; `replay["name"]` is an array.
+
+    **Attributes:**
+
+    - `sequences`: Sequences seen at each checkpoint, `[checkpoint]`.
+    - `values`: By the name of the measure, `[checkpoint, ...]`.
+    - `axes`: Of each measure the names of its axes, `"checkpoint layer head"`.
+    - `labels`: What each measure is, for the axis of a figure.
+    """
+
+    sequences: np.ndarray
+    values: Mapping[str, np.ndarray]
+    axes: Mapping[str, str]
+    labels: Mapping[str, str]
+
+    def __getitem__(self, name: str) -> np.ndarray:
+        return self.values[name]
+
+    def save(self, file: str | os.PathLike, **about: str) -> None:
+        """Writes `sequences` and each measure to an HDF5 file, whole or not at all.
+
+        **Arguments:** `about`: Attributes of the file.
+
+        **Raises:** `ValueError` if another file is there that is not a replay.
+        """
+        check_file(Path(file))
+
+        def fill(opened: h5py.File) -> None:
+            opened.attrs.update({**about, "kind": _MARK})
+            opened["sequences"] = self.sequences
+            opened["sequences"].attrs["axes"] = "checkpoint"
+            for name, value in self.values.items():
+                opened[f"measures/{name}"] = value
+                attributes = opened[f"measures/{name}"].attrs
+                attributes["axes"] = self.axes[name]
+                attributes["label"] = self.labels[name]
+
+        write_hdf5(Path(file), fill)
+
+    @staticmethod
+    def read(file: str | os.PathLike) -> "Replay":
+        """What `save` wrote; raises `ValueError` for another file."""
+        try:
+            with h5py.File(file, "r") as opened:
+                found: Any = opened["measures"]
+                return Replay(
+                    np.asarray(opened["sequences"]),
+                    {name: np.asarray(found[name]) for name in found},
+                    {name: found[name].attrs["axes"] for name in found},
+                    {name: found[name].attrs["label"] for name in found},
+                )
+        except (OSError, KeyError) as error:
+            raise ValueError(f"{file} is not a replay: {error}") from None
+
+
+def replay(
+    run: str | os.PathLike | Run | Trained,
+    measures: Mapping[str, AnyMeasure],
+    *,
+    data: str | PyTree = "train",
+    edits: Edits | None = None,
+    checkpoints: Iterable[int] | None = None,
+) -> Replay:
+    """Takes measures of a batch at each checkpoint of a run, in one compiled program.
+
+    What was found is kept in the run's folder, in `replays/`, by what it depends on:
+    the checkpoint's content, the traced program of the measure, the edits and the
+    batch. A replay that was killed goes on from there, one that was done reads it.
+
+    Memory does not grow with the number of checkpoints, but for the results.
+
+    ```python
+    found = icl.replay(
+        "runs/demo",
+        {"strength": measures.induction_strength()},
+        edits=[opto.Zero("blocks.0.attn.z").each("head")],
+    )
+    found["strength"]  # [checkpoint, edit_head, layer, head]
+    ```
+
+    **Arguments:**
+
+    - `run`: A run's folder, or what `icl.load` gives.
+    - `measures`: What to measure, by name; see `icl.measures`.
+    - `data`: The name of one of the run's evaluation sets, what `icl.dense_set` gives,
+        or a batch of examples of its task, from `icl.tasks.load_sequences` or
+        `icl.tasks.batch`.
+    - `edits`: In force; `None` is the edits that the run was trained under. Those made
+        with `each` or `opto.stack` are swept: all combinations are measured.
+    - `checkpoints`: Sequences seen, -1 for the last; `None` is all there are.
+
+    **Returns:**
+
+    A `Replay`, whose arrays have the axes checkpoint, those of the sweep, and the
+    measure's. An axis of the sweep with the name of one of the measure's has `edit_` in
+    front.
+
+    **Raises:** `ValueError` for a set, checkpoint, site or edit that does not exist,
+    and for edits that cannot apply to these sequences.
+    """
+    _check(measures, edits)
+    trained = run if isinstance(run, Trained) else load(_path(run))
+    chosen = _chosen(trained.run, checkpoints)
+    sequences = _sequences(trained, data)
+    batch = batch_of(trained, sequences)
+    _check_weights(trained, measures, edits)
+    _check_sites(trained, measures, batch)
+    found = _combinations(trained, edits, batch)
+    questions = {
+        name: Question.of(trained, name, measure, found, batch)
+        for name, measure in measures.items()
+    }
+    about = {"edits": repr(trained.edits if edits is None else tuple(edits))}
+    check = lambda: _check_apply(trained, measures, found, batch)
+    answer(trained, questions, chosen, found, batch, about, check)
+    values = {
+        name: np.stack([question.kept[checkpoint] for checkpoint in chosen])
+        for name, question in questions.items()
+    }
+    axes = {
+        name: " ".join(["checkpoint", *_all_axes(measure, value, found)])
+        for (name, measure), value in zip(
+            measures.items(), values.values(), strict=True
+        )
+    }
+    labels = {name: _plain(measure).label for name, measure in measures.items()}
+    return Replay(np.asarray(chosen, np.int64), values, axes, labels)
+
+
+def check_file(file: Path) -> None:
+    """Raises `ValueError` unless a replay may be written there."""
+    if file.suffix != ".h5":
+        raise ValueError(f"out: {file} must end in .h5")
+    if not file.parent.is_dir():
+        raise ValueError(f"out: there is no folder {file.parent}")
+    if not os.access(file.parent, os.W_OK):
+        raise ValueError(f"out: nothing can be written in {file.parent}")
+    if file.exists() and hdf5_kind(file) != _MARK:
+        raise ValueError(f"out: {file} is there and not a replay; name another file")
+
+
+def replays(
+    runs: Iterable[str | os.PathLike | Run | Trained],
+    measures: Mapping[str, AnyMeasure],
+    **arguments: Any,
+) -> list[Replay]:
+    """`replay` of several runs; those of one shape share the compiled programs.
+
+    **Arguments:** As for `replay`. A set's name is that of each run's own set.
+    """
+    return [replay(run, measures, **arguments) for run in runs]
+
+
+# What is asked
+
+
+def _check(measures: Mapping[str, AnyMeasure], edits: Edits | None) -> None:
+    if isinstance(edits, opto.AbstractEdit):
+        raise ValueError(f"edits is a list of edits, [{edits!r}]; got one")
+    if not isinstance(measures, Mapping) or not measures:
+        got = "none" if isinstance(measures, Mapping) else type(measures).__name__
+        raise ValueError(f"measures is a mapping of names to measures, got {got}")
+    for name, measure in measures.items():
+        # They are names in HDF5 files.
+        plain = isinstance(name, str) and name.strip(".") and not {*"/\0"} & {*name}
+        if not plain:
+            raise ValueError(f"a measure's name is some text without '/', got {name!r}")
+        if not isinstance(measure, Measure | Under | OfModel):
+            kind = type(measure).__name__
+            wanted = "an icl.measures.Measure, Under or OfModel"
+            raise ValueError(f"measure {name!r} must be {wanted}, got {kind}")
+        if edits and isinstance(measure, OfModel) and measure.reads == "weights":
+            wanted = "is of the weights, which edits do not change: ask it without them"
+            raise ValueError(f"measure {name!r} {wanted}")
+
+
+def _check_weights(
+    trained: Trained, measures: Mapping[str, AnyMeasure], edits: Edits | None
+) -> None:
+    """Raises `ValueError` for weights that the run has, but does not use."""
+    grafts = [edit for edit in trained.edits if isinstance(edit, opto.Graft)]
+    for name, measure in measures.items():
+        weights = isinstance(measure, OfModel) and measure.reads == "weights"
+        if edits is None and weights and grafts:
+            was = "is of the run's own weights, but it was trained with other ones in"
+            raise ValueError(
+                f"measure {name!r} {was}: {grafts[0]!r}; pass edits=() for its own"
+            )
+
+
+def _path(run: str | os.PathLike | Run) -> str | os.PathLike:
+    return run.path if isinstance(run, Run) else run
+
+
+def _chosen(run: Run, checkpoints: Iterable[int] | None) -> list[int]:
+    if checkpoints is None:
+        chosen = run.checkpoints
+    elif not isinstance(checkpoints, Iterable):
+        raise ValueError(f"checkpoints is a list of them, [{checkpoints!r}]; got one")
+    else:
+        chosen = list(dict.fromkeys(run.find(at) for at in checkpoints))
+    if not chosen:
+        raise ValueError(f"{run.path} has no checkpoints to replay")
+    return chosen
+
+
+def _sequences(trained: Trained, data: str | PyTree) -> PyTree:
+    if isinstance(data, GroupedSequences):
+        return data
+    if not isinstance(data, str):
+        lengths = {np.shape(x)[:1] for x in jax.tree.leaves(data)}
+        same = len(lengths) == 1 and not lengths <= {(), (0,)}
+        if not same or isinstance(data, Mapping | np.ndarray | jax.Array):
+            kind = type(data).__name__
+            wanted = "the name of an evaluation set, or a batch of sequences"
+            raise ValueError(f"data is {wanted}, got {kind}")
+        return data
+    if data not in trained.evaluations:
+        known = ", ".join(map(repr, trained.evaluations)) or "none"
+        also = "; the dense set is icl.dense_set(task)" * data.startswith("dense")
+        where = f"in {trained.run.path}: {known}{also}"
+        raise ValueError(f"no evaluation set {data!r} {where}")
+    return trained.evaluations[data]
+
+
+def _combinations(
+    trained: Trained, edits: Edits | None, batch: Batch
+) -> opto.Combinations:
+    edits = trained.edits if edits is None else tuple(edits)
+    return opto.combinations(trained.task.forward, (trained.model, batch.at(0)), edits)
+
+
+def _check_sites(
+    trained: Trained, measures: Mapping[str, AnyMeasure], batch: Batch
+) -> None:
+    """Raises `ValueError` for a measure of what the model does not have."""
+    table = opto.sites(trained.task.forward, trained.model, batch.at(0))
+    for name, measure in measures.items():
+        if reason := lacking(measure, table, trained.model):
+            raise ValueError(f"measure {name!r}: {reason}")
+
+
+def _check_apply(
+    trained: Trained,
+    measures: Mapping[str, AnyMeasure],
+    found: opto.Combinations,
+    batch: Batch,
+) -> None:
+    """Raises `ValueError` for sequences that an edit has no answer to.
+
+    Compiled, nobody could tell: the values would be NaN.
+    """
+    further = [(), *(tuple(m.edits) for m in measures.values() if isinstance(m, Under))]
+    for every in [(*base, *more) for base in _bases(found) for more in further]:
+        if any(not isinstance(edit, opto.Edit) for edit in every):
+            for start in range(0, len(batch), _CHECKED):
+                some = batch.at(slice(start, start + _CHECKED))
+                forward = on_batch(trained.model, trained.task, some)[0]
+                opto.run(forward, *jax.tree.leaves(some), edits=every)
+
+
+def _bases(found: opto.Combinations) -> Iterator[tuple[opto.AbstractEdit, ...]]:
+    """The edits of each combination; of one, if what is derived is not swept."""
+    if not found.axes:
+        yield found.at([])
+        return
+    at = lambda k: found.at(jax.tree.map(lambda x: x[k], found.moving))
+    derived = lambda edits: [e for e in edits if not isinstance(e, opto.Edit)]
+    same = eqx.tree_equal(derived(at(0)), derived(at(-1)))
+    for k in range(1 if same else math.prod(found.shape)):
+        yield at(k)
+
+
+def _plain(measure: AnyMeasure) -> Measure | OfModel:
+    return measure.measure if isinstance(measure, Under) else measure
+
+
+def _all_axes(
+    measure: AnyMeasure, value: np.ndarray, found: opto.Combinations
+) -> list[str]:
+    """The names of the sweep's axes and of the measure's, each another one."""
+    own = _axes(measure, value, found)
+    return [*(f"edit_{name}" if name in own else name for name in found.axes), *own]
+
+
+def _axes(
+    measure: AnyMeasure, value: np.ndarray, found: opto.Combinations
+) -> list[str]:
+    """The names of a measure's axes, counted through where it does not say them."""
+    plain = _plain(measure)
+    over = plain.over if isinstance(plain, Measure) else None
+    front = {Each: ["sequence"], Groups: ["group"]}.get(type(over), [])
+    rest = value.ndim - 1 - len(found.axes) - len(front)
+    named = plain.axes.split()
+    return [*front, *(named if len(named) == rest else map(str, range(rest)))]

@@ -1,0 +1,223 @@
+"""The work of a replay: what is not known yet is measured, stack by stack."""
+
+import contextlib
+import dataclasses
+import os
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import as_completed, ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import PyTree
+from tqdm import tqdm
+
+import opto
+
+from ..compile import jit
+from ..experiments import Trained
+from ..measures import AnyMeasure
+from ..runs.checkpoints import digest, Reader, Stamp
+from ._cache import Kept
+from ._fingerprint import content, fingerprint
+from ._program import Batch, computation
+
+
+# What has been measured is written when this many seconds have passed since last time.
+_SAVE_EVERY = 10.0
+# Checkpoints that are read and mapped over at once, if no more than this many bytes.
+_STACK, _STACK_BYTES = 8, 2**27
+
+
+@dataclasses.dataclass(frozen=True)
+class Question:
+    """A measure, and what of it is known."""
+
+    measure: AnyMeasure
+    program: str
+    """A digest of what it computes."""
+    kept: Kept
+
+    @staticmethod
+    def of(
+        trained: Trained,
+        name: str,
+        measure: AnyMeasure,
+        found: opto.Combinations,
+        batch: Batch,
+    ) -> "Question":
+        compute = computation(trained, {"": measure})
+        arrays = eqx.filter(trained.model, eqx.is_array)
+        moving, still = eqx.partition(found, eqx.is_array)
+
+        def program(arrays: PyTree, moving: PyTree, batch: Batch) -> Any:
+            return compute(arrays, eqx.combine(moving, still), batch)[""]
+
+        with _saying(name):
+            traced = fingerprint(program, arrays, moving, batch)
+        key = digest(f"{traced} {content(moving)} {content(batch)}".encode())
+        return Question(measure, traced, Kept(trained.run, key))
+
+
+def answer(
+    trained: Trained,
+    questions: Mapping[str, Question],
+    chosen: Sequence[int],
+    found: opto.Combinations,
+    batch: Batch,
+    about: Mapping[str, str],
+    check: Callable[[], None],
+) -> None:
+    """Measures what is not known yet, and keeps it; `check` is called before."""
+    todo = {
+        name: [at for at in chosen if at not in question.kept]
+        for name, question in questions.items()
+    }
+    asked = {name: questions[name] for name, missing in todo.items() if missing}
+    if not asked:
+        return
+    check()
+    # All measures together where one is missing: a forward costs more than they do.
+    missing = sorted({at for name in asked for at in todo[name]})
+    saved, written = time.monotonic(), 0.0
+
+    def write() -> None:
+        for name, question in asked.items():
+            question.kept.write({"measure": name, **about})
+
+    done = 0
+    try:
+        with tqdm(
+            total=len(missing), desc="replay", unit="checkpoint", disable=None
+        ) as bar:
+            for at, stamp, text, values in _measured(
+                trained, asked, missing, found, batch
+            ):
+                for name, question in asked.items():
+                    question.kept.add(at, stamp, text, values[name])
+                done += 1
+                bar.update()
+                # Seldom enough that writing does not slow it down.
+                if time.monotonic() - saved > max(_SAVE_EVERY, 10 * written):
+                    start = time.monotonic()
+                    write()
+                    saved = time.monotonic()
+                    written = saved - start
+    finally:
+        if done:
+            write()
+
+
+_Row = tuple[int, Stamp, str, dict[str, np.ndarray]]
+
+
+def _measured(
+    trained: Trained,
+    asked: Mapping[str, Question],
+    missing: Sequence[int],
+    found: opto.Combinations,
+    batch: Batch,
+) -> Iterator[_Row]:
+    """The values at each checkpoint; the stacks come as they are done."""
+    run, template = trained.run, eqx.filter(trained.model, eqx.is_array)
+    size = sum(leaf.nbytes for leaf in jax.tree.leaves(template))
+    stack = max(1, min(_STACK, _STACK_BYTES // max(size, 1)))
+    program = _compiled(trained, asked, stack, found, batch)
+    reader = Reader(run, trained.model)
+
+    def work(some: Sequence[int]) -> list[_Row]:
+        files = [run.checkpoint_file(at) for at in some]
+        stamps = [Stamp.of(file) for file in files]
+        contents = [_read(file) for file in files]
+        trees = [
+            reader.arrays(content, at)
+            for content, at in zip(contents, some, strict=True)
+        ]
+        # The last stack is filled up: one shape, one compilation.
+        trees += [trees[-1]] * (stack - len(trees))
+        values = program(jax.tree.map(lambda *xs: np.stack(xs), *trees), len(some))
+        return [
+            (at, stamps[k], digest(contents[k]), _row(values, k))
+            for k, at in enumerate(some)
+        ]
+
+    # Some wait for the disk and the rest of XLA's threads while others compute.
+    workers = min(4, os.cpu_count() or 1)
+    stacks = [missing[k : k + stack] for k in range(0, len(missing), stack)]
+    with ThreadPoolExecutor(workers) as pool:
+        try:
+            for future in as_completed([pool.submit(work, some) for some in stacks]):
+                yield from future.result()
+        finally:
+            pool.shutdown(wait=True, cancel_futures=True)
+
+
+_PROGRAMS: dict[Any, Any] = {}
+
+
+def _compiled(
+    trained: Trained,
+    asked: Mapping[str, Question],
+    stack: int,
+    found: opto.Combinations,
+    batch: Batch,
+) -> Callable[[PyTree, int], dict[str, np.ndarray]]:
+    """The program for stacks of checkpoints; compiled once for runs of one shape."""
+    measures = {name: question.measure for name, question in asked.items()}
+    compute = computation(trained, measures)
+    inputs, still = eqx.partition((found, batch), eqx.is_array)
+    leaves, structure = jax.tree.flatten(inputs)
+
+    @jax.jit  # So that it is traced once, for its shapes and for its values.
+    def one(arrays: PyTree, leaves: list[Any]) -> Any:
+        inputs = eqx.combine(jax.tree.unflatten(structure, leaves), still)
+        return compute(arrays, *inputs)
+
+    def program(arrays: PyTree, count: Any, leaves: list[Any]) -> PyTree:
+        shapes = jax.eval_shape(one, jax.tree.map(lambda x: x[0], arrays), leaves)
+        rows = jax.tree.map(lambda x: jnp.zeros((stack, *x.shape), x.dtype), shapes)
+
+        def at(k: Any, rows: PyTree) -> PyTree:
+            values = one(jax.tree.map(lambda x: x[k], arrays), leaves)
+            return jax.tree.map(lambda row, x: row.at[k].set(x), rows, values)
+
+        return jax.lax.fori_loop(0, count, at, rows)
+
+    # Programs of one digest may differ in what their edits are called, in nothing else.
+    key = (tuple((n, question.program) for n, question in asked.items()), stack)
+    if key not in _PROGRAMS:
+        if len(_PROGRAMS) >= 32:
+            _PROGRAMS.clear()
+        stacked = jax.tree.map(
+            lambda x: jax.ShapeDtypeStruct((stack, *x.shape), x.dtype),
+            eqx.filter(trained.model, eqx.is_array),
+        )
+        lower: Any = jit(program)
+        _PROGRAMS[key] = lower.lower(stacked, 0, leaves).compile()
+    compiled = _PROGRAMS[key]
+    return lambda arrays, count: jax.device_get(compiled(arrays, count, leaves))
+
+
+@contextlib.contextmanager
+def _saying(name: str) -> Iterator[None]:
+    """Says of which measure it is that something went wrong."""
+    try:
+        yield
+    except (KeyError, TypeError, ValueError) as error:
+        reason = error.args[0] if isinstance(error, KeyError) else error
+        raise ValueError(f"measure {name!r}: {reason}") from error
+
+
+def _row(values: Mapping[str, np.ndarray], k: int) -> dict[str, np.ndarray]:
+    return {name: np.array(value[k]) for name, value in values.items()}
+
+
+def _read(file: Path) -> bytes:
+    try:
+        return file.read_bytes()
+    except OSError as error:
+        raise ValueError(f"cannot read {file}: {error.strerror or error}") from None

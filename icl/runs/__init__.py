@@ -1,0 +1,15 @@
+"""The run folder: config, log, checkpoints, resume points, and what keeps them whole.
+
+What a config means belongs to `icl.experiments`; here it is JSON.
+"""
+
+from .folder import (
+    code_version as code_version,
+    disk as disk,
+    lock as lock,
+    open_run as open_run,
+    read_object as read_object,
+    Run as Run,
+    RunWriter as RunWriter,
+)
+from .log import Log as Log

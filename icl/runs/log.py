@@ -1,0 +1,119 @@
+"""The log of a run: a row for each step, and for each evaluation."""
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import h5py
+import numpy as np
+
+from ..files import write_hdf5
+
+
+class Log:
+    """What was measured in a run, in memory.
+
+    `train[metric]` has a row for each step, `evaluations[set][metric]` is
+    `[event, sequence]` or, of a metric by position, `[event, sequence, position]`;
+    `events` are the sequences seen at each evaluation.
+    """
+
+    def __init__(self):
+        self._train: dict[str, list[np.ndarray]] = {}
+        self._events: list[int] = []
+        self._evaluations: dict[str, dict[str, list[np.ndarray]]] = {}
+
+    @property
+    def train(self) -> dict[str, np.ndarray]:
+        """Each training metric, `[step]`."""
+        return {name: np.concatenate(rows) for name, rows in self._train.items()}
+
+    @property
+    def events(self) -> np.ndarray:
+        """Sequences seen at each evaluation, `[event]`."""
+        return np.asarray(self._events, np.int64)
+
+    @property
+    def evaluations(self) -> dict[str, dict[str, np.ndarray]]:
+        """Each metric of each evaluation set, `[event, sequence, ...]`."""
+        return {
+            name: {metric: np.stack(rows) for metric, rows in metrics.items()}
+            for name, metrics in self._evaluations.items()
+        }
+
+    def add_steps(self, metrics: Mapping[str, np.ndarray]) -> None:
+        """Appends the rows of some steps, `[step]` each."""
+        for name, rows in metrics.items():
+            self._train.setdefault(name, []).append(np.asarray(rows))
+
+    def add_evaluation(
+        self, sequences: int, sets: Mapping[str, Mapping[str, np.ndarray]]
+    ) -> None:
+        """Appends one evaluation, `[sequence, ...]` for each set and metric."""
+        self._events.append(sequences)
+        for name, metrics in sets.items():
+            rows = self._evaluations.setdefault(name, {})
+            for metric, row in metrics.items():
+                rows.setdefault(metric, []).append(np.asarray(row))
+
+    def truncated(self, steps: int, sequences: int) -> "Log":
+        """The log as it was after `steps` steps, which saw `sequences` sequences."""
+        log = Log()
+        log.add_steps({name: rows[:steps] for name, rows in self.train.items()})
+        evaluations = self.evaluations
+        for event, seen in enumerate(self._events):
+            if seen <= sequences:
+                log.add_evaluation(
+                    seen,
+                    {
+                        name: {metric: rows[event] for metric, rows in metrics.items()}
+                        for name, metrics in evaluations.items()
+                    },
+                )
+        return log
+
+    def write(self, path: Path, batch_size: int) -> None:
+        """Writes `log.h5`, whole or not at all."""
+
+        def fill(file: h5py.File) -> None:
+            train = self.train
+            for name, rows in train.items():
+                file[f"train/{name}"] = rows
+            steps = max((len(rows) for rows in train.values()), default=0)
+            file["train/iter"] = batch_size * np.arange(1, steps + 1)
+            file["eval/iter"] = self.events
+            for name, metrics in self.evaluations.items():
+                for metric, rows in metrics.items():
+                    file[f"eval/{name}/{metric}"] = rows
+
+        write_hdf5(path, fill)
+
+    @staticmethod
+    def read(path: Path) -> "Log":
+        """Reads `log.h5`.
+
+        **Raises:** `ValueError` if it is not a readable log.
+        """
+        log = Log()
+        try:
+            with h5py.File(path, "r") as file:
+                train = {name: data[()] for name, data in _group(file, "train")}
+                train.pop("iter")
+                log._train = {name: [rows] for name, rows in train.items()}
+                evaluations = dict(_group(file, "eval"))
+                log._events = evaluations.pop("iter")[()].tolist()
+                log._evaluations = {
+                    name: {metric: list(rows[()]) for metric, rows in group.items()}
+                    for name, group in evaluations.items()
+                }
+        except (OSError, KeyError, RuntimeError, AttributeError, TypeError) as error:
+            reason = " ".join(str(error).split())
+            raise ValueError(f"{path} is not a readable log: {reason}") from None
+        return log
+
+
+def _group(file: h5py.File, name: str) -> Iterator[tuple[str, Any]]:
+    group = file[name]
+    if not isinstance(group, h5py.Group):
+        raise KeyError(f"{name} is no group")
+    yield from group.items()

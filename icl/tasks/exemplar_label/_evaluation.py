@@ -1,0 +1,63 @@
+"""Evaluation sets of exemplar-label sequences, by what differs from training."""
+
+import dataclasses
+
+from ...protocols import EvaluationConfig, TaskConfig
+from ...training.schedules import positive
+from ._context import Context, Mixture
+from ._distribution import Distribution
+from ._exemplars import ExemplarChoice
+from ._labels import Labels, Relabel
+from ._split import Part
+from ._task import ExemplarLabel
+
+
+@dataclasses.dataclass(frozen=True)
+class EvaluationSet(EvaluationConfig):
+    """Sequences drawn once from the evaluation seed; `None` is as in training."""
+
+    size: int = 500
+    """Number of sequences."""
+    classes: Part | None = None
+    """Which part of the classes they are drawn from."""
+    exemplars: Part | None = None
+    """Which part of each class's exemplars."""
+    relabelling: Part | None = None
+    """Which part of the label pairs, when classes are relabelled."""
+    context: Context | Mixture | None = None
+    """Which classes appear, and where."""
+    distribution: Distribution | None = None
+    """Of the query's class over the split."""
+    exemplar_choice: ExemplarChoice | None = None
+    """Which exemplar of its class each position shows."""
+    labels: Labels | None = None
+    """What each class is called."""
+    noise: float | None = None
+    """Standard deviation of the noise on each example."""
+
+    def __post_init__(self):
+        positive("size", self.size)
+
+    def of(self, task: TaskConfig) -> ExemplarLabel:
+        """The settings of this set's sampler: the task's, where this has `None`.
+
+        **Raises:** `ValueError` for a task of another kind.
+        """
+        if not isinstance(task, ExemplarLabel):
+            kind = type(task).__name__
+            raise ValueError(
+                f"an EvaluationSet is of an ExemplarLabel task, got {kind}; a TaskSet "
+                "is of any"
+            )
+        names = {field.name for field in dataclasses.fields(self)}
+        names -= {"size", "relabelling"}
+        own = {name: getattr(self, name) for name in names}
+        changed = {name: value for name, value in own.items() if value is not None}
+        task = dataclasses.replace(task, **changed)
+        if self.relabelling is None:
+            return task
+        if not isinstance(task.labels, Relabel):
+            kind = type(task.labels).__name__
+            raise ValueError(f"relabelling= needs Relabel labels, got {kind}")
+        labels = dataclasses.replace(task.labels, part=self.relabelling)
+        return dataclasses.replace(task, labels=labels)

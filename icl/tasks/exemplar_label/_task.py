@@ -1,0 +1,215 @@
+"""Exemplar-label sequences (Chan et al., 2022; Singh et al., 2023-2025).
+
+A sequence is a context of (exemplar, label) pairs and a query, an exemplar whose label
+is the target. It can be solved by matching the query to the context and copying the
+label there (in context), or by knowing the class from training (in weights); the fields
+of `ExemplarLabel` decide which of the two helps.
+"""
+
+import dataclasses
+from collections.abc import Callable
+from typing import Any, ClassVar
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float, Int, Int32, PRNGKeyArray
+
+from opto import identity, Tap
+
+from ...data import LowRankClasses, Source
+from ...protocols import Input, Interface, TaskConfig
+from ..classification import classification
+from ._context import check_enough_classes, Context, Mixture, sample_slots
+from ._contrasts import exemplars_swapped, labels_swapped, logit_difference
+from ._distribution import AbstractClassSampler, Distribution, Uniform
+from ._exemplars import ExemplarChoice, Free
+from ._labels import ClassLabels, Labels
+from ._sequence import Sequence as Sequence
+from ._split import check_choice, Part, Split
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class ExemplarLabel(TaskConfig):
+    """Settings of an exemplar-label task; `build` gives the task."""
+
+    source: ClassVar[Source] = LowRankClasses()
+    loss_unit: ClassVar[str] = "nats"
+
+    class_split: Split
+    """Divides the classes of the data."""
+    exemplar_split: Split
+    """Divides the exemplars of each class, the same way for all."""
+    classes: Part = "train"
+    """Which part of the classes to draw from."""
+    exemplars: Part = "train"
+    """Which part of each class's exemplars."""
+    context: Context | Mixture = Context()
+    """Which classes appear, and where."""
+    distribution: Distribution = Uniform()
+    """Of the query's class over the split."""
+    exemplar_choice: ExemplarChoice = Free()
+    """Which exemplar of its class each position shows."""
+    labels: Labels = ClassLabels()
+    """What each class is called."""
+    noise: float = 0.0
+    """Standard deviation of the Gaussian noise that is added to each component of each
+    example, independently at each position; 0 for none."""
+
+    def __post_init__(self):
+        for argument in ("classes", "exemplars"):
+            check_choice(argument, getattr(self, argument), ("train", "val", "test"))
+        if not 0 <= self.noise < float("inf"):
+            raise ValueError(f"noise must be at least 0 and finite, got {self.noise}")
+
+    def build(
+        self, data: Float[Array, "class exemplar dim"] | Int[Array, "class exemplar"]
+    ) -> "ExemplarLabelTask":
+        """The task on some data, which it refers to and does not copy.
+
+        **Arguments:**
+
+        - `data`: A vector for each exemplar of each class; or an integer id, for
+            models that look up what an id stands for. There is no noise on ids.
+
+        **Raises:**
+
+        `ValueError` if the labels do not fit the context, or the data has too few
+        classes or exemplars, or cannot have noise.
+        """
+        real = jnp.issubdtype(data.dtype, jnp.floating)
+        if data.ndim != (3 if real else 2):
+            raise ValueError(
+                "data must be floats [class, exemplar, dim] or integers "
+                f"[class, exemplar], got {data.dtype}{list(data.shape)}"
+            )
+        if self.noise and not real:
+            raise ValueError(f"noise must be 0 for data of ids, got {self.noise}")
+        # Not above: a command line changes one field at a time.
+        self.labels.check(self.context)
+        class_ids = self.class_split.part(self.classes, data.shape[0])
+        exemplar_ids = self.exemplar_split.part(self.exemplars, data.shape[1])
+        check_enough_classes(self.context, len(class_ids))
+        pairs = self.labels.pairs()
+        return ExemplarLabelTask(
+            config=self,
+            data=data,
+            class_ids=jnp.asarray(class_ids, jnp.int32),
+            exemplar_ids=jnp.asarray(exemplar_ids, jnp.int32),
+            class_sampler=self.distribution.build(len(class_ids)),
+            label_pairs=None if pairs is None else jnp.asarray(pairs, jnp.int32),
+        )
+
+
+class ExemplarLabelTask(eqx.Module):
+    """Draws exemplar-label sequences and scores a model on them.
+
+    **Attributes:**
+
+    - `config`: The settings it was built from.
+    - `data`: All classes and exemplars, shared with other tasks on the same array.
+    - `class_ids`, `exemplar_ids`: The indices in the data that it draws from.
+    - `class_sampler`: Of positions in `class_ids`.
+    - `label_pairs`: For `Relabel` with a split, the pairs of labels to draw from.
+    """
+
+    config: ExemplarLabel = eqx.field(static=True)
+    data: Float[Array, "class exemplar dim"] | Int[Array, "class exemplar"]
+    class_ids: Int32[Array, " split_class"]
+    exemplar_ids: Int32[Array, " split_exemplar"]
+    class_sampler: AbstractClassSampler
+    label_pairs: Int32[Array, "pair 2"] | None
+
+    @property
+    def num_labels(self) -> int:
+        """How many labels a model of this task needs."""
+        return self.config.labels.label_count(self.data.shape[0])
+
+    @property
+    def interface(self) -> Interface:
+        """What a sequence looks like to a model."""
+        length, real = self.config.context.length + 1, self.data.ndim == 3
+        shape = (length, self.data.shape[-1]) if real else (length,)
+        count = None if real else int(self.data.max()) + 1
+        return Interface(
+            (
+                Input("examples", shape, str(self.data.dtype), count),
+                Input("labels", (length,), "int32", self.num_labels),
+            ),
+            self.num_labels,
+        )
+
+    def sample(self, *, key: PRNGKeyArray, seen: int | Int[Array, ""] = 0) -> Sequence:
+        """Draws one sequence, at any time from the same distribution."""
+        config = self.config
+        bits_key, noise_key = jax.random.split(key)
+        # A word of one row for each purpose: a label scheme takes two at most.
+        shape = 4, config.context.length + 1
+        class_bits, order_bits, exemplar_bits, label_bits = jax.random.bits(
+            bits_key, shape, jnp.uint32
+        )
+        draws, slots = sample_slots(
+            config.context, self.class_sampler, class_bits, order_bits
+        )
+        exemplars = config.exemplar_choice.sample(
+            draws, slots, self.exemplar_ids.shape[0], exemplar_bits
+        )
+        draws = self.class_ids[draws]
+        labels = config.labels.assign(draws, slots, self.label_pairs, label_bits)
+        classes = draws[slots]
+        examples = self.data[classes, self.exemplar_ids[exemplars]]
+        if config.noise:
+            noise = jax.random.normal(noise_key, examples.shape, examples.dtype)
+            examples = examples + config.noise * noise
+        return Sequence(examples, labels, classes)
+
+    def inputs(
+        self, example: Sequence
+    ) -> tuple[
+        Float[Array, "*batch exemplar dim"] | Int[Array, "*batch exemplar"],
+        Int[Array, "*batch exemplar"],
+    ]:
+        """What a model is called with: the examples and the labels, batch axes or not.
+
+        The last label is the target; a model does not look at it.
+        """
+        return example.examples, example.labels
+
+    def forward(
+        self, model: Any, example: Sequence, *, tap: Tap = identity
+    ) -> Float[Array, " label"]:
+        """The model's logits of the query's label.
+
+        **Arguments:**
+
+        - `model`: Has `query_logits(examples, labels, *, tap)`.
+        - `example`: One sequence.
+        - `tap`: Given to the model.
+        """
+        return model.query_logits(*self.inputs(example), tap=tap)
+
+    evidence_label: ClassVar[str] = "logit difference"
+
+    @property
+    def contrasts(self) -> dict[str, Callable[[Sequence], Sequence]]:
+        """How to make sequences with other answers."""
+        return {
+            "labels-swapped": labels_swapped,
+            "exemplars-swapped": exemplars_swapped,
+        }
+
+    def evidence(
+        self, logits: Float[Array, " label"], example: Sequence
+    ) -> Float[Array, ""]:
+        """How strongly the logits give the right label, against the context's others.
+
+        See `icl.tasks.logit_difference`.
+        """
+        return logit_difference(logits, example.labels)
+
+    def metrics(
+        self, logits: Float[Array, " label"], example: Sequence
+    ) -> dict[str, Float[Array, ""]]:
+        """Scores of one sequence; see `icl.tasks.classification`."""
+        labels = example.labels
+        return classification(logits, labels[-1], labels[:-1])

@@ -1,0 +1,67 @@
+"""How right a model's answers are, as metrics of `opto.sweep`; names of its tokens."""
+
+import string
+from collections.abc import Sequence as List
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float, Int
+
+from . import _contrasts
+
+
+def answer_accuracy(
+    logits: Float[Array, "example seq label"],
+    examples: Array,
+    labels: Int[Array, "example position"],
+) -> Float[Array, ""]:
+    """The share of queries whose right label has the largest logit.
+
+    **Arguments:**
+
+    - `logits`: What the model gives, the query's last.
+    - `examples`, `labels`: Its inputs; the last label is the right one.
+    """
+    return jnp.mean(jnp.argmax(logits[:, -1], -1) == labels[:, -1])
+
+
+def logit_difference(
+    logits: Float[Array, "example seq label"],
+    examples: Array,
+    labels: Int[Array, "example position"],
+) -> Float[Array, ""]:
+    """How far the right label's logit is above the best other of the context, in nats.
+
+    The mean over queries; NaN if one has no other label. Unlike the accuracy it has a
+    gradient, and what parts of the model add to it can be summed.
+
+    **Arguments:** As for `answer_accuracy`.
+    """
+    return jnp.mean(jax.vmap(_contrasts.logit_difference)(logits[:, -1], labels))
+
+
+def token_names(labels: Int[Array, "example position"]) -> list[list[str]]:
+    """What stands at each token of each sequence: `x0`, its label, `x1`, …, `query`."""
+    return [
+        [*(x for k, y in enumerate(row) for x in (f"x{k}", f"label {y}")), "query"]
+        for row in jnp.asarray(labels)[:, :-1].tolist()
+    ]
+
+
+def token_letters(roles: List[tuple[str, int]], labels: List[int]) -> list[str]:
+    """A and B for exemplars by their label, ℓ3 for a label; the query has a ?.
+
+    **Arguments:**
+
+    - `roles`: Of each token `"exemplar"`, `"label"` or `"query"`, and its pair.
+    - `labels`: Of each pair; the last is the query's.
+    """
+    order = {label: k for k, label in enumerate(dict.fromkeys(labels))}
+    names = []
+    for role, pair in roles:
+        label = labels[pair]
+        k = order[label]
+        letter = string.ascii_uppercase[k] if len(order) <= 26 else f"x{k}"
+        shown = {"label": f"ℓ{label}", "query": f"{letter}?"}
+        names.append(shown.get(role, letter))
+    return names

@@ -1,0 +1,15 @@
+"""Training: steps inside the compiled program, many members side by side.
+
+What is trained is told by protocols; what a run folder is belongs to `icl.runs`.
+"""
+
+from ._fit import check_members as check_members, fit as fit, Stopped as Stopped
+from ._values import (
+    check_edits as check_edits,
+    check_seed as check_seed,
+    check_set_names as check_set_names,
+    Member as Member,
+    Result as Result,
+    Training as Training,
+    with_arrays as with_arrays,
+)

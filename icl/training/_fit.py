@@ -1,0 +1,314 @@
+"""Training: steps inside the compiled program, many members side by side."""
+
+import contextlib
+import time
+import warnings
+from collections.abc import Iterator, Mapping, Sequence
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from tqdm import tqdm
+
+from ..batches import example_of
+from ..runs import Log, RunWriter
+from ..summaries import scalars, summaries_of, summarise
+from ._members import check_alike, Members
+from ._signals import stop_signals, Stopped as Stopped
+from ._steps import BUFFER, evaluate, initial_state, State, stepper
+from ._values import (
+    check_edits,
+    check_seed as check_seed,
+    check_set_names as check_set_names,
+    Member as Member,
+    Result as Result,
+    Task as Task,
+    Training as Training,
+    with_arrays,
+)
+from .loggers import Logger
+
+
+def fit(
+    members: Member | Sequence[Member],
+    training: Training,
+    *,
+    runs: RunWriter | Sequence[RunWriter] = (),
+    loggers: Sequence[Logger] = (),
+    resume_interval: float = 5.0,
+    label: str = "training",
+) -> list[Result]:
+    """Trains one model, or many members as one program.
+
+    Members are spread evenly over the local devices, and `vmap`ped on each. A member's
+    result does not depend on its company, up to rounding. One compiled program serves
+    any schedule.
+
+    **Arguments:**
+
+    - `members`: What to train.
+    - `training`: How long, and when to look.
+    - `runs`: A run folder for each member, from `icl.runs.open_run`. What is there is
+        continued from its resume point, to the same bits.
+    - `loggers`: One for each member, told how it goes; see `icl.training.loggers`.
+    - `resume_interval`: The least number of seconds between two resume points; more
+        if writing one takes more than a tenth of it, and 0 is after each event. They
+        are set after evaluations and checkpoints, when a signal (Ctrl-C, SIGTERM,
+        SIGUSR1 or SIGUSR2) asks to stop, and at the end.
+    - `label`: The progress bar's title.
+
+    **Returns:**
+
+    The results, in the members' order.
+
+    **Raises:** `ValueError` if members differ in more than numbers, or if the disk is
+    full; `FloatingPointError` once no member's loss is finite any more; `Stopped` after
+    a signal. In each case the run folders can be resumed.
+    """
+    members = [members] if isinstance(members, Member) else list(members)
+    runs = [runs] if isinstance(runs, RunWriter) else list(runs)
+    if not members:
+        raise ValueError("fit needs at least one member")
+    if runs and len(runs) != len(members):
+        raise ValueError(f"{len(members)} members need as many runs, got {len(runs)}")
+    if len({run.path.resolve() for run in runs}) < len(runs):
+        raise ValueError("each member needs a run folder of its own, got one twice")
+    if loggers and len(loggers) != len(members):
+        got = f"{len(members)} members need as many loggers, got {len(loggers)}"
+        raise ValueError(got)
+    return _Fit(members, training, runs, loggers, resume_interval).run(label)
+
+
+# Long enough to hide the cost of a dispatch, short enough to see progress.
+_DISPATCH_SECONDS = 0.5
+
+
+class _Fit:
+    """The loop around the compiled program: events, logs, resume points."""
+
+    def __init__(
+        self,
+        members: list[Member],
+        training: Training,
+        runs: list[RunWriter],
+        loggers: Sequence[Logger],
+        resume_interval: float,
+    ):
+        self.training = training
+        self.runs = runs
+        self.loggers = loggers
+        self.summaries = summaries_of(members[0].task)
+        self.resume_interval = resume_interval
+        self.static = [eqx.filter(m.model, eqx.is_array, inverse=True) for m in members]
+        for member in members:
+            _check(member)
+        prepared = [with_arrays(member) for member in members]
+        self.members = Members(prepared)
+        self.step = 0
+        self.logs = [Log() for _ in members]
+        fresh = [initial_state(member, training.batch_size) for member in members]
+        self.state: State = self.members.stack(self._resumed(fresh))
+        self.compiled_steps = self.members.map(stepper(training))
+        self.compiled_evaluate = self.members.map(evaluate)
+        self.saved_at = time.monotonic()
+        self.saving = 0.0
+        self.dispatch = 16
+        self.warm = False
+        # A resumed member may have been so before.
+        self.diverged: dict[int, str] = {
+            k: message
+            for k, log in enumerate(self.logs)
+            if (message := _not_finite(log.train, 0))
+        }
+
+    def _resumed(self, fresh: list[State]) -> list[State]:
+        """The states to start from: fresh, or the latest that all runs have."""
+        if not self.runs:
+            return fresh
+        points = [run.resume_points for run in self.runs]
+        common = set.intersection(*map(set, points))
+        batch = self.training.batch_size
+        sequences = max(common, default=None)
+        if sequences is None and any(max(p, default=0) for p in points):
+            # All have one at 0 before the first step, so this is no kill's doing: do
+            # not drop what was trained apart.
+            at = [f"{run.path} at {run.resume_points or 'none'}" for run in self.runs]
+            raise ValueError(
+                f"the runs have no resume point in common: {', '.join(at)}"
+            )
+        for run in self.runs:
+            if sequences is None and run.checkpoints:
+                raise ValueError(
+                    f"{run.path} has checkpoints but no resume point to go on from; "
+                    "train into another folder, or delete this one"
+                )
+        states = fresh
+        if sequences is not None:
+            self.step = sequences // batch
+            self.logs = [_log_of(run, self.step, sequences) for run in self.runs]
+            states = [
+                run.load_state(sequences, state)
+                for run, state in zip(self.runs, fresh, strict=True)
+            ]
+        # Only now that all could be read.
+        for run in self.runs:
+            run.drop_after(-1 if sequences is None else sequences)
+        return states
+
+    @property
+    def sequences(self) -> int:
+        return self.step * self.training.batch_size
+
+    def run(self, label: str) -> list[Result]:
+        training, count = self.training, len(self.logs)
+        look = training.steps_of(training.evaluate_at)
+        keep = training.steps_of(training.checkpoint_at)
+        stops = sorted(look | keep | {training.num_steps})
+        bar = tqdm(
+            total=training.num_steps * count,
+            initial=self.step * count,
+            desc=label,
+            unit="step",
+            disable=None,  # Quiet when the output is no terminal.
+        )
+        with bar, _closing(self.loggers), stop_signals() as asked:
+            if self.step == 0:
+                self._save()
+            for stop in stops:
+                while self.step < stop and not asked:
+                    self._advance(stop, bar)
+                if self.step == stop:
+                    self._event(stop in look, stop in keep)
+                if asked:
+                    self._save()
+                    raise Stopped(asked[0], self.sequences)
+            self._save()
+        models = self.members.unstack(self.state.model)
+        columns = zip(models, self.static, self.logs, strict=True)
+        return [
+            Result(
+                eqx.combine(jax.tree.map(jnp.asarray, model), static),
+                log,
+                self.diverged.get(k),
+            )
+            for k, (model, static, log) in enumerate(columns)
+        ]
+
+    def _advance(self, stop: int, bar: tqdm) -> None:
+        count = min(stop - self.step, self.dispatch, BUFFER)
+        start = time.perf_counter()
+        state, rows = self.compiled_steps(self.state, jnp.asarray(count, jnp.int32))
+        rows = [jax.device_get(row) for row in self.members.unstack(rows)]
+        if self.warm:
+            rate = count / (time.perf_counter() - start)
+            self.dispatch = max(1, int(rate * _DISPATCH_SECONDS))
+        self.warm = True
+        rows = [{name: x[:count] for name, x in row.items()} for row in rows]
+        self._check_finite(rows)
+        for log, row in zip(self.logs, rows, strict=True):
+            log.add_steps(row)
+        self.state, self.step = state, self.step + count
+        bar.update(count * len(rows))
+        losses = [row["loss"][count - 1] for row in rows]
+        for logger, row in zip(self.loggers, rows, strict=False):
+            means = {f"train/{name}": float(x.mean()) for name, x in row.items()}
+            logger.log(self.sequences, means)
+        bar.set_postfix(loss=f"{np.nanmean(losses):.4f}", refresh=False)
+
+    def _check_finite(self, rows: list[dict[str, np.ndarray]]) -> None:
+        """Warns of a member that is no longer finite, raises after the last."""
+        new = {
+            k: message
+            for k, row in enumerate(rows)
+            if k not in self.diverged and (message := _not_finite(row, self.step))
+        }
+        self.diverged.update(new)
+        if len(self.diverged) == len(rows):
+            every = (f"member {k}: {text}" for k, text in self.diverged.items())
+            raise FloatingPointError(f"{'; '.join(every)}; no other is left")
+        for k, message in new.items():
+            warnings.warn(f"member {k}: {message}; the others go on", stacklevel=2)
+
+    def _event(self, look: bool, keep: bool) -> None:
+        # A resumed member's log may have this event, or its neighbour's alone.
+        lacking = [self.sequences not in log.events for log in self.logs]
+        if look and any(lacking):
+            metrics = self.members.unstack(self.compiled_evaluate(self.state))
+            metrics = [jax.device_get(sets) for sets in metrics]
+            for log, sets, lacks in zip(self.logs, metrics, lacking, strict=True):
+                if lacks:
+                    log.add_evaluation(self.sequences, sets)
+            for logger, sets in zip(self.loggers, metrics, strict=False):
+                logger.log(self.sequences, self._numbers(sets))
+        if keep and self.runs:
+            models = self.members.unstack(self.state.model)
+            for run, model in zip(self.runs, models, strict=True):
+                run.save_checkpoint(self.sequences, model)
+        # A large log takes long to write: spend a tenth of the time on it at most, but
+        # 0 means after every event.
+        interval = self.resume_interval and max(self.resume_interval, 10 * self.saving)
+        if time.monotonic() - self.saved_at >= interval:
+            self._save()
+
+    def _numbers(
+        self, sets: Mapping[str, Mapping[str, np.ndarray]]
+    ) -> dict[str, float]:
+        """An evaluation by the names that loggers show."""
+        return {
+            f"{name}/{metric}": float(value)
+            for name, rows in sets.items()
+            for metric, value in scalars(summarise(rows, self.summaries)).items()
+        }
+
+    def _save(self) -> None:
+        if not self.runs:
+            return
+        start = time.monotonic()
+        batch = self.training.batch_size
+        states = self.members.unstack(self.state)
+        for run, state, log in zip(self.runs, states, self.logs, strict=True):
+            run.save_resume_point(self.sequences, state, log, batch)
+        self.saved_at = time.monotonic()
+        self.saving = self.saved_at - start
+
+
+def _not_finite(rows: Mapping[str, np.ndarray], step: int) -> str | None:
+    """Where the first number of some steps is that is not finite, from `step` on."""
+    for name, what in (("loss", "loss"), ("grad_norm", "gradient's norm")):
+        finite = np.isfinite(rows.get(name, np.zeros(0)))
+        if not finite.all():
+            bad = int(np.argmin(finite))
+            return f"the {what} is {rows[name][bad]} at step {step + bad}"
+    return None
+
+
+@contextlib.contextmanager
+def _closing(loggers: Sequence[Logger]) -> Iterator[None]:
+    with contextlib.ExitStack() as stack:
+        for logger in loggers:
+            stack.callback(logger.close)
+        yield
+
+
+def _log_of(run: RunWriter, step: int, sequences: int) -> Log:
+    """The run's log as it was at a resume point."""
+    log = run.log.truncated(step, sequences)
+    rows = min((len(x) for x in log.train.values()), default=0)
+    if rows < step:
+        raise ValueError(
+            f"{run.path / 'log.h5'} ends at step {rows}, before the resume point at "
+            f"step {step}: rows are lost, and the run cannot go on"
+        )
+    return log
+
+
+def _check(member: Member) -> None:
+    if member.edits:
+        check_edits(member.model, member.task, member.edits, example_of(member.task))
+
+
+def check_members(members: Sequence[Member]) -> None:
+    """Raises `ValueError` for members that differ in more than numbers."""
+    check_alike([with_arrays(member) for member in members])
+    check_alike([eqx.filter(member.model, eqx.is_array) for member in members])

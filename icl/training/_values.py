@@ -1,0 +1,147 @@
+"""The values that `fit` takes."""
+
+import dataclasses
+import math
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Integer, PyTree
+
+import opto
+
+from ..protocols import Task
+from ..runs import Log
+from .optimizers import Adam, Optimizer
+from .schedules import Every, positive, Schedule
+
+
+@dataclasses.dataclass(frozen=True)
+class Training:
+    """How long to train and when to look."""
+
+    num_sequences: int = 1_000_000
+    """In all; rounded up to whole batches."""
+    batch_size: int = 32
+    """Sequences of a step."""
+    microbatch_size: int | None = None
+    """Sequences whose gradient is taken at once; divides the batch. `None` takes the
+    whole batch. The result is the same to rounding."""
+    evaluate_at: Schedule = Every(10_000)
+    """When, in sequences seen; a point between two steps means the later one."""
+    checkpoint_at: Schedule = Every(10_000)
+    """When to keep the weights, likewise."""
+
+    def __post_init__(self):
+        for name in ("num_sequences", "batch_size"):
+            positive(name, getattr(self, name))
+        for schedule in (self.evaluate_at, self.checkpoint_at):
+            schedule.points(self.num_sequences)
+        micro = self.microbatch_size
+        if micro is None:
+            return
+        positive("microbatch_size", micro)
+        if self.batch_size % micro:
+            wanted = f"a divisor of batch_size={self.batch_size}"
+            raise ValueError(f"microbatch_size must be {wanted}, got {micro}")
+
+    @property
+    def num_steps(self) -> int:
+        """The number of steps."""
+        return math.ceil(self.num_sequences / self.batch_size)
+
+    @property
+    def seen_sequences(self) -> int:
+        """The sequences that have been seen at the end: `num_steps` whole batches."""
+        return self.num_steps * self.batch_size
+
+    def steps_of(self, schedule: Schedule) -> set[int]:
+        """The steps after which a schedule has a point; 0 is before the first."""
+        points = schedule.points(self.num_sequences)
+        return {math.ceil(point / self.batch_size) for point in points}
+
+    def sequences_of(self, schedule: Schedule) -> list[int]:
+        """The sequences that have been seen after these steps, in order."""
+        return sorted(step * self.batch_size for step in self.steps_of(schedule))
+
+
+class Member(eqx.Module):
+    """One of the runs that are trained together.
+
+    Members may differ in the values of arrays and numbers: the model's weights, the
+    seed, the learning rate, an edit's value or which head it selects, the data. They
+    must agree in everything that shapes the program.
+
+    **Fields:**
+
+    - `model`: Freshly initialised, or from a checkpoint.
+    - `task`: What to train on; see `Task`.
+    - `optimizer`: From `icl.training.optimizers`.
+    - `train_seed`: The batch of step n is a function of this seed and n alone.
+    - `edits`: In force in every forward of training and of evaluation.
+    - `evaluations`: Batches of examples by the name of the set.
+    """
+
+    model: PyTree
+    task: Any
+    optimizer: Optimizer = Adam()
+    train_seed: int | Integer[Array, ""] = 0
+    edits: tuple[opto.AbstractEdit, ...] = ()
+    evaluations: Mapping[str, PyTree] = dataclasses.field(default_factory=dict)
+
+
+def check_seed(name: str, seed: object) -> None:
+    """Raises `ValueError` unless `seed` is a whole number that a key can be made of."""
+    if isinstance(seed, bool) or not isinstance(seed, int):
+        raise ValueError(f"{name} must be an integer, got {seed!r}")
+    if not 0 <= seed < 2**32:
+        raise ValueError(f"{name} must be in [0, 2^32), got {seed}")
+
+
+def check_set_names(names: Iterable[str]) -> None:
+    """Raises `ValueError` for the name of an evaluation set that no log can have."""
+    for name in names:
+        if name in ("", "iter") or "/" in name or name.startswith("."):
+            raise ValueError(f"an evaluation set cannot be named {name!r} in a log")
+
+
+def check_edits(
+    model: PyTree, task: Task, edits: Iterable[opto.AbstractEdit], example: PyTree
+) -> tuple[opto.AbstractEdit, ...]:
+    """The edits; raises `ValueError` unless each can apply in the task's forward.
+
+    To be called before compiling: within, indices are tracers, and nobody could tell
+    that one is out of range.
+    """
+    if isinstance(edits, tuple | list) and not edits:
+        return ()
+    return opto.check(edits, opto.sites(task.forward, model, example))
+
+
+def with_arrays(member: Member) -> Member:
+    """The member without its weights, which are in the state; numbers as arrays."""
+    if isinstance(member.train_seed, int):
+        check_seed("train_seed", member.train_seed)
+    check_set_names(member.evaluations)
+    return Member(
+        eqx.filter(member.model, eqx.is_array, inverse=True),
+        member.task,
+        jax.tree.map(lambda x: jnp.asarray(x, float), member.optimizer),
+        jnp.asarray(member.train_seed, jnp.uint32),
+        tuple(member.edits),
+        dict(member.evaluations),
+    )
+
+
+@dataclasses.dataclass(frozen=True)
+class Result:
+    """What `fit` returns for a member: the trained model and the log.
+
+    `diverged` says where its numbers stopped being finite; `None` if they are.
+    """
+
+    model: PyTree
+    log: Log
+    diverged: str | None = None

@@ -1,0 +1,67 @@
+"""What training takes, measured before it is done."""
+
+import dataclasses
+import time
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from ._members import Members
+from ._steps import evaluate, initial_state, stepper
+from ._values import Member, Training, with_arrays
+
+
+@dataclasses.dataclass(frozen=True)
+class Cost:
+    """What training some members takes on this machine's devices.
+
+    **Fields:**
+
+    - `compile`: Seconds to compile the programs.
+    - `step`: Seconds of a step of all members.
+    - `evaluation`: Seconds of an evaluation of all members.
+    - `member_bytes`: Memory on a device for each member on it.
+    - `shared_bytes`: Memory on a device that its members share.
+    """
+
+    compile: float
+    step: float
+    evaluation: float
+    member_bytes: int
+    shared_bytes: int
+
+
+def cost(members: Sequence[Member], training: Training) -> Cost:
+    """Measures what training these members takes, by a few steps of it."""
+    prepared = [with_arrays(member) for member in members]
+    together = Members(prepared)
+    fresh = [initial_state(member, training.batch_size) for member in members]
+    state = together.stack(fresh)
+    start = time.perf_counter()
+    few = jnp.asarray(8, jnp.int32)
+    steps, step_memory = together.compiled(stepper(training), state, few)
+    look, look_memory = together.compiled(evaluate, state)
+    compiled = time.perf_counter() - start
+    step = min(_seconds(steps, state, few) for _ in range(3)) / 8
+    evaluation = min(_seconds(look, state) for _ in range(2))
+    shared = together.shared_bytes
+    total = max(map(_bytes, (step_memory, look_memory)))
+    each = max(0, total - shared) / together.on_each
+    return Cost(compiled, step, evaluation, round(each), shared)
+
+
+def _seconds(call: Callable[..., Any], *args: Any) -> float:
+    start = time.perf_counter()
+    jax.block_until_ready(call(*args))
+    return time.perf_counter() - start
+
+
+def _bytes(memory: Any) -> int:
+    return (
+        memory.argument_size_in_bytes
+        + memory.output_size_in_bytes
+        + memory.temp_size_in_bytes
+        - memory.alias_size_in_bytes
+    )

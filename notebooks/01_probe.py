@@ -29,9 +29,9 @@ import numpy as np
 
 import icl
 import opto
-from icl import measures, plots, tasks
+from icl import measures, plots
 from icl.presets.induction import induction
-from icl.tasks.exemplar_label import answers
+from icl.tasks.exemplar_label import answers, exemplars_swapped
 from sweeps import analysis
 
 
@@ -167,7 +167,7 @@ plots.dots(
 # around altogether.
 
 # %%
-swapped = task.inputs(tasks.exemplars_swapped(sequences))
+swapped = task.inputs(exemplars_swapped(sequences))
 other = answers.logit_difference(opto.run(model, *swapped)[0], *inputs)
 turned = {
     name: opto.path_patch(

@@ -121,8 +121,8 @@ def replay(
     - `run`: A run's folder, or what `icl.load` gives.
     - `measures`: What to measure, by name; see `icl.measures`.
     - `data`: The name of one of the run's evaluation sets, what `icl.dense_set` gives,
-        or a batch of examples of its task, from `icl.tasks.load_sequences` or
-        `icl.tasks.batch`.
+        or a batch of examples of its task, from `load_sequences` of
+        `icl.tasks.exemplar_label` or `icl.batches.batch`.
     - `edits`: In force; `None` is the edits that the run was trained under. Those made
         with `each` or `opto.stack` are swept: all combinations are measured.
     - `checkpoints`: Sequences seen, -1 for the last; `None` is all there are.

@@ -12,8 +12,8 @@ from jaxtyping import Array, ArrayLike, Bool, Int, PRNGKeyArray, PyTree
 
 import opto
 
+from .checks import positive
 from .config import OpenUnion
-from .training.schedules import positive
 
 
 @runtime_checkable

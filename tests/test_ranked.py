@@ -136,7 +136,7 @@ def test_what_was_found_is_kept(folder):
     assert len(result.log.train["loss"]) == 2
     assert json.loads(file.read_text()) == kept
     file.unlink()
-    with pytest.raises(ValueError, match="heads 'others', of .*measured is not a run"):
+    with pytest.raises(ValueError, match="heads 'others', of .*measured: there is no such run"):
         icl.load("clamped")
 
 

@@ -1,10 +1,7 @@
 """Edits from their texts, with the models that grafts name by a path."""
 
-import contextlib
-import contextvars
 import os
-from collections.abc import Callable, Iterable, Iterator
-from pathlib import Path
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import equinox as eqx
@@ -12,10 +9,10 @@ import jax
 
 import opto
 
-from ..models import exemplar_label_interface
 from ..plugins import import_installed
 from ..runs import Run
 from ._names import filled, names
+from .donors import Donor, read_donor
 
 
 Edits = tuple[opto.AbstractEdit, ...]
@@ -136,9 +133,7 @@ def _stand_ins(text: str) -> dict[str, int]:
 
 def parse_edit(text: str) -> opto.AbstractEdit:
     """The edit that a text stands for; its grafts name their paths."""
-    # Makes known the edits that stand in the configs of imported runs.
-    from ..compat import icl_dynamics  # noqa: F401
-
+    # Also those that stand in the configs of imported runs.
     import_installed()
     return opto.parse(text)
 
@@ -154,14 +149,14 @@ def _loaded(leaf: Any) -> Any:
     if leaf.source is None or leaf.model is not None:
         return eqx.tree_at(lambda g: g.edits, leaf, edits) if edits else leaf
     try:
-        model, own, inputs = _read(leaf.source, leaf.checkpoint)
-        own = _with_effect(own, leaf, model, inputs)
+        donor = read_donor(leaf.source, leaf.checkpoint, "graft from")
+        own = _with_effect(leaf, donor)
     except ValueError as error:
         raise ValueError(f"Graft({leaf.source!r}): {error}") from None
     # The text of a graft that was loaded before has them already.
     if [*map(repr, edits[: len(own)])] != [*map(repr, own)]:
         edits = (*own, *edits)
-    return _remade(leaf, leaf.source, leaf.checkpoint, edits).loaded(model)
+    return _remade(leaf, leaf.source, leaf.checkpoint, edits).loaded(donor.model)
 
 
 def _remade(graft: opto.Graft, path: str, checkpoint: int, edits: Edits) -> opto.Graft:
@@ -174,83 +169,12 @@ def _remade(graft: opto.Graft, path: str, checkpoint: int, edits: Edits) -> opto
     )
 
 
-# The paths that are being read for their models, outermost first.
-_READING: contextvars.ContextVar[tuple[str, ...]] = contextvars.ContextVar(
-    "reading", default=()
-)
-
-
-_Inputs = tuple[jax.ShapeDtypeStruct, ...]
-
-
-def _read(source: str, checkpoint: int) -> tuple[Any, Edits, _Inputs]:
-    """The model that a path stands for, the run's own edits, and its inputs."""
-    path = Path(source).resolve()
-    with reading(path, "graft from"):
-        if not path.exists():
-            raise ValueError("there is no such run folder or checkpoint file")
-        if path.is_file():
-            model = _read_file(path, checkpoint)
-            return model, (), _example(model)
-        return _read_folder(path, checkpoint)
-
-
-@contextlib.contextmanager
-def reading(path: str | os.PathLike, what: str) -> Iterator[None]:
-    """While a run is read for another one.
-
-    **Arguments:**
-
-    - `what`: What that one does with it, for the message.
-
-    **Raises:** `ValueError` if it is being read already: its own edits need it.
-    """
-    resolved, above = str(Path(path).resolve()), _READING.get()
-    if resolved in above:
-        raise ValueError(f"a run cannot {what} itself, nor {what} one that does")
-    token = _READING.set((*above, resolved))
-    try:
-        yield
-    finally:
-        _READING.reset(token)
-
-
-def _read_folder(path: Path, checkpoint: int) -> tuple[Any, Edits, _Inputs]:
-    from ..compat.icl_dynamics import edits_from_config, load_run
-    from ..experiments import load
-
-    if _is_ours(Run(path).config):
-        trained = load(path, checkpoint)
-        return trained.model, trained.edits, trained.task.interface.structs
-    model, config = load_run(path, checkpoint)
-    try:
-        return model, tuple(edits_from_config(config, path)), _example(model)
-    except RecursionError:
-        raise ValueError("a run cannot graft from itself") from None
-
-
-def _read_file(path: Path, checkpoint: int) -> Any:
-    from ..compat.icl_dynamics import load_model
-
-    folder = path.parents[1]
-    if path.suffix != ".eqx" or not (folder / "config.json").is_file():
-        raise ValueError(
-            "a checkpoint file is …/checkpoints/N.eqx, with …/config.json; this is not"
-        )
-    config = Run(folder).config
-    if _is_ours(config):
-        raise ValueError("name the run's folder, and checkpoint=, not the file")
-    if checkpoint != -1:
-        raise ValueError(f"a file is one checkpoint, got checkpoint={checkpoint} too")
-    return load_model(config, path)
-
-
-def _with_effect(own: Edits, graft: opto.Graft, model: Any, inputs: _Inputs) -> Edits:
+def _with_effect(graft: opto.Graft, donor: Donor) -> Edits:
     """Those of the edits of another model that change the layers taken from it."""
-    if graft.from_ is None or not own:
-        return own
-    table = opto.sites(model, *inputs)
-    replaced = opto.Graft(model, until=graft.from_ - 1)
+    if graft.from_ is None or not donor.edits:
+        return donor.edits
+    table = opto.sites(donor.model, *donor.inputs)
+    replaced = opto.Graft(donor.model, until=graft.from_ - 1)
 
     def has_effect(edit: opto.AbstractEdit) -> bool:
         opto.check([edit], table)
@@ -260,16 +184,4 @@ def _with_effect(own: Edits, graft: opto.Graft, model: Any, inputs: _Inputs) -> 
             return False
         return True
 
-    return tuple(filter(has_effect, own))
-
-
-def _example(model: Any) -> _Inputs:
-    """Inputs of a model of icl-dynamics: one pair and a query."""
-    dim = getattr(model.embedding.exemplar, "in_features", None)
-    size = {"num_exemplars": 1} if dim is None else {"dim": dim}
-    return exemplar_label_interface(1, **size, context=1).structs
-
-
-def _is_ours(config: dict[str, Any]) -> bool:
-    """Whether a `config.json` is that of an `Experiment`, not of icl-dynamics."""
-    return isinstance(config.get("task"), dict)
+    return tuple(filter(has_effect, donor.edits))

@@ -22,7 +22,7 @@ from ..files import write_bytes
 from ..measures import induction_strength, Measure, previous_token_strength
 from ..runs import disk, read_object
 from ._names import filled, names
-from .grafts import reading
+from .donors import Donor, read_donor
 
 
 @dataclasses.dataclass(frozen=True)
@@ -110,12 +110,12 @@ def find_heads(wanted: Mapping[str, RankedHeads]) -> dict[str, FoundHeads]:
 
     **Raises:** `ValueError` if there is no such run, checkpoint, set, layer or rank.
     """
-    read = functools.cache(_read)
+    read = functools.cache(read_donor)
     found = {}
     for name, ranked in wanted.items():
         try:
-            trained = read(ranked.run, ranked.checkpoint)
-            strengths = _strengths(trained, ranked)
+            donor = read(ranked.run, ranked.checkpoint, "take heads from")
+            strengths = _strengths(donor, ranked)
             heads = ranked.of(strengths)
         except ValueError as error:
             raise ValueError(f"heads {name!r}, of {ranked.run}: {error}") from None
@@ -123,14 +123,7 @@ def find_heads(wanted: Mapping[str, RankedHeads]) -> dict[str, FoundHeads]:
     return found
 
 
-def _read(path: str, checkpoint: int) -> Any:
-    from ..experiments import load
-
-    with reading(path, "take heads from"):
-        return load(path, checkpoint)
-
-
-def _strengths(trained: Any, ranked: RankedHeads) -> Float[np.ndarray, " head"]:
+def _strengths(trained: Donor, ranked: RankedHeads) -> Float[np.ndarray, " head"]:
     sets = trained.evaluations
     if ranked.set not in sets:
         has = f"it has {', '.join(map(repr, sets)) or 'none'}"

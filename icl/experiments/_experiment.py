@@ -5,6 +5,7 @@ import functools
 import os
 import zlib
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import Any
 
 import equinox as eqx
@@ -17,6 +18,7 @@ import opto
 
 from ..batches import batch, example_of, load_batches
 from ..data import absolute, digest, Source
+from ..edits.donors import Donor, register_reader
 from ..edits.grafts import last_checkpoint, pinned, read_edits, sources, with_models
 from ..edits.ranked import find_heads, FoundHeads, kept_heads, RankedHeads, with_heads
 from ..models import TransformerConfig
@@ -29,7 +31,7 @@ from ..protocols import (
     TaskConfig,
 )
 from ..runs import Run
-from ..training._fit import check_seed, check_set_names, Member, Training
+from ..training import check_seed, check_set_names, Member, Training
 from ..training.optimizers import Adam, Optimizer
 from ._start import Start as Start
 
@@ -272,3 +274,18 @@ def load(path: str | os.PathLike, checkpoint: int = -1) -> Trained:
     with made_with(run.plugins):
         edits = experiment._edits(heads)
     return Trained(run, experiment, model, task, edits, sets, heads)
+
+
+@register_reader
+def _donor(path: Path, checkpoint: int) -> Donor | None:
+    """A run folder of ours, for another run."""
+    folder = path if path.is_dir() else path.parents[1]
+    if not path.is_dir() and not (folder / "config.json").is_file():
+        return None
+    if not isinstance(Run(folder).config.get("task"), dict):
+        return None  # Of another codebase.
+    if path != folder:
+        raise ValueError("name the run's folder, and checkpoint=, not the file")
+    run = load(path, checkpoint)
+    inputs = run.task.interface.structs
+    return Donor(run.model, run.edits, inputs, run.task, run.evaluations)

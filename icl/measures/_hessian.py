@@ -15,7 +15,7 @@ from jaxtyping import Array, ArrayLike, Float, PRNGKeyArray, PyTree
 
 import opto
 
-from ..training.schedules import positive
+from ..checks import positive
 from ._measure import OfModel
 from ._text import register
 

@@ -16,9 +16,9 @@ from jaxtyping import Array, Float, Int, PRNGKeyArray
 
 from opto import identity, Tap
 
+from ..checks import positive
 from ..protocols import Input, Interface, Summary, TaskConfig
 from ..summaries import Correlation
-from ..training.schedules import positive
 
 
 def _check_scale(name: str, value: Any) -> None:

@@ -12,10 +12,11 @@ from jaxtyping import Array, Integer, PyTree
 
 import opto
 
+from ..checks import positive
 from ..protocols import Task
 from ..runs import Log
 from .optimizers import Adam, Optimizer
-from .schedules import Every, positive, Schedule
+from .schedules import Every, Schedule
 
 
 @dataclasses.dataclass(frozen=True)

@@ -4,6 +4,8 @@ import dataclasses
 
 import numpy as np
 
+from ..checks import positive
+
 
 @dataclasses.dataclass(frozen=True)
 class Every:
@@ -93,9 +95,3 @@ Schedule = Every | At | LogSpaced | Dense
 
 def _clean(points, total: int) -> list[int]:
     return sorted({int(n) for n in points if n <= total})
-
-
-def positive(name: str, value: object) -> None:
-    """Raises `ValueError` unless `value` is an integer of at least 1."""
-    if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-        raise ValueError(f"{name} must be a positive integer, got {value!r}")

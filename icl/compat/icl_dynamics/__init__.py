@@ -1,5 +1,6 @@
 """Runs of icl-dynamics, the public code of Singh et al. (2024, 2025)."""
 
+from . import _donor as _donor
 from ._flags import (
     edits_from_config as edits_from_config,
     edits_from_flags as edits_from_flags,

@@ -2,8 +2,8 @@
 
 import dataclasses
 
+from ...checks import positive
 from ...protocols import EvaluationConfig, TaskConfig
-from ...training.schedules import positive
 from ._context import Context, Mixture
 from ._distribution import Distribution
 from ._exemplars import ExemplarChoice

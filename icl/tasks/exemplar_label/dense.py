@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int, PRNGKeyArray
 
-from ...training.schedules import positive
+from ...checks import positive
 from ._context import Context
 from ._labels import ClassLabels, FlippedLabels, Labels, Relabel
 from ._sequence import Sequence

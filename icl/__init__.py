@@ -6,9 +6,9 @@ from .experiments import (
     load as load,
     run_experiment as run_experiment,
     run_experiments as run_experiments,
+    Start as Start,
     Trained as Trained,
 )
-from .experiments._experiment import Start as Start
 from .protocols import TaskSet as TaskSet
 from .replay import Replay as Replay, replay as replay, replays as replays
 from .runs import open_run as open_run, Run as Run
@@ -17,5 +17,4 @@ from .tasks.exemplar_label.dense import (
     dense_set as dense_set,
     GroupedSequences as GroupedSequences,
 )
-from .training import fit as fit
-from .training._fit import Member as Member, Training as Training
+from .training import fit as fit, Member as Member, Training as Training

@@ -15,8 +15,7 @@ from icl import cli
 from icl.edits.patching import resampled
 from icl.experiments import evaluate
 from icl.models import TransformerConfig
-from icl.plots._changes import change_bars, change_maps
-from icl.plots._recovered import recovered_maps
+from icl.plots import change_bars, change_maps, recovered_maps
 from icl.tasks.exemplar_label import labels_swapped, logit_difference, Sequence
 
 

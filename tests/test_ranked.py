@@ -12,7 +12,7 @@ import opto
 from icl import RankedHeads
 from icl.config import changed, from_json, to_json
 from icl.data import LowRankClasses
-from icl.edits._names import filled, names
+from icl.edits.names import filled, names
 from icl.presets.induction import induction
 from icl.training._fit import Training
 from icl.training.schedules import Every
@@ -136,7 +136,9 @@ def test_what_was_found_is_kept(folder):
     assert len(result.log.train["loss"]) == 2
     assert json.loads(file.read_text()) == kept
     file.unlink()
-    with pytest.raises(ValueError, match="heads 'others', of .*measured: there is no such run"):
+    with pytest.raises(
+        ValueError, match="heads 'others', of .*measured: there is no such run"
+    ):
         icl.load("clamped")
 
 

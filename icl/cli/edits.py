@@ -26,8 +26,7 @@ from ..edits.patching import evidence_label, grid_of, patch_clean, Patched, sour
 from ..edits.tokens import token_names
 from ..experiments import load, Trained
 from ..experiments.sets import unknown
-from ..plots._changes import change_bars, change_maps
-from ..plots._recovered import recovered_maps
+from ..plots import change_bars, change_maps, recovered_maps
 from .options import parse
 from .results import free_folder, write_results
 

@@ -11,8 +11,8 @@ import opto
 
 from ..plugins import import_installed
 from ..runs import Run
-from ._names import filled, names
 from .donors import Donor, read_donor
+from .names import filled, names
 
 
 Edits = tuple[opto.AbstractEdit, ...]

@@ -21,8 +21,8 @@ from ..config import from_json, to_json
 from ..files import write_bytes
 from ..measures import induction_strength, Measure, previous_token_strength
 from ..runs import disk, read_object
-from ._names import filled, names
 from .donors import Donor, read_donor
+from .names import filled, names
 
 
 @dataclasses.dataclass(frozen=True)

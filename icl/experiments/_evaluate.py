@@ -9,8 +9,7 @@ from jaxtyping import Array, PyTree, Shaped
 
 import opto
 
-from ..training import check_edits
-from ..training._steps import evaluate_batch
+from ..training import check_edits, evaluate_batch
 
 
 def evaluate(

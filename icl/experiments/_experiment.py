@@ -33,7 +33,7 @@ from ..protocols import (
 from ..runs import Run
 from ..training import check_seed, check_set_names, Member, Training
 from ..training.optimizers import Adam, Optimizer
-from ._start import Start as Start
+from ._start import Start
 
 
 @dataclasses.dataclass(frozen=True)

@@ -13,8 +13,7 @@ from ..batches import example_of, load_batches, save_batches
 from ..data import digest
 from ..edits.ranked import find_heads, FoundHeads, keep_heads, kept_heads
 from ..runs import disk, open_run, RunWriter
-from ..training import check_members, fit
-from ..training._fit import Member, Result
+from ..training import check_members, fit, Member, Result
 from ..training.loggers import Logger
 from ._experiment import Experiment
 

@@ -6,6 +6,7 @@ Curves are all made by `traces`; the others give it the panels and words of one 
 
 from ._ablation import ablation as ablation
 from ._bars import bars as bars, intervals as intervals
+from ._changes import change_bars as change_bars, change_maps as change_maps
 from ._curves import learning_curves as learning_curves
 from ._dots import dots as dots
 from ._drawn import (
@@ -32,6 +33,7 @@ from ._patterns import (
     attention_patterns as attention_patterns,
     token_maps as token_maps,
 )
+from ._recovered import recovered_maps as recovered_maps
 from ._save import save as save
 from ._similarity import integral_by_similarity as integral_by_similarity
 from ._style import style as style

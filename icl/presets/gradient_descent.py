@@ -5,7 +5,7 @@ from ..experiments import Experiment
 from ..models.linear_attention import LinearSelfAttentionConfig
 from ..protocols import TaskSet
 from ..tasks.regression import LinearRegression, UniformInputs
-from ..training._fit import Training
+from ..training import Training
 from ..training.optimizers import Adam, Cosine
 from ..training.schedules import Every
 from ._preset import preset

@@ -6,7 +6,7 @@ from ..experiments import Experiment
 from ..models import TransformerConfig
 from ..protocols import EvaluationConfig
 from ..tasks.exemplar_label import Context, EvaluationSet, ExemplarLabel, Relabel, Split
-from ..training._fit import Training
+from ..training import Training
 from ..training.optimizers import Adam, Constant
 from ._preset import preset
 

@@ -25,7 +25,7 @@ from ..tasks.exemplar_label import (
     Relabel,
     Split,
 )
-from ..training._fit import Training
+from ..training import Training
 from ..training.optimizers import Adam, Constant
 from ..training.schedules import Every
 from ._data import check_data, stand_in

@@ -20,7 +20,7 @@ from ...tasks.exemplar_label import (
     Uniform,
     Zipf,
 )
-from ...training._fit import Training
+from ...training import Training
 from ...training.optimizers import Adam, Constant, Optimizer, SGD
 from ...training.schedules import At, Every, Schedule
 from ._options import Options, read_options

@@ -15,7 +15,7 @@ from ...files import write_bytes
 from ...models import ExemplarLabelModel
 from ...runs import open_run
 from ...tasks.exemplar_label import load_sequences, save_sequences, Sequence
-from ...training._fit import check_set_names
+from ...training import check_set_names
 from ._experiment import experiment_from
 from ._log import read_log
 from ._options import Options, read_config, read_options

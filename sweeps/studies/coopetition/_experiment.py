@@ -19,7 +19,7 @@ from icl.presets.coopetition import (
 )
 from icl.presets.transience import matched_sets
 from icl.tasks.exemplar_label import Matched
-from icl.training._fit import Training
+from icl.training import Training
 from icl.training.optimizers import Adam, Constant
 from icl.training.schedules import At, Every
 

@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from icl import RankedHeads
-from icl.edits._names import names
+from icl.edits.names import names
 
 
 NUM_HEADS = 8

@@ -22,7 +22,7 @@ from icl.data import LowRankClasses, Source
 from icl.presets import check_data
 from icl.presets.induction import induction
 from icl.tasks.exemplar_label import ExemplarLabel, Relabel, Split
-from icl.training._fit import Training
+from icl.training import Training
 from icl.training.schedules import At, Every
 
 from ...study import StudyScale, Trial

@@ -19,7 +19,7 @@ from icl.presets import data_shape, stand_in
 from icl.presets.coopetition import coopetition
 from icl.presets.transience import transience, transience_clusters
 from icl.protocols import EvaluationConfig
-from icl.training._fit import Training
+from icl.training import Training
 from icl.training.optimizers import Adam, Constant
 from icl.training.schedules import At, Every
 

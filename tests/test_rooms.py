@@ -1,0 +1,39 @@
+"""Rooms keep their private files to themselves; import-linter holds their order."""
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+
+ROOT = Path(__file__).parents[1]
+PACKAGES = ("opto", "icl", "sweeps")
+
+
+def imported(file: Path) -> Iterator[str]:
+    """What a file imports, by its full name."""
+    package = list(file.relative_to(ROOT).with_suffix("").parts[:-1])
+    for node in ast.walk(ast.parse(file.read_text())):
+        if isinstance(node, ast.ImportFrom):
+            above = package[: len(package) - node.level + 1] if node.level else []
+            base = ".".join([*above, *filter(None, [node.module])])
+            yield from (f"{base}.{name.name}" for name in node.names)
+
+
+def is_private(name: str) -> bool:
+    return name.startswith("_") and not name.startswith("__")
+
+
+def test_no_room_reaches_into_another_rooms_private_files():
+    wrong, seen = [], 0
+    for file in (x for name in PACKAGES for x in (ROOT / name).rglob("*.py")):
+        own = file.relative_to(ROOT).parent.parts
+        for name in imported(file):
+            *modules, _ = parts = name.split(".")
+            if parts[0] not in PACKAGES:
+                continue
+            seen += 1
+            for depth, part in enumerate(modules):
+                if is_private(part) and own[:depth] != tuple(parts[:depth]):
+                    wrong.append(f"{file.relative_to(ROOT)}: {name}")
+    assert seen > 500
+    assert wrong == []

@@ -60,8 +60,8 @@ class OpenUnion:
     def members(cls) -> dict[str, type]:
         """The members by name; what may define some is imported first.
 
-        **Raises:** `ValueError` for two different classes of one name, one that is not
-        frozen, and for a module that cannot be imported.
+        **Raises:** `ValueError` for two different classes of one name, and for a module
+        that cannot be imported.
         """
         for package in cls.packages:
             scan(package)
@@ -72,9 +72,6 @@ class OpenUnion:
             if "__dataclass_fields__" not in vars(member):
                 continue
             name = member.__name__
-            if not vars(member)["__dataclass_params__"].frozen:
-                wanted = "must be frozen: @dataclasses.dataclass(frozen=True)"
-                raise ValueError(f"config: {name}, a {cls.__name__}, {wanted}")
             what = f"kinds of {cls.__name__}"
             check_one_origin(what, name, found.get(name, member), member)
             # The latest: a notebook's cell was run again.

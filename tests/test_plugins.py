@@ -31,6 +31,7 @@ from icl.tasks import ExemplarLabel, Relabel, Split
 
 @dataclasses.dataclass(frozen=True)
 class FewClasses(TaskConfig):
+    source = LowRankClasses()
     classes: int = 8
 
     def build(self, data):
@@ -158,12 +159,11 @@ def test_a_kind_that_is_not_frozen_is_refused():
     class Beast(OpenUnion):
         pass
 
-    @dataclasses.dataclass
-    class Lion(Beast):
-        legs: int = 4
+    with pytest.raises(TypeError, match="non-frozen dataclass from a frozen one"):
 
-    with pytest.raises(ValueError, match="config: Lion, a Beast, must be frozen: @da"):
-        Beast.members()
+        @dataclasses.dataclass
+        class Lion(Beast):
+            legs: int = 4
 
 
 def test_a_file_that_fails_in_a_package_is_named(tmp_path, monkeypatch):

@@ -221,7 +221,7 @@ def _check_fits(
     if len(own.inputs) != len(trained.inputs) or own.num_outputs > trained.num_outputs:
         raise ValueError(f"{what} is {own}, for a model of {trained}")
     try:
-        eqx.filter_eval_shape(task.forward, model, example_of(task))
+        eqx.filter_eval_shape(opto.lift(task.forward), model, example_of(task))
     except ValueError as error:
         raise ValueError(f"{what}: {error}") from None
 

@@ -56,7 +56,7 @@ def metric_names(task: Any, model: PyTree | None = None) -> tuple[str, ...]:
             return ()
         outputs = jax.ShapeDtypeStruct((count,), "float32")
     else:
-        outputs = eqx.filter_eval_shape(task.forward, model, example)
+        outputs = eqx.filter_eval_shape(opto.lift(task.forward), model, example)
     return tuple(eqx.filter_eval_shape(task.metrics, outputs, example))
 
 

@@ -21,12 +21,12 @@ import dataclasses
 import jax.numpy as jnp
 
 import opto
-from icl import EvaluationSet, Experiment, Training, measures
+from icl import Experiment, TaskSet, Training, measures
 from icl.data import LowRankClasses
 from icl.models import TransformerConfig
 from icl.presets import preset
 from icl.protocols import TaskConfig
-from icl.tasks import ExemplarLabel, Relabel, Split
+from icl.tasks.exemplar_label import ExemplarLabel, Relabel, Split
 
 
 @dataclasses.dataclass(frozen=True)
@@ -57,7 +57,7 @@ def few_classes():
         data=LowRankClasses(12, 2, 8),
         model=TransformerConfig(d_model=8, num_heads=2),
         training=Training(64, 16),
-        evaluations={"train": EvaluationSet(size=8)},
+        evaluations={"train": TaskSet(8)},
         edits=("Halve('blocks.1.attn.z', head=1, strength=0.5)",),
     )
 """
@@ -291,7 +291,7 @@ def test_a_plug_in_is_known_to_every_command(tmp_path, plugin):
     assert "width" in out
     # Whoever does not import it is told to.
     message = refused("eval", run)
-    assert "task: type must be one of ExemplarLabel, got 'FewClasses'" in message
+    assert "task: type must be one of ExemplarLabel, LinearRegression, got" in message
     assert f"(it was made with --import {plugin})" in message
     message = refused("train", run, "--out", tmp_path / "again")
     assert f"(it was made with --import {plugin})" in message

@@ -11,7 +11,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from icl.models import TransformerConfig
+from icl.models import exemplar_label_interface, TransformerConfig
 from icl.models._embedding import ExemplarLabelEmbedding
 from icl.models._positions import Learned
 
@@ -44,7 +44,8 @@ def induction_model(noise=0.01):
         scale=1.0,
     )
     build = eqx.filter_jit(config.build)
-    model = build(LABELS, dim=CLASSES, key=jax.random.key(0))
+    interface = exemplar_label_interface(LABELS, dim=CLASSES)
+    model = build(interface, key=jax.random.key(0))
     rng = np.random.default_rng(0)
     heads = np.zeros((2, 4, HEADS, D_HEAD, D_MODEL))  # layer, q k v o, head
     heads[:, :, 1] = noise * rng.normal(size=(2, 4, D_HEAD, D_MODEL))

@@ -12,7 +12,7 @@ from planted import CIRCUIT, induction_model, logit_difference, sequences
 from tapped import Count, Counted, MODELS
 
 import opto
-from icl.models import NoPositions, TransformerConfig
+from icl.models import exemplar_label_interface, NoPositions, TransformerConfig
 from opto import At, Clamp, Patch, Pattern, PreviousToken, Scale, Steer, Zero
 
 
@@ -23,7 +23,9 @@ def small(layers=3, **settings):
     # Compiled, as the initialisation takes seconds otherwise; single precision
     # whichever test asks first.
     with jax.enable_x64(False):
-        return eqx.filter_jit(config.build)(3, dim=4, key=jax.random.key(1))
+        return eqx.filter_jit(config.build)(
+            exemplar_label_interface(3, dim=4), key=jax.random.key(1)
+        )
 
 
 def inputs(seed, batch=(), pairs=2):

@@ -372,7 +372,7 @@ def test_what_cannot_be_kept_is_returned_with_a_warning(trained):
 
 SCRIPT = """
 import sys, time, numpy as np, icl
-from icl import _replay_stacks
+from icl.replay import _stacks as _replay_stacks
 from icl.measures import Measure
 
 run, out, slow = sys.argv[1:]
@@ -457,7 +457,7 @@ def test_axes_of_one_name_are_told_apart(trained):
         ({"measures": {}}, "measures is a mapping of names to measures, got none"),
         ({"measures": {"l": loss}}, "measure 'l' must be an icl.measures.Measure"),
         ({"measures": {"a/b": LOSS}}, "text without '/', got 'a/b'"),
-        ({"data": "trian"}, "no evaluation set 'trian' in .*'few', 'train'"),
+        ({"data": "trian"}, "no evaluation set 'trian' in .*'train', 'few'"),
         ({"data": 3}, "data is the name of an evaluation set, or a batch"),
         ({"checkpoints": [33]}, "no checkpoint 33 .*nearest 32"),
         ({"checkpoints": []}, "no checkpoints to replay"),

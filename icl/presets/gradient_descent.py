@@ -24,7 +24,7 @@ def lsa() -> Experiment:
     return Experiment(
         task=LinearRegression(),
         model=LinearSelfAttentionConfig(),
-        optimizer=Adam(Cosine(2e-3, total)),
+        optimizer=Adam(Cosine(2e-3, float(total))),
         training=Training(
             num_sequences=total,
             batch_size=512,

@@ -577,5 +577,5 @@ def test_temperatures_of_match_have_a_gradient():
         edit = Pattern(opto.Match(temperature), site="blocks.1.attn.pattern")
         return opto.visit(model, examples, labels, edits=[edit])[0][-1, 0]
 
-    slope = (logit(0.701) - logit(0.699)) / 0.002
+    slope = (logit(0.71) - logit(0.69)) / 0.02  # Closer, rounding shows.
     np.testing.assert_allclose(jax.grad(logit)(0.7), slope, rtol=2e-2)

@@ -367,7 +367,7 @@ def code_version() -> str | None:
 
     `None` without git, and for an installed package, wherever it lies.
     """
-    root = Path(__file__).parents[1]
+    root = Path(__file__).parents[2]
     if not (root / ".git").exists():
         return None
     command = ["git", "-C", str(root), "describe", "--always", "--abbrev=40", "--dirty"]

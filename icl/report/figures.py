@@ -11,6 +11,7 @@ import numpy as np
 import opto
 
 from .. import measures, plots
+from ..batches import first_of
 from ..edits.tokens import token_names
 from ..experiments import Trained
 from ..experiments.curves import curves as learning_curves_of
@@ -19,10 +20,9 @@ from ..experiments.sets import named_dense_set, unknown
 from ..plots import DrawnFigure
 from ..replay import Replay, replay
 from ..summaries import over_events
-from .grouping import GROUPS, Inapplicable
+from .grouping import GROUPS, Inapplicable, missing_field
 
 
-_PATTERN = ".attn.pattern"
 _QUERIES = 5  # The last tokens, each of which has a panel.
 
 
@@ -71,19 +71,23 @@ class Subject:
         if name in own:
             return own[name]
         if name in GROUPS:
-            try:
-                return GROUPS[name][0](self.batch)
-            except AttributeError:
+            if field := missing_field(name, self.batch):
                 kind = type(self.trained.experiment.task).__name__
-                wanted = f"grouping by {name} needs labels, which the sequences of"
-                raise Inapplicable(f"{wanted} {kind} do not have") from None
+                wanted = f"grouping by {name} needs {field}, which the sequences of"
+                raise Inapplicable(f"{wanted} {kind} do not have")
+            return GROUPS[name][0](self.batch)
         raise ValueError(unknown("group", name, [*GROUPS, *own]))
 
     @functools.cached_property
     def sites(self) -> opto.Sites:
         """What the model names on a sequence."""
-        first = jax.tree.map(lambda x: x[0], self.batch)
+        first = first_of(self.batch)
         return opto.sites(self.trained.task.forward, self.trained.model, first)
+
+    @property
+    def patterns(self) -> list[opto.Site]:
+        """Where its model names attention patterns, layer by layer."""
+        return [s for s in self.sites.values() if s.name.endswith(".attn.pattern")]
 
     @property
     def token_names(self) -> list[str]:
@@ -92,7 +96,7 @@ class Subject:
         names = token_names(trained.model, trained.task, self.batch)
         if names:
             return names
-        rows = [s.shape[-2] for s in self.sites.values() if s.name.endswith(_PATTERN)]
+        rows = [site.shape[-2] for site in self.patterns]
         return [*map(str, range(max(rows, default=0)))]
 
     def label(self, metric: str) -> str:
@@ -174,7 +178,8 @@ def metric(subject: Subject) -> DrawnFigure:
             trace="position",
             phase_change=subject.phase_change,
         )
-    by = subject.by or ("position" if hasattr(subject.batch, "labels") else "")
+    default = "" if missing_field("position", subject.batch) else "position"
+    by = subject.by or default
     return plots.traces(
         sequences,
         values,

@@ -45,3 +45,12 @@ GROUPS: dict[str, tuple[Callable[[Any], np.ndarray], str]] = {
     "similarity": (_similarities, "cosine similarity\nof the exemplars"),
 }
 """What sequences can be grouped by: their groups, and what these are."""
+
+READS = {"class": ("classes",), "similarity": ("labels", "examples")}
+"""The fields of a sequence that a grouping reads; `labels` where nothing is said."""
+
+
+def missing_field(name: str, batch: Any) -> str:
+    """The first field that a grouping reads and a batch does not have; or nothing."""
+    fields = READS.get(name, ("labels",))
+    return next((field for field in fields if not hasattr(batch, field)), "")

@@ -10,18 +10,16 @@ import json
 import math
 import os
 import string
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-import jax
 import matplotlib as mpl
 import numpy as np
 from matplotlib import image
 
-import opto
-
 from .. import measures, plots
+from ..batches import size_of
 from ..edits.tokens import token_roles
 from ..experiments.curves import curves
 from ..files import write_bytes
@@ -85,15 +83,13 @@ def _sections(subject: Subject) -> Iterator[str]:
     if subject.data == "":
         yield "<p>It has no evaluation sets, on which to look at its heads.</p>"
         return
-    table = subject.sites
-    patterns = [s for s in table.values() if s.name.endswith(".attn.pattern")]
     with contextlib.suppress(Inapplicable):  # Without token roles, say.
         heads = [*_heads(subject)]
         yield "<h2>Heads over training</h2>"
         yield from heads
-    if patterns:
+    if subject.patterns:
         yield "<h2>Attention patterns</h2>"
-        yield _patterns(subject, patterns)
+        yield _patterns(subject)
     else:
         yield "<p>Its model has no attention patterns to show.</p>"
 
@@ -122,11 +118,13 @@ def _heads(subject: Subject) -> Iterator[str]:
         yield _figure(figure, f"{text} {on}")
 
 
-def _patterns(subject: Subject, sites: Sequence[opto.Site]) -> str:
+def _patterns(subject: Subject) -> str:
     """The patterns of some sequences at some checkpoints, and what shows them."""
     known = subject.trained.run.checkpoints
-    sequences, count = _affordable(sum(math.prod(site.shape) for site in sites))
-    sequences = min(sequences, len(jax.tree.leaves(subject.batch)[0]))
+    sequences, count = _affordable(
+        sum(math.prod(site.shape) for site in subject.patterns)
+    )
+    sequences = min(sequences, size_of(subject.batch))
     places = np.linspace(0, len(known) - 1, min(count, len(known)))
     chosen = [known[k] for k in np.unique(places.round().astype(int))]
     asked = {"patterns": measures.attention_patterns(over=measures.Each())}

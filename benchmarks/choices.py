@@ -25,8 +25,7 @@ from icl.models import LinearAttention, SoftmaxAttention, TransformerConfig
 from icl.models.attention import _products, linear
 from icl.presets.induction import induction
 from icl.tasks.exemplar_label import Context, ExemplarLabelTask
-from icl.training import _steps, with_arrays
-from icl.training._fit import Member, Training
+from icl.training import _steps, Member, Training, with_arrays
 
 
 STEPS, ROUNDS = 100, 7

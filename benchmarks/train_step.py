@@ -35,8 +35,7 @@ def measure(members: int, steps: int) -> dict[str, float]:
         jax.config.update("jax_num_cpu_devices", len(os.sched_getaffinity(0)))
     from icl.presets.induction import induction
     from icl.runs import open_run
-    from icl.training import fit
-    from icl.training._fit import Training
+    from icl.training import fit, Training
     from icl.training.schedules import Every
 
     experiment = induction()

@@ -32,6 +32,16 @@ def batch(task: Any, size: int, *, key: PRNGKeyArray, seen: int = 0) -> Any:
     return jax.vmap(lambda key: task.sample(key=key, seen=seen))(keys)
 
 
+def size_of(batch: PyTree) -> int:
+    """How many examples a batch has."""
+    return len(jax.tree.leaves(batch)[0])
+
+
+def first_of(batch: PyTree) -> Any:
+    """The first example of a batch."""
+    return jax.tree.map(lambda x: x[0], batch)
+
+
 def save_batches(file: str | os.PathLike, sets: Mapping[str, PyTree]) -> None:
     """Writes named batches to a file: `<set>/<field>`, each an array.
 

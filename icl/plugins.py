@@ -168,8 +168,8 @@ def _import_file(path: Path) -> ModuleType:
         return there
     name = _module_name(path)
     spec = importlib.util.spec_from_file_location(name, path)
-    assert spec is not None
-    assert spec.loader is not None
+    if spec is None or spec.loader is None:
+        raise ValueError(f"{path} cannot be imported: it is no Python file")
     module = importlib.util.module_from_spec(spec)
     # Dataclasses look their module up while they are made.
     sys.modules[name] = module

@@ -36,17 +36,9 @@ def summarise(
 
     **Returns:** float64, a number each, or one by position.
     """
-    means = {
-        name: np.asarray(np.mean(values, axis=0, dtype=np.float64))
-        for name, values in rows.items()
-        if name not in summaries
-    }
-    own = {
-        name: np.asarray(summary(rows), np.float64)
-        for name, summary in summaries.items()
-        if summary is not None
-    }
-    return means | own
+    at_once = {name: np.asarray(values)[None] for name, values in rows.items()}
+    found = over_events(at_once, summaries)
+    return {name: np.asarray(value[0]) for name, value in found.items()}
 
 
 def over_events(

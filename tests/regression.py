@@ -14,8 +14,7 @@ from jaxtyping import Array, Float, Int
 
 import opto
 from icl.runs import open_run
-from icl.training import fit
-from icl.training._fit import Member, Training
+from icl.training import fit, Member, Training
 from icl.training.optimizers import Adam, Constant
 from icl.training.schedules import Every
 

@@ -7,7 +7,7 @@ from icl import Experiment
 from icl.data import LowRankClasses
 from icl.models import TransformerConfig
 from icl.presets.induction import induction
-from icl.training._fit import Training
+from icl.training import Training
 from icl.training.schedules import Every
 
 

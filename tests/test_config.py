@@ -35,7 +35,7 @@ from icl.tasks.exemplar_label import (
 )
 from icl.tasks.exemplar_label._distribution import Distribution
 from icl.tasks.exemplar_label._exemplars import ExemplarChoice
-from icl.training._fit import Training
+from icl.training import Training
 from icl.training.optimizers import (
     Adam,
     AdamW,

@@ -14,7 +14,7 @@ from icl.compat.icl_dynamics import load_run
 from icl.data import LowRankClasses
 from icl.edits.grafts import loaded, pinned, read_edits
 from icl.presets.induction import induction
-from icl.training._fit import Training
+from icl.training import Training
 from icl.training.schedules import Every
 
 

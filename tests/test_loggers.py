@@ -25,8 +25,7 @@ from icl.models import TransformerConfig
 from icl.presets.induction import induction
 from icl.runs import open_run
 from icl.tasks.exemplar_label import EvaluationSet
-from icl.training import fit
-from icl.training._fit import Training
+from icl.training import fit, Training
 from icl.training.loggers import check_logger, Logger, open_logger, Several
 from icl.training.optimizers import Adam, Constant
 from icl.training.schedules import Every

@@ -9,8 +9,7 @@ import optax
 import pytest
 from regression import member, regression
 
-from icl.training import fit
-from icl.training._fit import Training
+from icl.training import fit, Training
 from icl.training.optimizers import Adam, AdamW, Constant, Cosine, SGD, WarmupDecay
 from icl.training.schedules import At, Dense, Every, LogSpaced
 

@@ -14,7 +14,7 @@ from sweeps.execute._job import Work
 from sweeps.folder import Folder, Job
 
 
-# A task, an edit, a measure and a preset, of which the package knows nothing.
+# A task, an edit, a measure and a preset that the package does not know.
 PLUGIN = """
 import dataclasses
 

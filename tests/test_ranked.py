@@ -14,7 +14,7 @@ from icl.config import changed, from_json, to_json
 from icl.data import LowRankClasses
 from icl.edits.names import filled, names
 from icl.presets.induction import induction
-from icl.training._fit import Training
+from icl.training import Training
 from icl.training.schedules import Every
 from sweeps.plan import program
 

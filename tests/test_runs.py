@@ -38,8 +38,7 @@ from icl.models import TransformerConfig
 from icl.presets.induction import induction
 from icl.runs import Log, open_run, Run
 from icl.tasks.exemplar_label import EvaluationSet
-from icl.training import fit
-from icl.training._fit import Training
+from icl.training import fit, Training
 from icl.training.optimizers import Adam, Constant
 from icl.training.schedules import Every
 

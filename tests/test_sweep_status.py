@@ -15,7 +15,7 @@ import pytest
 from icl import Start
 from icl.data import LowRankClasses
 from icl.presets.induction import induction
-from icl.training._fit import Training
+from icl.training import Training
 from sweeps.execute import Launch, plan_table
 from sweeps.execute._process import process
 from sweeps.folder import Folder, Job, Report

@@ -20,8 +20,7 @@ from icl.data import LowRankClasses
 from icl.models import TransformerConfig
 from icl.presets.induction import induction
 from icl.runs import open_run, Run
-from icl.training import fit
-from icl.training._fit import Training
+from icl.training import fit, Training
 from icl.training._members import Members
 from icl.training.optimizers import Adam, Constant, Cosine, SGD
 from icl.training.schedules import At, Dense, Every, LogSpaced

@@ -12,14 +12,13 @@ from pathlib import Path
 from typing import Any, Literal
 
 import equinox as eqx
-import jax
 import numpy as np
 import tyro
 from matplotlib.figure import Figure
 
 import opto
 
-from ..batches import example_of
+from ..batches import example_of, size_of
 from ..edits.ablation import ablate_heads, find_heads, HeadAblations
 from ..edits.grafts import read_edits
 from ..edits.patching import evidence_label, grid_of, patch_clean, Patched, sources
@@ -115,7 +114,7 @@ def ablate(arguments: list[str]) -> None:
     figure = _head_figure(done, shown, every)
     files = write_results(out, "heads", _head_rows(done), figure)
     for name, found in done.items():
-        size = _size(trained.evaluations[name])
+        size = size_of(trained.evaluations[name])
         print(f"{name}: {size} sequences, {options.site} ablated ({options.ablation})")
         print(_head_table(found, [*shown]))
     print(files)
@@ -151,7 +150,7 @@ def patch(arguments: list[str]) -> None:
     figure = recovered_maps(recovered, options.over, ticks, label=label)
     files = write_results(out, "patch", _patch_rows(done, options.over, grid), figure)
     for name, found in done.items():
-        size = _size(trained.evaluations[name])
+        size = size_of(trained.evaluations[name])
         print(f"{name}: {size} sequences, clean {options.site} into {chosen}")
         print(_patch_table(found, options.over, ticks, evidence_label(trained.task)))
     print(files)
@@ -288,10 +287,6 @@ def _ticks(
         [tokens[i] for i in indices] if axis in seen else [*map(str, indices)]
         for axis, indices in zip(axes, grid, strict=True)
     ]
-
-
-def _size(batch: Any) -> int:
-    return len(jax.tree.leaves(batch)[0])
 
 
 def aligned(rows: Sequence[Sequence[str]]) -> str:

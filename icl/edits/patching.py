@@ -12,6 +12,7 @@ from jaxtyping import Array, Float, PyTree
 
 import opto
 
+from ..batches import size_of
 from .ablation import on_batch, side_by_side
 
 
@@ -31,7 +32,7 @@ def resampled(batch: PyTree) -> PyTree:
 
     **Raises:** `ValueError` for a single example.
     """
-    size = len(jax.tree.leaves(batch)[0])
+    size = size_of(batch)
     if size < 2:
         raise ValueError(f"another sequence needs two or more, got {size}")
     return jax.tree.map(lambda x: jnp.roll(x, 1, axis=0), batch)
@@ -91,11 +92,11 @@ def patch_clean(
     ends = []
     for leaves in inputs:
         outputs, _ = opto.run(forward, *leaves, edits=edits)
-        each = jax.vmap(eqx.Partial(_evidence, task))(outputs, clean)
+        each = _each_evidence(task, clean, outputs)
         if wrong := int(jnp.sum(~jnp.isfinite(each))):
             raise ValueError(
-                f"there is no {evidence_label(task)} in {wrong} of {len(each)} "
-                "sequences: no other label in the context to compare with"
+                f"{evidence_label(task)}: there is none in {wrong} of {len(each)} "
+                "sequences"
             )
         ends.append(float(jnp.mean(each)))
     if not abs(ends[1] - ends[0]) > 0:
@@ -128,7 +129,13 @@ def _evidence(task: Any, outputs: PyTree, example: PyTree) -> Float[Array, ""]:
     return -task.metrics(outputs, example)["loss"]
 
 
+def _each_evidence(
+    task: Any, clean: PyTree, outputs: PyTree
+) -> Float[Array, " example"]:
+    return jax.vmap(eqx.Partial(_evidence, task))(outputs, clean)
+
+
 def _mean_evidence(
     task: Any, clean: PyTree, outputs: PyTree, *leaves: Array
 ) -> Float[Array, ""]:
-    return jnp.mean(jax.vmap(eqx.Partial(_evidence, task))(outputs, clean))
+    return jnp.mean(_each_evidence(task, clean, outputs))

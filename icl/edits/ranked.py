@@ -17,6 +17,7 @@ from jaxtyping import Array, Float
 
 import opto
 
+from ..batches import first_of
 from ..config import from_json, to_json
 from ..files import write_bytes
 from ..measures import induction_strength, Measure, previous_token_strength
@@ -129,7 +130,7 @@ def _strengths(trained: Donor, ranked: RankedHeads) -> Float[np.ndarray, " head"
         has = f"it has {', '.join(map(repr, sets)) or 'none'}"
         raise ValueError(f"there is no evaluation set {ranked.set!r}; {has}")
     batch = sets[ranked.set]
-    first = jax.tree.map(lambda x: x[0], batch)
+    first = first_of(batch)
     measure = _MEASURES[ranked.measure](ranked.layer)
     table = opto.sites(trained.task.forward, trained.model, first)
     if measure.record[0] not in table:

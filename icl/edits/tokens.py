@@ -2,10 +2,11 @@
 
 from typing import Any
 
-import jax
 from jaxtyping import PyTree
 
 import opto
+
+from ..batches import first_of
 
 
 _KINDS = {opto.EXEMPLAR: "exemplar", opto.LABEL: "label", opto.QUERY: "query"}
@@ -17,7 +18,7 @@ def token_roles(model: Any, task: Any, batch: PyTree) -> list[tuple[str, int]]:
 
     Empty for a model that does not name roles.
     """
-    first = jax.tree.map(lambda x: x[0], batch)
+    first = first_of(batch)
     table = opto.sites(task.forward, model, first)
     if not {*_SITES} <= {*table}:
         return []

@@ -4,11 +4,11 @@ from collections.abc import Sequence
 from typing import Any
 
 import equinox as eqx
-import jax
 from jaxtyping import Array, PyTree, Shaped
 
 import opto
 
+from ..batches import first_of
 from ..training import check_edits, evaluate_batch
 
 
@@ -25,7 +25,7 @@ def evaluate(
 
     **Raises:** `ValueError` for an edit that cannot apply.
     """
-    check_edits(model, task, edits, jax.tree.map(lambda x: x[0], batch))
+    check_edits(model, task, edits, first_of(batch))
     return _evaluate(model, task, batch, tuple(edits))
 
 

@@ -15,6 +15,7 @@ from jaxtyping import Array, ArrayLike, Float, PRNGKeyArray, PyTree
 
 import opto
 
+from ..batches import size_of
 from ..checks import positive
 from ._measure import OfModel
 from ._text import register
@@ -155,14 +156,14 @@ def _hessian(
             gradient = jax.grad(lambda flat: total(flat, examples))
             return jax.jvp(gradient, (flat,), (vector,))[1]
 
-        return _summed(of, batch) / len(jax.tree.leaves(batch)[0])
+        return _summed(of, batch) / size_of(batch)
 
     return product, flat.size
 
 
 def _summed(of: Callable[[PyTree], Array], batch: PyTree) -> Array:
     """The sum over pieces of a batch, one after the other: bounds the memory."""
-    size = len(jax.tree.leaves(batch)[0])
+    size = size_of(batch)
     whole = size // _PIECE
     rest = jax.tree.map(lambda x: x[whole * _PIECE :], batch)
     if not whole:

@@ -14,6 +14,7 @@ from jaxtyping import Array, Float, PyTree
 
 import opto
 
+from ..batches import first_of, size_of
 from ..experiments import Trained
 from ..measures import AnyMeasure, Each, Groups, Mean, Measure, OfModel, sites_of, Under
 from ..models import (
@@ -46,7 +47,7 @@ class Batch(eqx.Module):
     table: Float[Array, "id dim"] | None
 
     def __len__(self) -> int:
-        return len(jax.tree.leaves(self.sequences)[0])
+        return size_of(self.sequences)
 
     def at(self, which: Any) -> PyTree:
         """One of the sequences, or some."""
@@ -246,7 +247,7 @@ def _known(
     asked = {site.name for pattern in record for site in table.match(pattern)} | edited
     if "tokens.exemplar" in asked or any(n.startswith("tokens.") for n in edited):
         return None
-    one = jax.tree.map(lambda x: x[0], batch.sequences)
+    one = first_of(batch.sequences)
     for known in (with_known_tokens, with_known_exemplars):
         found = known(model, batch.table)
         if found is not None and asked <= {*opto.sites(task.forward, found, one)}:

@@ -126,7 +126,7 @@ class LinearRegression(TaskConfig):
 
     @property
     def interface(self) -> Interface:
-        """Points `x` and values `y`, of which the last is never read; one number."""
+        """Points `x` and values `y`; one number. The last value is never read."""
         points = self.context + 1
         x = Input("x", (points, self.dim), "float32")
         return Interface((x, Input("y", (points,), "float32")), num_outputs=1)

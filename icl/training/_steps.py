@@ -11,6 +11,7 @@ from jaxtyping import Array, Int, PyTree
 
 import opto
 
+from ..batches import size_of
 from ._values import Training
 
 
@@ -76,7 +77,7 @@ def evaluate_batch(
     def one(example):
         return task.metrics(forward(model, example, edits=edits), example)
 
-    size = min(len(jax.tree.leaves(batch)[0]), _EVALUATION_CHUNK)
+    size = min(size_of(batch), _EVALUATION_CHUNK)
     return jax.lax.map(one, batch, batch_size=size)
 
 

@@ -50,7 +50,7 @@ class LinearAttention(AttentionConfig):
 
 def features(x: Float[Array, "..."]) -> Float[Array, "..."]:
     """`elu(x) + 1`, which is positive."""
-    # Not by elu, of which one is taken away: small values would lose their digits.
+    # Not as elu(x) + 1: elu subtracts the one, and small values lose their digits.
     return jnp.where(x > 0, x + 1, jnp.exp(jnp.minimum(x, 0)))
 
 

@@ -3,6 +3,8 @@
 import difflib
 from collections.abc import Collection, Iterable, Sequence
 
+from icl.text import aligned
+
 
 _SHOWN = 12
 
@@ -22,24 +24,6 @@ def hint(
         return f"did you mean {near[0]!r}?"
     more = ", …" if len(known) > _SHOWN else ""
     return f"{what} {', '.join(list(known)[:_SHOWN])}{more}"
-
-
-def aligned(rows: Iterable[Sequence[str]], align: str) -> list[str]:
-    """Rows as lines, in columns.
-
-    **Arguments:**
-
-    - `align`: A letter a column: `l` is flush left, `r` right.
-    """
-    texts = [list(row) for row in rows]
-    widths = [max(map(len, column)) for column in zip(*texts, strict=True)]
-    return [
-        "  ".join(
-            cell.ljust(width) if side == "l" else cell.rjust(width)
-            for cell, width, side in zip(row, widths, align, strict=True)
-        ).rstrip()
-        for row in texts
-    ]
 
 
 def table(rows: Iterable[Sequence[str]], header: Sequence[str], align: str) -> str:

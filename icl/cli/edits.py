@@ -26,6 +26,7 @@ from ..edits.tokens import token_names
 from ..experiments import load, Trained
 from ..experiments.sets import unknown
 from ..plots import change_bars, change_maps, recovered_maps
+from ..text import aligned
 from .options import parse
 from .results import free_folder, write_results
 
@@ -217,7 +218,7 @@ def _head_table(found: HeadAblations, metrics: Sequence[str], most: int = 5) -> 
         changes = (each[layer, head] - base for base, each, _ in columns.values())
         rows.append([f"{layer}:{head}", *(f"{x:+.4f}" for x in changes)])
     rows.append([whole, *(f"{end - base:+.4f}" for base, _, end in columns.values())])
-    return aligned(rows)
+    return _lines(rows)
 
 
 def _head_figure(
@@ -273,7 +274,7 @@ def _patch_table(
         numbers = found.patched[index], found.recovered[index]
         rows.append([*place, *(f"{x:.3f}" for x in numbers)])
     ends = f"{label} {found.source:.3f} in the source, {found.clean:.3f} clean"
-    return f"{ends}\n{aligned(rows)}"
+    return f"{ends}\n{_lines(rows)}"
 
 
 def _ticks(
@@ -289,11 +290,7 @@ def _ticks(
     ]
 
 
-def aligned(rows: Sequence[Sequence[str]]) -> str:
+def _lines(rows: Sequence[Sequence[str]]) -> str:
     """A table for a terminal: names to the left, numbers to the right."""
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    lines = []
-    for name, *rest in rows:
-        cells = (f"{x:>{w}}" for x, w in zip(rest, widths[1:], strict=True))
-        lines.append("  ".join([f"  {name:{widths[0]}}", *cells]))
-    return "\n".join(lines) + "\n"
+    align = "l" + "r" * (len(rows[0]) - 1)
+    return "".join(f"  {line}\n" for line in aligned(rows, align))

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from ..text import aligned
+from icl.text import aligned
 
 
 @dataclass(frozen=True)

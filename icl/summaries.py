@@ -15,7 +15,7 @@ from jaxtyping import Float
 from .protocols import Summary
 
 
-Rows = Mapping[str, np.ndarray]
+MetricRows = Mapping[str, np.ndarray]
 """Each metric of a set, `[sequence]` or `[sequence, position]`."""
 
 
@@ -25,7 +25,7 @@ def summaries_of(task: Any) -> Mapping[str, Summary | None]:
 
 
 def summarise(
-    rows: Rows, summaries: Mapping[str, Summary | None]
+    rows: MetricRows, summaries: Mapping[str, Summary | None]
 ) -> dict[str, Float[np.ndarray, "..."]]:
     """The numbers of a set by name: means over its sequences, and the task's own.
 
@@ -42,7 +42,7 @@ def summarise(
 
 
 def over_events(
-    rows: Rows, summaries: Mapping[str, Summary | None]
+    rows: MetricRows, summaries: Mapping[str, Summary | None]
 ) -> dict[str, Float[np.ndarray, "event ..."]]:
     """`summarise` at each event of a log: rows are `[event, sequence, ...]`."""
     means = {
@@ -98,7 +98,7 @@ class AUROC:
     positive: str
     """The metric that says which are positive: above one half."""
 
-    def __call__(self, rows: Rows, /) -> float:
+    def __call__(self, rows: MetricRows, /) -> float:
         from scipy import stats  # It takes half a second to import.
 
         ranks = stats.rankdata(rows[self.score])
@@ -120,7 +120,7 @@ class Correlation:
     first: str
     second: str
 
-    def __call__(self, rows: Rows, /) -> float:
+    def __call__(self, rows: MetricRows, /) -> float:
         pair = [np.asarray(rows[k], np.float64) for k in (self.first, self.second)]
         if any(np.ptp(x) == 0 for x in pair):
             return np.nan

@@ -18,7 +18,15 @@ import opto
 from icl import measures
 from icl.batches import batch
 from icl.data import LowRankClasses
-from icl.measures import _hessian, Each, Groups, Mean, Measure, OfModel, Under
+from icl.measures import (
+    _hessian,
+    EachSequence,
+    GroupMean,
+    Measure,
+    OfModel,
+    SequenceMean,
+    Under,
+)
 from icl.models import exemplar_label_interface, TransformerConfig
 from icl.tasks.exemplar_label import Context, ExemplarLabel, Relabel, Split
 
@@ -191,9 +199,9 @@ def test_measures_of_attention(name, length):
         np.testing.assert_allclose(value, wanted, 2e-4, 1e-5)
     assert np.isnan(both[:, 0, HEADS[0] :]).all()
     rest = "" if name != "patterns" else " query key"
-    assert (make(layer=1).axes, make(layer=1).over) == ("head" + rest, Mean())
-    every = make(over=Each())
-    assert (every.axes, every.over) == ("layer head" + rest, Each())
+    assert (make(layer=1).axes, make(layer=1).over) == ("head" + rest, SequenceMean())
+    every = make(over=EachSequence())
+    assert (every.axes, every.over) == ("layer head" + rest, EachSequence())
     assert every.label
     if name == "induction":
         assert np.ptp(last) > 0.2
@@ -266,7 +274,9 @@ def test_metrics_of_the_task(length):
     ]
     assert set(names) == set(wanted[0])
     assert {"loss", "accuracy", "in_context_accuracy", "probability"} < set(names)
-    made = {name: measures.task_metric(task, name, over=Each()) for name in names}
+    made = {
+        name: measures.task_metric(task, name, over=EachSequence()) for name in names
+    }
     all_of = lambda *args: {name: m.fn(*args) for name, m in made.items()}
     got = values(Measure(all_of), length)
     for name, measure in made.items():
@@ -276,14 +286,14 @@ def test_metrics_of_the_task(length):
 
 
 def test_groups_are_values(unchecked):
-    groups = Groups([0, 2, -1, 0])
-    assert groups == Groups(np.array([0, 2, -1, 0], np.int8))
-    assert groups == Groups((0, 2, -1, 0), 3)
-    assert hash(groups) == hash(Groups((0, 2, -1, 0)))
+    groups = GroupMean([0, 2, -1, 0])
+    assert groups == GroupMean(np.array([0, 2, -1, 0], np.int8))
+    assert groups == GroupMean((0, 2, -1, 0), 3)
+    assert hash(groups) == hash(GroupMean((0, 2, -1, 0)))
     assert groups.count == 3
-    assert groups != Groups([0, 2, -1, 1])
-    assert groups != Groups([0, 2, -1, 0], 4)
-    assert len({groups, Groups([0, 2, -1, 0]), Groups([0, 1])}) == 2
+    assert groups != GroupMean([0, 2, -1, 1])
+    assert groups != GroupMean([0, 2, -1, 0], 4)
+    assert len({groups, GroupMean([0, 2, -1, 0]), GroupMean([0, 1])}) == 2
     with pytest.raises(ValueError, match="read-only"):
         groups.index[0] = 1
     for index, count, message in (
@@ -294,7 +304,7 @@ def test_groups_are_values(unchecked):
         ([], None, r"got float64\[0\]"),
     ):
         with pytest.raises(ValueError, match=message):
-            Groups(index, count)
+            GroupMean(index, count)
 
 
 def test_progress_measures_clamp_what_they_say():
@@ -563,8 +573,8 @@ def test_texts_of_metrics_and_clamps():
         "previous_token_clamped(induction_strength(1), heads=[[0, 1]])", task
     )
     assert under.measure.text == "induction_strength(layer=1)"
-    over = dataclasses.replace(measures.induction_strength(), over=Each())
-    assert over.text == measures.induction_strength(over=Each()).text
+    over = dataclasses.replace(measures.induction_strength(), over=EachSequence())
+    assert over.text == measures.induction_strength(over=EachSequence()).text
 
 
 WRONG = {

@@ -21,7 +21,7 @@ import opto
 from icl import measures, Replay, replay, replays
 from icl.batches import batch
 from icl.data import LowRankClasses
-from icl.measures import Each, Groups, Measure, OfModel, Under
+from icl.measures import EachSequence, GroupMean, Measure, OfModel, Under
 from icl.presets.induction import induction
 from icl.replay import _stacks as _replay_stacks
 from icl.training.optimizers import Adam, Constant
@@ -112,8 +112,8 @@ def test_measures_equal_each_checkpoint_by_hand(trained):
         trained,
         {
             "mean": LOSS,
-            "each": dataclasses.replace(LOSS, over=Each()),
-            "groups": dataclasses.replace(TO_LABELS, over=Groups(groups, 8)),
+            "each": dataclasses.replace(LOSS, over=EachSequence()),
+            "groups": dataclasses.replace(TO_LABELS, over=GroupMean(groups, 8)),
         },
     )
     assert found.sequences.tolist() == trained.run.checkpoints
@@ -279,7 +279,7 @@ def made(settings):
 @pytest.mark.parametrize(
     "change",
     [
-        {"measures": {"l": dataclasses.replace(LOSS, over=Each())}},
+        {"measures": {"l": dataclasses.replace(LOSS, over=EachSequence())}},
         {"measures": {"l": shifted(np.array([0.0, 2.0], np.float32))}},
         {"edits": [HEAD]},
         {"edits": ["Zero('blocks.1.attn.z', head=1, strength=0.5)"]},
@@ -465,8 +465,8 @@ def test_axes_of_one_name_are_told_apart(trained):
         ({"edits": ["Zero('blocks.1.attn.z', head=4)"]}, "head"),
         ({"measures": {"m": Measure(loss, ("blocks.7.z",))}}, "measure 'm': no site"),
         (
-            {"measures": {"m": dataclasses.replace(LOSS, over=Groups([0, 1]))}},
-            "measure 'm': Groups has one index for each sequence, got 2 groups for 600",
+            {"measures": {"m": dataclasses.replace(LOSS, over=GroupMean([0, 1]))}},
+            "GroupMean has one index for each sequence, got 2 groups for 600",
         ),
     ],
 )

@@ -1,6 +1,10 @@
-"""Rooms keep their private files to themselves; import-linter holds their order."""
+"""Rooms keep their private files to themselves, and a name is one class.
+
+Import-linter holds the order of the rooms.
+"""
 
 import ast
+import collections
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -37,3 +41,19 @@ def test_no_room_reaches_into_another_rooms_private_files():
                     wrong.append(f"{file.relative_to(ROOT)}: {name}")
     assert seen > 500
     assert wrong == []
+
+
+# Stored configs hold both: moments of a schedule, positions of an edit; a distribution
+# of classes and a pattern of attention.
+NAMED_TWICE = {"At", "Uniform"}
+
+
+def test_no_two_public_classes_have_one_name():
+    named = collections.defaultdict(list)
+    for file in (x for name in PACKAGES for x in (ROOT / name).rglob("*.py")):
+        for node in ast.parse(file.read_text()).body:
+            if isinstance(node, ast.ClassDef) and not is_private(node.name):
+                named[node.name].append(str(file.relative_to(ROOT)))
+    assert len(named) > 200
+    twice = {name: files for name, files in named.items() if len(files) > 1}
+    assert set(twice) == NAMED_TWICE, twice

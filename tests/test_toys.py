@@ -124,9 +124,9 @@ def test_clamped_entries_are_held():
     with jax.enable_x64(True):
         toy = toys.Toy(toys.RankOne("abc"), start, true)
         clamps = [
-            toys.Clamp("a", (0, 2)),
-            toys.Clamp("a", (3,), 0.25),
-            toys.Clamp("c", value=jnp.asarray(values)),
+            toys.ToyClamp("a", (0, 2)),
+            toys.ToyClamp("a", (3,), 0.25),
+            toys.ToyClamp("c", value=jnp.asarray(values)),
         ]
         trace = toys.descend(toy, toys.GradientDescent(100, 0.3), clamps=clamps)
     value = lambda *vectors: rank_one("abc", *vectors)
@@ -200,7 +200,7 @@ def test_what_is_measured_does_not_change_the_descent():
 
 def test_stops_at_the_tolerance():
     toy = toys.induction().draw(jnp.uint32(1))
-    clamps = [toys.Clamp("b"), toys.Clamp("c")]
+    clamps = [toys.ToyClamp("b"), toys.ToyClamp("c")]
     whole = np.asarray(toys.descend(toy, clamps=clamps).losses)
     how = toys.GradientDescent(1000, tolerance=1e-3)
     measures = {"a": toys.Norm("a")}
@@ -220,7 +220,7 @@ def norm(x):
 
 
 def test_seeds_side_by_side_are_as_alone():
-    study = dataclasses.replace(toys.induction(), clamps={"c": [toys.Clamp("c")]})
+    study = dataclasses.replace(toys.induction(), clamps={"c": [toys.ToyClamp("c")]})
     many = toys.run(study, [1, 4])["c"]
     assert many.stop.shape == (2,)
     for k, seed in enumerate([1, 4]):
@@ -351,9 +351,9 @@ def test_seeds_are_aligned_and_held():
         (lambda: toy(start={"a": np.ones(2)}), "the same vectors, got"),
         (lambda: toy(loss=toys.RankOne("abc")), r"the loss is of \['c'\]"),
         (lambda: toy(start={"a": np.ones(2), "b": np.ones(2)}), "must have the shape"),
-        (lambda: toys.descend(toy(), clamps=[toys.Clamp("c")]), "name must be of"),
+        (lambda: toys.descend(toy(), clamps=[toys.ToyClamp("c")]), "name must be of"),
         (
-            lambda: toys.descend(toy(), clamps=[toys.Clamp("a", (2,))]),
+            lambda: toys.descend(toy(), clamps=[toys.ToyClamp("a", (2,))]),
             r"entries of 'a' must be in \[0, 2\), got 2",
         ),
         (lambda: toys.GradientDescent(steps=0), "steps must be at least 1"),

@@ -12,7 +12,7 @@ from ._check import check_integer
 from ._extras import import_extra
 
 
-Metric = Literal["l2", "cosine"]
+ClusterDistance = Literal["l2", "cosine"]
 _ITERATIONS = 25  # of k-means, at most
 
 
@@ -44,7 +44,7 @@ class NeighbourClusters:
     """How many classes. `None` is half as many as the rows would fill: 1600 classes of
     10 for the 32,000 tokens of LLaMA, as in Singh et al. (2023), "The transient nature
     of emergent in-context learning"."""
-    metric: Metric = "l2"
+    metric: ClusterDistance = "l2"
     """What is near: by Euclidean distance, or by the cosine of the angle."""
     seed: int = 0
     """At least 0; decides the first centroids and the order."""
@@ -53,7 +53,7 @@ class NeighbourClusters:
         check_integer("exemplars", self.exemplars, 1)
         if self.classes is not None:
             check_integer("classes", self.classes, 1)
-        if self.metric not in get_args(Metric):
+        if self.metric not in get_args(ClusterDistance):
             raise ValueError(f"metric must be 'l2' or 'cosine', got {self.metric!r}")
         check_integer("seed", self.seed, 0)
 
@@ -89,7 +89,7 @@ class NeighbourClusters:
 
 
 def _points(
-    matrix: Float32[np.ndarray, "row dim"], metric: Metric
+    matrix: Float32[np.ndarray, "row dim"], metric: ClusterDistance
 ) -> Float32[np.ndarray, "row dim"]:
     """A copy whose Euclidean distances order the pairs of rows as the metric does."""
     finite = np.isfinite(matrix).all(1)
@@ -155,7 +155,7 @@ def _k_means(
     faiss: Any,
     points: Float32[np.ndarray, "row dim"],
     centroids: Float32[np.ndarray, "centroid dim"],
-    metric: Metric,
+    metric: ClusterDistance,
 ) -> Float32[np.ndarray, "centroid dim"]:
     """The centroids after Lloyd's iterations, with length 1 for angles."""
     bar = tqdm(range(_ITERATIONS), desc="k-means", unit="step", disable=None)

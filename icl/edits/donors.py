@@ -38,10 +38,10 @@ class Donor:
     evaluations: Mapping[str, Any] = dataclasses.field(default_factory=dict)
 
 
-Reader = Callable[[Path, int], Donor | None]
+DonorReader = Callable[[Path, int], Donor | None]
 """Reads a run at a path and a checkpoint, -1 the last; `None` for another format."""
 
-_READERS: list[Reader] = []
+_READERS: list[DonorReader] = []
 
 # The paths that are being read, outermost first.
 _READING: contextvars.ContextVar[tuple[str, ...]] = contextvars.ContextVar(
@@ -49,7 +49,7 @@ _READING: contextvars.ContextVar[tuple[str, ...]] = contextvars.ContextVar(
 )
 
 
-def register_reader(reader: Reader) -> Reader:
+def register_reader(reader: DonorReader) -> DonorReader:
     """Lets grafts and ranked heads read runs of a format; a decorator."""
     _READERS.append(reader)
     return reader

@@ -17,13 +17,13 @@ from .ablation import on_batch, side_by_side
 
 
 RESAMPLE = "resample"
-Source = Callable[[Any], Any]
+PatchSource = Callable[[Any], Any]
 """Makes a batch of examples with other answers of a batch."""
 
 
-def sources(task: Any) -> dict[str, Source]:
+def sources(task: Any) -> dict[str, PatchSource]:
     """What there is to patch from, by name: the task's own ways first."""
-    own: Mapping[str, Source] = getattr(task, "contrasts", {})
+    own: Mapping[str, PatchSource] = getattr(task, "contrasts", {})
     return {**own, RESAMPLE: resampled}
 
 

@@ -17,13 +17,13 @@ from ._hessian import (
 from ._layers import strongest as strongest
 from ._measure import (
     AnyMeasure as AnyMeasure,
-    Each as Each,
-    Groups as Groups,
+    EachSequence as EachSequence,
+    GroupMean as GroupMean,
     lacking as lacking,
-    Mean as Mean,
     Measure as Measure,
     OfModel as OfModel,
     Reduction as Reduction,
+    SequenceMean as SequenceMean,
     sites_of as sites_of,
     Under as Under,
 )

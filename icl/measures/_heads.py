@@ -22,7 +22,7 @@ from jaxtyping import Array, Bool, Float, PyTree
 import opto
 
 from ._layers import check_layer, stacked
-from ._measure import check_shares, Mean, Measure, Reduction
+from ._measure import check_shares, Measure, Reduction, SequenceMean
 from ._text import register
 
 
@@ -41,7 +41,7 @@ Attended = Literal[
 Attending = Literal["label", "exemplar", "query", "all"]
 
 _ROLES = {"label": opto.LABEL, "exemplar": opto.EXEMPLAR, "query": opto.QUERY}
-_MEAN = Mean()
+_MEAN = SequenceMean()
 
 # Of one layer: its pattern, and a record of what the tokens are.
 _Score = Callable[[Float[Array, "head rows kv_seq"], opto.Record], Array]

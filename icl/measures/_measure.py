@@ -11,17 +11,17 @@ import opto
 
 
 @dataclasses.dataclass(frozen=True)
-class Mean:
+class SequenceMean:
     """The mean over the sequences: `[*axes]`."""
 
 
 @dataclasses.dataclass(frozen=True)
-class Each:
+class EachSequence:
     """Every sequence by itself: `[sequence, *axes]`."""
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
-class Groups:
+class GroupMean:
     """The mean over the sequences of each group: `[group, *axes]`.
 
     A group without sequences is NaN. Two are equal if their arrays are.
@@ -55,7 +55,7 @@ class Groups:
         object.__setattr__(self, "count", count)
 
     def __eq__(self, other: object) -> bool:
-        if not isinstance(other, Groups):
+        if not isinstance(other, GroupMean):
             return NotImplemented
         return self.count == other.count and np.array_equal(self.index, other.index)
 
@@ -63,7 +63,7 @@ class Groups:
         return hash((self.count, self.index.tobytes()))
 
 
-Reduction = Mean | Each | Groups
+Reduction = SequenceMean | EachSequence | GroupMean
 
 
 @dataclasses.dataclass(frozen=True)
@@ -88,7 +88,7 @@ class Measure:
 
     fn: Callable[[opto.Record, PyTree, Any], Array]
     record: tuple[str, ...] = ()
-    over: Reduction = Mean()
+    over: Reduction = SequenceMean()
     axes: str = ""
     label: str = ""
     text: str = ""

@@ -11,10 +11,10 @@ from jaxtyping import Array, PyTree
 import opto
 
 from ..batches import example_of
-from ._measure import Mean, Measure, Reduction
+from ._measure import Measure, Reduction, SequenceMean
 
 
-_MEAN = Mean()
+_MEAN = SequenceMean()
 
 
 def task_metric(

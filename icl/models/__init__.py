@@ -20,7 +20,7 @@ from ._positions import (
     Rope as Rope,
     Sinusoidal as Sinusoidal,
 )
-from ._transformer import Block as Block
+from ._transformer import TransformerBlock as TransformerBlock
 from .attention import (
     AbstractAttention as AbstractAttention,
     Attention as Attention,

@@ -13,7 +13,7 @@ from ..protocols import AttentionConfig, Input, Interface, Mask, ModelConfig
 from ._embedding import embedding, ExemplarLabelEmbedding
 from ._init import linear, per_token
 from ._positions import Positions, Rope
-from ._transformer import Block, block, norm
+from ._transformer import block, norm, TransformerBlock
 from .attention import Causal, Everything, SoftmaxAttention
 
 
@@ -26,7 +26,7 @@ class ExemplarLabelModel(eqx.Module):
     """
 
     embedding: ExemplarLabelEmbedding
-    blocks: tuple[Block, ...]
+    blocks: tuple[TransformerBlock, ...]
     final_norm: eqx.Module
     unembed: eqx.nn.Linear
     input_axes: tuple[str, str] = eqx.field(static=True)

@@ -7,7 +7,7 @@ import jax
 import jax.numpy as jnp
 
 from ._exemplar_label import ExemplarLabelModel
-from ._transformer import Block
+from ._transformer import TransformerBlock
 from .attention import Attention
 
 
@@ -31,8 +31,8 @@ def fold_layer_norms(model: ExemplarLabelModel) -> ExemplarLabelModel:
     )
 
 
-def _fold_block(block: Block) -> Block:
-    attn = block.attn if isinstance(block, Block) else block
+def _fold_block(block: TransformerBlock) -> TransformerBlock:
+    attn = block.attn if isinstance(block, TransformerBlock) else block
     if not isinstance(attn, Attention):
         raise _cannot(attn)
     attn_norm, *layers = _fold(block.attn_norm, attn.query, attn.key, attn.value)

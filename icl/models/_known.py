@@ -16,7 +16,7 @@ from ._embedding import name_tokens
 from ._exemplar_label import ExemplarLabelModel
 from ._init import per_token
 from ._positions import AbstractPositions
-from ._transformer import Block
+from ._transformer import TransformerBlock
 from .attention import Attention
 
 
@@ -92,7 +92,7 @@ class _KnownBlock(eqx.Module):
 
     rows: Float[Array, "row d_model"]
     attn: Attention
-    block: Block
+    block: TransformerBlock
 
     def __call__(
         self,

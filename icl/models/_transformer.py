@@ -14,7 +14,7 @@ from ._positions import AbstractPositions
 from .attention import Attention, Reads
 
 
-class Block(eqx.Module):
+class TransformerBlock(eqx.Module):
     """Attention and, if there is one, an MLP, each added to the residual stream.
 
     `attn_norm` and `mlp_norm` are LayerNorms or identities.
@@ -87,7 +87,7 @@ def block(
     scale: float | None,
     init_scale: float,
     key: PRNGKeyArray,
-) -> Block:
+) -> TransformerBlock:
     """A freshly initialised block; the arguments as in `TransformerConfig`."""
     attn_key, mlp_key = jax.random.split(key)
     attn = Attention(
@@ -102,6 +102,8 @@ def block(
         key=attn_key,
     )
     if mlp_ratio is None:
-        return Block(norm(d_model, layer_norm), attn, None, None)
+        return TransformerBlock(norm(d_model, layer_norm), attn, None, None)
     mlp = MLP(d_model, int(mlp_ratio * d_model), init_scale=init_scale, key=mlp_key)
-    return Block(norm(d_model, layer_norm), attn, norm(d_model, layer_norm), mlp)
+    return TransformerBlock(
+        norm(d_model, layer_norm), attn, norm(d_model, layer_norm), mlp
+    )

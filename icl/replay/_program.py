@@ -16,7 +16,16 @@ import opto
 
 from ..batches import first_of, size_of
 from ..experiments import Trained
-from ..measures import AnyMeasure, Each, Groups, Mean, Measure, OfModel, sites_of, Under
+from ..measures import (
+    AnyMeasure,
+    EachSequence,
+    GroupMean,
+    Measure,
+    OfModel,
+    SequenceMean,
+    sites_of,
+    Under,
+)
 from ..models import (
     ExemplarLabelModel,
     QueryRows,
@@ -179,16 +188,16 @@ def _reduced(
     order = np.minimum(np.arange(chunks * size), count - 1).reshape(chunks, size)
     counts = np.arange(chunks * size).reshape(chunks, size) < count
 
-    def group_of(over: Groups) -> np.ndarray:
+    def group_of(over: GroupMean) -> np.ndarray:
         if len(over.index) != count:
             got = f"{len(over.index)} groups for {count} sequences"
-            raise ValueError(f"Groups has one index for each sequence, got {got}")
+            raise ValueError(f"GroupMean has one index for each sequence, got {got}")
         return np.where(counts, over.index[order], -1)
 
     groups = {
         name: jnp.asarray(group_of(measure.over))
         for name, measure in measures.items()
-        if isinstance(measure.over, Groups)
+        if isinstance(measure.over, GroupMean)
     }
 
     def chunk(args: tuple[Array, Array, dict[str, Array]]) -> Values:
@@ -206,10 +215,10 @@ def _reduced(
 
 
 def _part(over: Any, value: Array, counts: Array, groups: Array | None) -> Array:
-    if isinstance(over, Each):
+    if isinstance(over, EachSequence):
         return value
     value = value.astype(jnp.promote_types(value.dtype, jnp.float32))
-    if isinstance(over, Mean):
+    if isinstance(over, SequenceMean):
         shape = (-1, *[1] * (value.ndim - 1))
         return jnp.sum(jnp.where(counts.reshape(shape), value, 0), 0)
     # An index of -1 is that of no group.
@@ -218,10 +227,10 @@ def _part(over: Any, value: Array, counts: Array, groups: Array | None) -> Array
 
 
 def _whole(over: Any, parts: Array, count: int) -> Array:
-    if isinstance(over, Each):
+    if isinstance(over, EachSequence):
         return parts.reshape(-1, *parts.shape[2:])[:count]
     total = parts.sum(0)
-    if isinstance(over, Mean):
+    if isinstance(over, SequenceMean):
         return total / count
     sizes = np.bincount(over.index[over.index >= 0], minlength=over.count)
     return total / sizes.reshape(-1, *[1] * (total.ndim - 1))

@@ -18,7 +18,15 @@ import opto
 from ..edits.ablation import on_batch
 from ..experiments import load, Trained
 from ..files import hdf5_kind, write_hdf5
-from ..measures import AnyMeasure, Each, Groups, lacking, Measure, OfModel, Under
+from ..measures import (
+    AnyMeasure,
+    EachSequence,
+    GroupMean,
+    lacking,
+    Measure,
+    OfModel,
+    Under,
+)
 from ..runs import Run
 from ..tasks.exemplar_label.dense import GroupedSequences
 from ._program import Batch, batch_of
@@ -327,7 +335,7 @@ def _axes(
     """The names of a measure's axes, counted through where it does not say them."""
     plain = _plain(measure)
     over = plain.over if isinstance(plain, Measure) else None
-    front = {Each: ["sequence"], Groups: ["group"]}.get(type(over), [])
+    front = {EachSequence: ["sequence"], GroupMean: ["group"]}.get(type(over), [])
     rest = value.ndim - 1 - len(found.axes) - len(front)
     named = plain.axes.split()
     return [*front, *(named if len(named) == rest else map(str, range(rest)))]

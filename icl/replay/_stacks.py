@@ -21,7 +21,7 @@ import opto
 from ..compile import jit
 from ..experiments import Trained
 from ..measures import AnyMeasure
-from ..runs.checkpoints import digest, Reader, Stamp
+from ..runs.checkpoints import CheckpointReader, digest, Stamp
 from ._cache import Kept
 from ._fingerprint import content, fingerprint
 from ._program import Batch, computation
@@ -127,7 +127,7 @@ def _measured(
     size = sum(leaf.nbytes for leaf in jax.tree.leaves(template))
     stack = max(1, min(_STACK, _STACK_BYTES // max(size, 1)))
     program = _compiled(trained, asked, stack, found, batch)
-    reader = Reader(run, trained.model)
+    reader = CheckpointReader(run, trained.model)
 
     def work(some: Sequence[int]) -> list[_Row]:
         files = [run.checkpoint_file(at) for at in some]

@@ -25,7 +25,7 @@ _Z = "blocks.*.attn.z"
 
 
 @dataclasses.dataclass(frozen=True)
-class Findings:
+class DemoFindings:
     """What the demo measured, on the evaluation sequences named `train`.
 
     **Fields:**
@@ -55,7 +55,7 @@ class Findings:
     alone: list[float]
 
 
-def demo(source: Source, out: str | os.PathLike) -> Findings:
+def demo(source: Source, out: str | os.PathLike) -> DemoFindings:
     """Runs the main experiment of the induction-head paper and draws four figures.
 
     Trains into `out` (or continues what is there), replays the checkpoints, ablates
@@ -83,12 +83,12 @@ def demo(source: Source, out: str | os.PathLike) -> Findings:
     return findings
 
 
-def _findings(trained: Trained, over_training: Replay) -> Findings:
+def _findings(trained: Trained, over_training: Replay) -> DemoFindings:
     learning = curves(trained.run)
     events, sets = learning.events, learning.numbers
     losses = sets["train"]["loss"]
     ablated, alone, accuracy = _ablations(trained)
-    return Findings(
+    return DemoFindings(
         crossing=first_below(events, losses, HALF_LN_2),
         loss_at=dict(zip(events.tolist(), losses.tolist(), strict=True)),
         final={
@@ -129,7 +129,7 @@ def _ablations(trained: Trained) -> tuple[np.ndarray, np.ndarray, float]:
 
 
 def _figures(
-    trained: Trained, findings: Findings, over_training: Replay
+    trained: Trained, findings: DemoFindings, over_training: Replay
 ) -> dict[str, Figure]:
     learning = curves(trained.run)
     means = {
@@ -159,7 +159,7 @@ def _figures(
 
 
 def _pattern_figure(
-    trained: Trained, findings: Findings, last: int, num_sequences: int = 4
+    trained: Trained, findings: DemoFindings, last: int, num_sequences: int = 4
 ) -> Figure:
     """The strongest two induction heads at work, and the previous-token head."""
     sequences = trained.evaluations["train"]
@@ -189,7 +189,7 @@ def _pattern_figure(
     return plots.attention_patterns(np.asarray(patterns), tokens, names)
 
 
-def report(findings: Findings, out: str | os.PathLike) -> str:
+def report(findings: DemoFindings, out: str | os.PathLike) -> str:
     """What was found and where it lies, for a person to read."""
     out = Path(out)
     best, last = int(np.argmax(findings.induction_strength)), len(findings.ablated) - 1

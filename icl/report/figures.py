@@ -324,7 +324,7 @@ def _metric(subject: Subject) -> tuple[np.ndarray, np.ndarray]:
     if subject.edits is None and subject.metric in logged:
         return subject.trained.run.log.events, logged[subject.metric]
     each = measures.task_metric(
-        subject.trained.task, subject.metric, over=measures.Each()
+        subject.trained.task, subject.metric, over=measures.EachSequence()
     )
     found = subject.replay({"metric": each})
     return found.sequences, found["metric"]

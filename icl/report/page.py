@@ -127,7 +127,7 @@ def _patterns(subject: Subject) -> str:
     sequences = min(sequences, size_of(subject.batch))
     places = np.linspace(0, len(known) - 1, min(count, len(known)))
     chosen = [known[k] for k in np.unique(places.round().astype(int))]
-    asked = {"patterns": measures.attention_patterns(over=measures.Each())}
+    asked = {"patterns": measures.attention_patterns(over=measures.EachSequence())}
     found = subject.replay(asked, checkpoints=chosen, at_most=sequences)
     weights, names = _flat_heads(np.asarray(found["patterns"]))
     scale = _Scale.of(weights)

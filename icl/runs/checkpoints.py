@@ -38,7 +38,7 @@ def digest(content: bytes) -> str:
     return hashlib.blake2b(content, digest_size=16).hexdigest()
 
 
-class Reader:
+class CheckpointReader:
     """Reads the arrays of a run's checkpoints.
 
     They are NumPy arrays one after the other in a file, all with the same headers:

@@ -5,7 +5,7 @@ follows the gradient, with any entries clamped and any measures read off on the 
 `induction` and `coopetition` are the toys of two papers.
 """
 
-from ._clamp import Clamp as Clamp
+from ._clamp import ToyClamp as ToyClamp
 from ._descent import descend as descend, GradientDescent as GradientDescent
 from ._events import half_time as half_time, plateau as plateau, rise as rise
 from ._form import (
@@ -29,4 +29,4 @@ from ._measures import (
 from ._presets import coopetition as coopetition, induction as induction
 from ._study import run as run, ToyStudy as ToyStudy
 from ._toy import Toy as Toy, Trace as Trace
-from ._vectors import Measure as Measure, Vectors as Vectors
+from ._vectors import ToyMeasure as ToyMeasure, Vectors as Vectors

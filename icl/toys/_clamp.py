@@ -9,7 +9,7 @@ from ._toy import Toy
 from ._vectors import Vectors
 
 
-class Clamp(eqx.Module):
+class ToyClamp(eqx.Module):
     """Holds entries of a vector, from before the first step on.
 
     The gradient of the others is taken as if the clamped ones had been learned.

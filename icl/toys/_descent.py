@@ -8,9 +8,9 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float
 
-from ._clamp import Clamp
+from ._clamp import ToyClamp
 from ._toy import Toy, Trace
-from ._vectors import Measure, Vectors
+from ._vectors import ToyMeasure, Vectors
 
 
 @dataclasses.dataclass(frozen=True)
@@ -40,8 +40,8 @@ def descend(
     toy: Toy,
     how: GradientDescent = GradientDescent(),  # noqa: B008
     *,
-    clamps: Sequence[Clamp] = (),
-    measures: Mapping[str, Measure] | None = None,
+    clamps: Sequence[ToyClamp] = (),
+    measures: Mapping[str, ToyMeasure] | None = None,
 ) -> Trace:
     r"""Descends the loss of a toy: $p \leftarrow p - \eta\,\nabla_p L(p, t)$.
 
@@ -95,7 +95,7 @@ def descend(
     return Trace(losses, seen, last, _first_below(losses, how))
 
 
-def _clamped(learned: Vectors, true: Vectors, clamps: Sequence[Clamp]) -> Vectors:
+def _clamped(learned: Vectors, true: Vectors, clamps: Sequence[ToyClamp]) -> Vectors:
     for clamp in clamps:
         learned = clamp(learned, true)
     return learned

@@ -6,7 +6,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Integer, UInt32
 
-from ._clamp import Clamp
+from ._clamp import ToyClamp
 from ._descent import GradientDescent
 from ._form import AbstractForm, Tensor
 from ._loss import Coopetition, RankOne, Size
@@ -42,7 +42,11 @@ def induction(dim: int = 20, form: AbstractForm = Tensor()) -> ToyStudy:  # noqa
     return ToyStudy(
         draw,
         GradientDescent(steps=1000),
-        clamps={"none": (), "c": (Clamp("c"),), "b, c": (Clamp("b"), Clamp("c"))},
+        clamps={
+            "none": (),
+            "c": (ToyClamp("c"),),
+            "b, c": (ToyClamp("b"), ToyClamp("c")),
+        },
         measures={
             "misalignment of a": Misalignment("a"),
             "misalignment of b": Misalignment("b"),

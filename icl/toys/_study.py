@@ -10,10 +10,10 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Integer
 
-from ._clamp import Clamp
+from ._clamp import ToyClamp
 from ._descent import descend, GradientDescent
 from ._toy import Toy, Trace
-from ._vectors import Measure
+from ._vectors import ToyMeasure
 
 
 @dataclasses.dataclass(frozen=True)
@@ -23,9 +23,9 @@ class ToyStudy:
     draw: Callable[[Integer[Array, ""]], Toy]
     """The toy of a seed, a function that can be traced."""
     descent: GradientDescent
-    clamps: Mapping[str, Sequence[Clamp]]
+    clamps: Mapping[str, Sequence[ToyClamp]]
     """By what each condition is called."""
-    measures: Mapping[str, Measure]
+    measures: Mapping[str, ToyMeasure]
     """By what each is called."""
 
 

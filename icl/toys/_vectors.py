@@ -8,5 +8,5 @@ from jaxtyping import Array, Float
 Vectors = Mapping[str, Float[Array, " _"]]
 """Vectors by name, of any sizes."""
 
-Measure = Callable[[Vectors, Vectors], Array]
+ToyMeasure = Callable[[Vectors, Vectors], Array]
 """A number, or an array, of the learned and the true vectors."""

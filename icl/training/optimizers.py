@@ -14,10 +14,10 @@ import optax
 from jaxtyping import Array, Float
 
 
-Config = TypeVar("Config")
+_Config = TypeVar("_Config")
 
 
-def _numbers(kind: type[Config]) -> type[Config]:
+def _numbers(kind: type[_Config]) -> type[_Config]:
     """Makes a dataclass a pytree of its fields.
 
     JAX remakes it with tracers and whatever else stands for numbers, so that must not
@@ -25,7 +25,7 @@ def _numbers(kind: type[Config]) -> type[Config]:
     """
     names = [field.name for field in dataclasses.fields(kind)]  # pyright: ignore
 
-    def flatten(config: Config):
+    def flatten(config: _Config):
         return [getattr(config, name) for name in names], None
 
     def unflatten(_, values):

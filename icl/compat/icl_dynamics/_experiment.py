@@ -15,8 +15,8 @@ from ...tasks.exemplar_label import (
     Free,
     Matched,
     Mixture,
-    Part,
     Split,
+    SplitPart,
     Uniform,
     Zipf,
 )
@@ -101,7 +101,7 @@ def _evaluation(options: Options, index: int, task: ExemplarLabel) -> Evaluation
     )
 
 
-def _part(options: Options, what: str, index: int, split: Split) -> Part:
+def _part(options: Options, what: str, index: int, split: Split) -> SplitPart:
     name = options.entry(f"pe_{what}", index, None)
     sizes = {part: getattr(split, part) for part in ("train", "val", "test")}
     if name in sizes:

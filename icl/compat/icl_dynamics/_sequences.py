@@ -10,16 +10,16 @@ from ...tasks.exemplar_label import (
     Context,
     FlippedLabels,
     Labels,
-    Part,
     QueryLabelOnContext,
     Relabel,
     Split,
+    SplitPart,
 )
 from ._options import Options
 
 
 @dataclasses.dataclass(frozen=True)
-class Kind:
+class SequenceKind:
     """One kind of sequence, as a config describes it."""
 
     fields: str
@@ -60,7 +60,7 @@ class Kind:
         return self.burstiness > 0 and self.rest > 0 and not others_only
 
 
-def training_kinds(options: Options) -> list[Kind]:
+def training_kinds(options: Options) -> list[SequenceKind]:
     """The kinds that are drawn at all."""
     share = options.mixing_coeffs
     if min(share, default=-1) < 0 or not sum(share) > 0:
@@ -74,9 +74,9 @@ def training_kinds(options: Options) -> list[Kind]:
     return [_kind(options, "pt", index, length) for index in drawn]
 
 
-def _kind(options: Options, fields: str, index: int, length: int) -> Kind:
+def _kind(options: Options, fields: str, index: int, length: int) -> SequenceKind:
     flag = lambda name, default: bool(options.entry(f"{fields}_{name}", index, default))
-    return Kind(
+    return SequenceKind(
         fields,
         length,
         options.entry(f"{fields}_burstiness", index, None),
@@ -90,7 +90,7 @@ def labels_of(
     options: Options,
     scheme: str,
     assigned: bool,
-    kinds: list[Kind],
+    kinds: list[SequenceKind],
     fields: tuple[str, str],
 ) -> Labels:
     """What classes are called; `fields` are those of the scheme and of `assigned`."""
@@ -98,7 +98,7 @@ def labels_of(
     known = {"01": Relabel(2), "flip": FlippedLabels()}
     if scheme in ("train", "val", "test", "all") and count:
         split = None if scheme == "all" else _pair_split(options)
-        part: Part = "train" if scheme == "all" else scheme  # pyright: ignore
+        part: SplitPart = "train" if scheme == "all" else scheme  # pyright: ignore
         labels = Relabel(count, split, part)
     elif scheme in known:
         labels = known[scheme]
@@ -140,7 +140,7 @@ def _pair_split(options: Options) -> Split | None:
     return Split(train, val, test, seed=None, order=tuple(order.tolist()))
 
 
-def evaluation_kind(options: Options, index: int) -> Kind:
+def evaluation_kind(options: Options, index: int) -> SequenceKind:
     """The one kind of an evaluation set."""
     length = options.entry("pe_context_len", index, options.train_context_len)
     return _kind(options, "pe", index, length)

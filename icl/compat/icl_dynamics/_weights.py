@@ -20,7 +20,6 @@ from jaxtyping import Array, Float
 
 from ...models import (
     Attention,
-    Block,
     exemplar_label_interface,
     ExemplarLabelEmbedding,
     ExemplarLabelModel,
@@ -29,6 +28,7 @@ from ...models import (
     Positions,
     Rope,
     Sinusoidal,
+    TransformerBlock,
     TransformerConfig,
 )
 from ._options import Options, read_config, read_options
@@ -251,7 +251,7 @@ def _embedding(
     )
 
 
-def _block(block: Block, weights: _Weights, name: str) -> Block:
+def _block(block: TransformerBlock, weights: _Weights, name: str) -> TransformerBlock:
     attn_norm = _affine(block.attn_norm, weights, f"{name}.norm1")
     attn = _attention(block.attn, weights, f"{name}.attn")
     block = eqx.tree_at(lambda b: (b.attn_norm, b.attn), block, (attn_norm, attn))

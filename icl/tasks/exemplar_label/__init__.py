@@ -28,7 +28,7 @@ from ._labels import (
     QueryLabelOnContext as QueryLabelOnContext,
     Relabel as Relabel,
 )
-from ._split import Part as Part, Split as Split
+from ._split import Split as Split, SplitPart as SplitPart
 from ._task import (
     ExemplarLabel as ExemplarLabel,
     ExemplarLabelTask as ExemplarLabelTask,

@@ -8,7 +8,7 @@ from ._context import Context, Mixture
 from ._distribution import Distribution
 from ._exemplars import ExemplarChoice
 from ._labels import Labels, Relabel
-from ._split import Part
+from ._split import SplitPart
 from ._task import ExemplarLabel
 
 
@@ -18,11 +18,11 @@ class EvaluationSet(EvaluationConfig):
 
     size: int = 500
     """Number of sequences."""
-    classes: Part | None = None
+    classes: SplitPart | None = None
     """Which part of the classes they are drawn from."""
-    exemplars: Part | None = None
+    exemplars: SplitPart | None = None
     """Which part of each class's exemplars."""
-    relabelling: Part | None = None
+    relabelling: SplitPart | None = None
     """Which part of the label pairs, when classes are relabelled."""
     context: Context | Mixture | None = None
     """Which classes appear, and where."""

@@ -9,7 +9,7 @@ from jaxtyping import Array, Int, Int32, UInt32
 
 from ._context import Context, Mixture
 from ._random import below
-from ._split import check_choice, Part, Split
+from ._split import check_choice, Split, SplitPart
 
 
 class AbstractLabels(abc.ABC):
@@ -82,7 +82,7 @@ class Relabel(AbstractLabels):
     least one pair for training: while one is not, the pairs are divided again with new
     randomness from the split's seed. By default every pair is for training, and no
     table of them is made."""
-    part: Part = "train"
+    part: SplitPart = "train"
     """Whose pairs to use. The pair is uniform among them, and so is its order."""
 
     def __post_init__(self):
@@ -155,7 +155,7 @@ Labels = ClassLabels | Relabel | FlippedLabels | QueryLabelOnContext
 
 
 def _label_pairs(
-    split: Split, part: Part, num_labels: int
+    split: Split, part: SplitPart, num_labels: int
 ) -> Int[np.ndarray, "pair 2"]:
     """The pairs of a part, in both orders; all labels are among those in training."""
     if 2 * split.train < num_labels:

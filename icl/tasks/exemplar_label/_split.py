@@ -7,7 +7,7 @@ from typing import Literal
 import numpy as np
 
 
-Part = Literal["train", "val", "test"]
+SplitPart = Literal["train", "val", "test"]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -41,7 +41,7 @@ class Split:
         if self.order is not None:
             self._check_order(self.order)
 
-    def part(self, name: Part, n: int, *, attempt: int = 0) -> np.ndarray:
+    def part(self, name: SplitPart, n: int, *, attempt: int = 0) -> np.ndarray:
         """The members of a part.
 
         **Arguments:**

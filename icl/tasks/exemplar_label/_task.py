@@ -26,7 +26,7 @@ from ._distribution import AbstractClassSampler, Distribution, Uniform
 from ._exemplars import ExemplarChoice, Free
 from ._labels import ClassLabels, Labels
 from ._sequence import Sequence as Sequence
-from ._split import check_choice, Part, Split
+from ._split import check_choice, Split, SplitPart
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -40,9 +40,9 @@ class ExemplarLabel(TaskConfig):
     """Divides the classes of the data."""
     exemplar_split: Split
     """Divides the exemplars of each class, the same way for all."""
-    classes: Part = "train"
+    classes: SplitPart = "train"
     """Which part of the classes to draw from."""
-    exemplars: Part = "train"
+    exemplars: SplitPart = "train"
     """Which part of each class's exemplars."""
     context: Context | Mixture = Context()
     """Which classes appear, and where."""

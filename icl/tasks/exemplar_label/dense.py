@@ -13,7 +13,7 @@ from ...checks import positive
 from ._context import Context
 from ._labels import ClassLabels, FlippedLabels, Labels, Relabel
 from ._sequence import Sequence
-from ._split import Part
+from ._split import SplitPart
 from ._task import ExemplarLabelTask
 
 
@@ -69,9 +69,9 @@ def shown(
 def dense_set(
     task: ExemplarLabelTask,
     *,
-    classes: Part | None = None,
-    exemplars: Part | None = None,
-    relabelling: Part | None = None,
+    classes: SplitPart | None = None,
+    exemplars: SplitPart | None = None,
+    relabelling: SplitPart | None = None,
     exemplar: int = 0,
     query_exemplar: int | None = None,
     max_class_pairs: int | None = None,
@@ -173,7 +173,7 @@ def _check_task(task: ExemplarLabelTask) -> None:
 
 
 def _label_pairs(
-    labels: Labels, part: Part | None
+    labels: Labels, part: SplitPart | None
 ) -> Int[np.ndarray, "option 2"] | None:
     """The ordered pairs of labels, in order; `None` if the classes decide."""
     if not isinstance(labels, Relabel):

@@ -101,7 +101,7 @@ def head_table(
     found = replay(
         trained,
         {
-            name: measures.task_metric(trained.task, name, over=measures.Each())
+            name: measures.task_metric(trained.task, name, over=measures.EachSequence())
             for name in METRICS
         },
         edits=(*trained.edits, without(layer, sets)),
@@ -150,8 +150,8 @@ def perfect_match(
     layer = layer_index(trained, layer)
     # All heads are clamped, and all but one of them ablated.
     match = opto.Pattern(opto.Induction(), site=f"blocks.{layer}.attn.pattern")
-    each = measures.task_metric(trained.task, "accuracy", over=measures.Each())
-    label = measures.Measure(_label, over=measures.Each())
+    each = measures.task_metric(trained.task, "accuracy", over=measures.EachSequence())
+    label = measures.Measure(_label, over=measures.EachSequence())
     found = replay(
         trained,
         {"accuracy": each, "label": label},

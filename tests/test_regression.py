@@ -8,14 +8,10 @@ import pytest
 
 import icl
 import opto
+from icl.baselines.gradient_descent import one_step
 from icl.batches import batch
 from icl.models.linear_attention import LinearSelfAttentionConfig
-from icl.tasks.regression import (
-    GaussianInputs,
-    LinearRegression,
-    one_step,
-    UniformInputs,
-)
+from icl.tasks.regression import GaussianInputs, LinearRegression, UniformInputs
 
 
 DRAWS = 40_000

@@ -51,6 +51,11 @@ def linear_weights(query, keys, scale=None):
     return kernel / kernel.sum()
 
 
+def product_weights(query, keys, scale=None):
+    """Von Oswald et al. 2023, eq. 3: of either sign, not normalised."""
+    return (keys @ query) * (1 if scale is None else scale)
+
+
 def causal(i, seq):
     """How many of the first keys query `i` sees, and how many keys there are."""
     return i + 1, seq

@@ -13,7 +13,7 @@ from jaxtyping import Array, ArrayLike, Bool, Int, PRNGKeyArray, PyTree
 import opto
 
 from .checks import positive
-from .config import OpenUnion
+from .unions import OpenUnion
 
 
 @runtime_checkable

@@ -32,6 +32,8 @@ from icl.models import (
     SoftmaxAttention,
     TransformerConfig,
 )
+from icl.models.attention.product import ProductAttention
+from icl.models.linear_attention import LinearSelfAttentionConfig
 from icl.protocols import AttentionConfig
 from icl.tasks.exemplar_label import (
     Context,
@@ -44,6 +46,7 @@ from icl.tasks.exemplar_label import (
     Split,
     Zipf,
 )
+from icl.tasks.regression import GaussianInputs, LinearRegression
 
 
 CLASSES, EXEMPLARS, DIM = 6, 3, 7
@@ -76,6 +79,8 @@ TASKS: dict[str, Callable[[], Any]] = {
     ),
     "noise": exemplar_label(noise=0.5),
     "regression": regression,
+    "linear_regression": LinearRegression,
+    "noisy_regression": lambda: LinearRegression(3, 5, GaussianInputs(0.7), noise=0.5),
 }
 
 
@@ -121,6 +126,7 @@ class Attention:
 ATTENTIONS: dict[str, Attention] = {
     "softmax": Attention(SoftmaxAttention(), oracles.softmax_weights),
     "linear": Attention(LinearAttention(), oracles.linear_weights),
+    "product": Attention(ProductAttention(), oracles.product_weights),
     "signed": Attention(SignedAttention(), None),
 }
 
@@ -154,6 +160,10 @@ TRANSFORMERS: dict[str, TransformerConfig] = {
     "context_only_linear": TransformerConfig(
         mask=ContextOnly(), attention=LinearAttention(), positions=Learned(32)
     ),
+    "product_attention": TransformerConfig(attention=ProductAttention()),
+    "context_only_product": TransformerConfig(
+        mask=ContextOnly(), attention=ProductAttention(), scale=0.3, num_kv_heads=2
+    ),
 }
 
 
@@ -164,10 +174,20 @@ def _model(config: TransformerConfig) -> Model:
     return Model(build, causal=isinstance(config.seen, Causal))
 
 
+def _regressing(task: str, **fields: Any) -> Model:
+    config, interface = LinearSelfAttentionConfig(**fields), TASKS[task]().interface
+    return Model(lambda key: config.build(interface, key=key), task, causal=False)
+
+
 MODELS: dict[str, Model] = {
     **{name: _model(config) for name, config in TRANSFORMERS.items()},
     "signed_attention": _model(TransformerConfig(attention=SignedAttention())),
     "linear": Model(lambda key: linear(), task="regression", causal=False),
+    "linear_self_attention": _regressing("linear_regression"),
+    "deep_linear_self_attention": _regressing("noisy_regression", num_layers=3),
+    "tied_linear_self_attention": _regressing(
+        "noisy_regression", num_layers=3, tied=True
+    ),
 }
 
 

@@ -51,6 +51,11 @@ def linear_weights(query, keys, scale=None):
     return kernel / kernel.sum()
 
 
+def product_weights(query, keys, scale=None):
+    """Von Oswald et al. 2023, eq. 3: of either sign, not normalised."""
+    return (keys @ query) * (1 if scale is None else scale)
+
+
 def causal(i, seq):
     """How many of the first keys query `i` sees, and how many keys there are."""
     return i + 1, seq
@@ -168,3 +173,13 @@ def weights_of(model):
         "unembed": f(model.unembed.weight),
         "unembed_bias": f(model.unembed.bias),
     }
+
+
+def descended(x, y, rate):
+    """Linear regression: predictions of the last values, by a step from weights 0.
+
+    Of gradient descent on the mean over the context of half the squared error; `x` is
+    `[task, point, dim]`, `y` `[task, point]`.
+    """
+    gradient = np.einsum("tnd,tn->td", x[:, :-1], y[:, :-1]) / (x.shape[1] - 1)
+    return rate * np.einsum("td,td->t", gradient, x[:, -1])

@@ -5,6 +5,8 @@ import json
 import shutil
 from pathlib import Path
 
+import equinox as eqx
+import jax
 import numpy as np
 import pytest
 
@@ -13,7 +15,10 @@ import opto
 from icl.compat.icl_dynamics import load_run
 from icl.data import LowRankClasses
 from icl.edits.grafts import loaded, pinned, read_edits
+from icl.edits.ranked import find_heads, RankedHeads
+from icl.experiments import evaluate, Start
 from icl.presets.induction import induction
+from icl.runs import Run, RunWriter
 from icl.training import Training
 from icl.training.schedules import Every
 
@@ -126,11 +131,53 @@ def test_training_under_a_graft(folder, tmp_path, monkeypatch):
     ]
     assert moved[0] == 0 < moved[1]  # The layers that are replaced learn nothing.
     loss = trained.run.log.evaluations["train"]["loss"][-1]
-    from icl.experiments import evaluate
-
     batch = trained.evaluations["train"]
     rows = evaluate(trained.model, trained.task, batch, edits=trained.edits)
     np.testing.assert_allclose(rows["loss"], loss, rtol=1e-5)
+
+
+@pytest.fixture
+def growing(folder, monkeypatch):
+    """The checkpoints of `plain` that were the last ones when someone asked.
+
+    Right after the answer there is a further one, with other weights.
+    """
+    find, answers = Run.find, []
+
+    def find_and_go_on(run, checkpoint):
+        found = find(run, checkpoint)
+        if checkpoint == -1 and run.path.name == "plain":
+            answers.append(found)
+            weights, rest = eqx.partition(icl.load(run.path, found).model, eqx.is_array)
+            larger = eqx.combine(jax.tree.map(lambda x: 1.5 * x, weights), rest)
+            RunWriter(run.path).save_checkpoint(found + 32, larger)
+        return found
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Run, "find", find_and_go_on)
+        yield answers
+
+
+def test_the_config_names_the_checkpoint_that_was_read(folder, growing):
+    """Though the other run goes on while this one begins."""
+    experiment = small(
+        start=Start("plain"),
+        edits=("Graft('plain', until=0)", "Zero('blocks.1.attn.z', head={top})"),
+        heads={"top": RankedHeads("plain", "previous_token", 1)},
+    )
+    icl.run_experiment(experiment, "new")
+    assert growing == [64]  # Once.
+    first = icl.load("new", 0)
+    stored = first.experiment
+    graft = f"Graft(model={str(folder / 'plain')!r}, until=0, checkpoint=64)"
+    assert stored.edits[0] == graft
+    assert (stored.start.checkpoint, stored.heads["top"].checkpoint) == (64, 64)
+    # And all that was read is of this checkpoint: weights, the graft and the heads.
+    assert eqx.tree_equal(first.model, icl.load("plain", 64).model)
+    batch, logged = first.evaluations["train"], first.run.log.evaluations["train"]
+    rows = evaluate(first.model, first.task, batch, edits=first.edits)
+    np.testing.assert_allclose(rows["loss"], logged["loss"][0], rtol=1e-5)
+    assert first.heads == find_heads(stored.heads)
 
 
 def test_only_texts_of_grafts_are_rewritten(folder):

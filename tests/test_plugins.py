@@ -8,8 +8,8 @@ import sys
 import pytest
 
 from icl import measures, plugins
-from icl.config import OpenUnion
 from icl.presets import preset
+from icl.unions import OpenUnion
 from sweeps.execute._job import Work
 from sweeps.folder import Folder, Job
 
@@ -121,7 +121,7 @@ def test_a_new_file_in_a_package_is_a_member(tmp_path, monkeypatch):
     package(
         tmp_path,
         {
-            "animals.py": f"from icl.config import OpenUnion\n{union}",
+            "animals.py": f"from icl.unions import OpenUnion\n{union}",
             "zoo/__init__.py": "",
             "zoo/lion.py": ANIMAL.format("Lion"),
             "zoo/_stuffed.py": ANIMAL.format("Stuffed"),

@@ -1,21 +1,25 @@
 """Linear regression in context, and linear self-attention, against NumPy."""
 
+import csv
+import subprocess
+import sys
+
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
+import oracles
 import pytest
+import rates
 
 import icl
 import opto
+from icl.baselines.gradient_descent import one_step
 from icl.batches import batch
 from icl.models.linear_attention import LinearSelfAttentionConfig
-from icl.tasks.regression import (
-    GaussianInputs,
-    LinearRegression,
-    one_step,
-    UniformInputs,
-)
+from icl.tasks.regression import GaussianInputs, LinearRegression, UniformInputs
+from sweeps.folder import Folder
+from sweeps.watch import collect
 
 
 DRAWS = 40_000
@@ -31,12 +35,6 @@ def draw(task, count=DRAWS, seed=0):
     """Examples as NumPy arrays: points, values and weights."""
     drawn = jax.jit(lambda key: batch(task, count, key=key))(jax.random.key(seed))
     return tuple(np.asarray(x, np.float64) for x in (drawn.x, drawn.y, drawn.weights))
-
-
-def descended(x, y, rate):
-    """The prediction of the query after one step of gradient descent from 0."""
-    gradient = np.einsum("tnd,tn->td", x[:, :-1], y[:, :-1]) / (x.shape[1] - 1)
-    return rate * np.einsum("td,td->t", gradient, x[:, -1])
 
 
 @each_task
@@ -63,7 +61,7 @@ def test_the_best_step_in_closed_form(task):
     x, y, _ = draw(task)
 
     def at(rate):
-        return 0.5 * (descended(x, y, rate) - y[:, -1]) ** 2
+        return 0.5 * (oracles.descended(x, y, rate) - y[:, -1]) ** 2
 
     found = at(rate)
     assert abs(found.mean() - loss) < 5 * found.std() / np.sqrt(DRAWS)
@@ -117,7 +115,9 @@ def test_one_layer_can_do_a_step_of_gradient_descent(task, getkey):
     made = eqx.tree_at(where, model(task, getkey), new)
     x, y, _ = draw(task, 64)
     found = jax.vmap(made)(jnp.asarray(x), jnp.asarray(y))
-    np.testing.assert_allclose(found, descended(x, y, rate), rtol=1e-4, atol=1e-5)
+    np.testing.assert_allclose(
+        found, oracles.descended(x, y, rate), rtol=1e-4, atol=1e-5
+    )
 
 
 def test_the_querys_value_is_not_read(getkey):
@@ -162,3 +162,23 @@ def test_sites_and_circuits(getkey):
 def test_bad_settings(make, message):
     with pytest.raises(ValueError, match=message):
         make()
+
+
+def test_a_sweep_over_learning_rates_is_one_program(tmp_path):
+    folder, table = tmp_path / "rates", tmp_path / "rates.csv"
+    command = [sys.executable, "-m", "sweeps", rates.__file__, "--scale", "smoke"]
+    subprocess.run([*command, "--out", str(folder)], check=True, capture_output=True)
+    names = tuple(f"rate-{rate}" for rate in rates.RATES)
+    assert [job.runs for job in Folder(folder).jobs.values()] == [names]
+
+    assert collect([str(folder), "--out", str(table)]) == 0
+    with open(table) as file:
+        rows = [*csv.DictReader(file)]
+    swept = {row["run"]: float(row["optimizer.learning_rate.rate"]) for row in rows}
+    assert swept == dict(zip(names, rates.RATES, strict=True))
+    ends = (row for row in rows if row["sequences"] == "6400")
+    last = {row["run"]: float(row["loss"]) for row in ends}
+    assert last[names[0]] > last[names[1]]
+    alone = icl.run_experiment(rates.at_rate(rates.RATES[1]), tmp_path / "alone").log
+    loss = alone.evaluations["train"]["loss"][-1].mean()
+    assert last[names[1]] == pytest.approx(loss, rel=1e-4)

@@ -1,14 +1,20 @@
 """Effects that the papers report, at their own scale; a minute or two each."""
 
+import time
 from pathlib import Path
 
+import jax
 import numpy as np
+import oracles
 import pytest
 
 import icl
 import opto
+from icl.baselines.gradient_descent import one_step
+from icl.batches import batch
 from icl.data import HDF5Classes, LowRankClasses, make_omniglot
 from icl.experiments import evaluate
+from icl.presets.gradient_descent import lsa
 from icl.report.demo import demo, Findings
 
 
@@ -61,3 +67,26 @@ def test_an_induction_head_forms_on_omniglot(tmp_path):
     found = demo(HDF5Classes(str(file)), tmp_path / "run")
     assert_induction_heads(found)
     assert found.final["heldout_classes"]["accuracy"] > 0.7  # measured once: 0.81
+
+
+@pytest.mark.slow
+def test_linear_self_attention_learns_a_step_of_gradient_descent(tmp_path):
+    """Von Oswald et al. 2023, figure 2: within 2 % of the best step's loss."""
+    began = time.monotonic()
+    trained = icl.run_experiment(lsa(), tmp_path / "run")
+    assert time.monotonic() - began < 120
+    task = lsa().task
+    rate, expected = one_step(task)
+
+    # On the run's own evaluation tasks, which are few: the step is taken on them too.
+    own = icl.load(tmp_path / "run").evaluations["train"]
+    x, y = np.asarray(own.x, np.float64), np.asarray(own.y, np.float64)
+    step = np.mean(0.5 * (oracles.descended(x, y, rate) - y[:, -1]) ** 2)
+    loss = trained.log.evaluations["train"]["loss"][-1].mean()
+    assert loss == pytest.approx(step, rel=0.02)
+
+    # And the expectation, on so many new tasks that their mean is within 0.5 % of it.
+    fresh = batch(task, 200_000, key=jax.random.key(0))
+    losses = np.asarray(evaluate(trained.model, task, fresh)["loss"], np.float64)
+    assert losses.std() / np.sqrt(len(losses)) < 0.005 * expected
+    assert losses.mean() == pytest.approx(expected, rel=0.02)

@@ -3,9 +3,5 @@
 What is measured belongs to `icl.measures`.
 """
 
-from ._replay import (
-    check_file as check_file,
-    Replay as Replay,
-    replay as replay,
-    replays as replays,
-)
+from ._found import check_file as check_file, Replay as Replay
+from ._replay import replay as replay, replays as replays

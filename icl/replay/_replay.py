@@ -1,14 +1,11 @@
 """Measures over the checkpoints of a run."""
 
-import dataclasses
 import math
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 import equinox as eqx
-import h5py
 import jax
 import numpy as np
 from jaxtyping import PyTree
@@ -17,7 +14,6 @@ import opto
 
 from ..edits.ablation import on_batch
 from ..experiments import load, Trained
-from ..files import hdf5_kind, write_hdf5
 from ..measures import (
     AnyMeasure,
     EachSequence,
@@ -29,74 +25,16 @@ from ..measures import (
 )
 from ..runs import Run
 from ..tasks.exemplar_label.dense import GroupedSequences
+from ._found import Replay
 from ._program import Batch, batch_of
 from ._stacks import answer, Question
 
-
-_MARK = "icl-opto replay"
 
 # Sequences that edits are tried on at once, to bound the memory.
 _CHECKED = 4096
 
 # Swept ones too.
 Edits = Sequence[Any]
-
-
-@dataclasses.dataclass(frozen=True)
-class Replay:
-    """Measures at some checkpoints of a run; `replay["name"]` is an array.
-
-    **Attributes:**
-
-    - `sequences`: Sequences seen at each checkpoint, `[checkpoint]`.
-    - `values`: By the name of the measure, `[checkpoint, ...]`.
-    - `axes`: Of each measure the names of its axes, `"checkpoint layer head"`.
-    - `labels`: What each measure is, for the axis of a figure.
-    """
-
-    sequences: np.ndarray
-    values: Mapping[str, np.ndarray]
-    axes: Mapping[str, str]
-    labels: Mapping[str, str]
-
-    def __getitem__(self, name: str) -> np.ndarray:
-        return self.values[name]
-
-    def save(self, file: str | os.PathLike, **about: str) -> None:
-        """Writes `sequences` and each measure to an HDF5 file, whole or not at all.
-
-        **Arguments:** `about`: Attributes of the file.
-
-        **Raises:** `ValueError` if another file is there that is not a replay.
-        """
-        check_file(Path(file))
-
-        def fill(opened: h5py.File) -> None:
-            opened.attrs.update({**about, "kind": _MARK})
-            opened["sequences"] = self.sequences
-            opened["sequences"].attrs["axes"] = "checkpoint"
-            for name, value in self.values.items():
-                opened[f"measures/{name}"] = value
-                attributes = opened[f"measures/{name}"].attrs
-                attributes["axes"] = self.axes[name]
-                attributes["label"] = self.labels[name]
-
-        write_hdf5(Path(file), fill)
-
-    @staticmethod
-    def read(file: str | os.PathLike) -> "Replay":
-        """What `save` wrote; raises `ValueError` for another file."""
-        try:
-            with h5py.File(file, "r") as opened:
-                found: Any = opened["measures"]
-                return Replay(
-                    np.asarray(opened["sequences"]),
-                    {name: np.asarray(found[name]) for name in found},
-                    {name: found[name].attrs["axes"] for name in found},
-                    {name: found[name].attrs["label"] for name in found},
-                )
-        except (OSError, KeyError) as error:
-            raise ValueError(f"{file} is not a replay: {error}") from None
 
 
 def replay(
@@ -171,18 +109,6 @@ def replay(
     }
     labels = {name: _plain(measure).label for name, measure in measures.items()}
     return Replay(np.asarray(chosen, np.int64), values, axes, labels)
-
-
-def check_file(file: Path) -> None:
-    """Raises `ValueError` unless a replay may be written there."""
-    if file.suffix != ".h5":
-        raise ValueError(f"out: {file} must end in .h5")
-    if not file.parent.is_dir():
-        raise ValueError(f"out: there is no folder {file.parent}")
-    if not os.access(file.parent, os.W_OK):
-        raise ValueError(f"out: nothing can be written in {file.parent}")
-    if file.exists() and hdf5_kind(file) != _MARK:
-        raise ValueError(f"out: {file} is there and not a replay; name another file")
 
 
 def replays(

@@ -199,7 +199,7 @@ def test_saving_again_replaces_and_saving_over_others_is_refused(tmp_path):
     ("name", "message"),
     [
         ("a.jpeg", "ends in .png, .pdf, .svg, got 'a.jpeg'"),
-        ("a.PNG", "did you mean .png"),
+        ("a.PNG", "did you mean '.png'"),
         ("a", "ends in .png, .pdf, .svg, got 'a'"),
         ("none/a.png", "no folder .*none for a.png"),
     ],

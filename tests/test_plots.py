@@ -485,6 +485,14 @@ def test_each_pair_of_tokens_is_the_mean_of_the_heads():
     np.testing.assert_allclose(found.values, ATTENTION[:, 1, :, 3, :4].mean(1))
 
 
+def test_a_token_without_a_name_is_its_place():
+    figure = plots.token_pairs(X, ATTENTION, [*map(str, range(len(TOKENS)))])
+    assert "layer 0/from 3/mean" in figure.drawn
+    maps = plots.token_maps(ATTENTION[-1], ["exemplar 0", *"1234"])
+    axis = maps.drawn["attention"].axes["from"]
+    assert axis[:2].tolist() == ["0 exemplar 0", "1"]
+
+
 def test_the_integral_is_the_trapezoids_over_the_range():
     x = np.array([0.0, 100, 400])  # Unevenly spaced.
     slope = np.linspace(1, 3, 30)

@@ -1,7 +1,6 @@
 """Configs as JSON and back: frozen dataclasses, unions of them, nothing unknown."""
 
 import dataclasses
-import difflib
 import functools
 import json
 import reprlib
@@ -16,6 +15,8 @@ from typing import (
     TypeVar,
     Union,
 )
+
+from opto.hints import did_you_mean
 
 from .unions import OpenUnion
 
@@ -92,8 +93,8 @@ def with_fields(config: Config, settings: Iterable[str]) -> Config:
         for done, name in enumerate(parents):
             if not isinstance(place, dict) or name not in place:
                 where = ".".join(parents[: done + 1])
-                near = _nearest(name, place) if isinstance(place, dict) else ""
-                raise ValueError(f"config: there is no {where!r}{near}")
+                hint = did_you_mean(name, place) if isinstance(place, dict) else ""
+                raise ValueError(f"config: there is no {where!r}{hint}")
             place = place[name]
         if not isinstance(place, dict):
             raise ValueError(f"config: {'.'.join(parents)!r} has no fields")
@@ -180,8 +181,9 @@ def _read(value: Any, kind: Any, path: tuple[str, ...]) -> Any:
             return float(value)
         if type(value) is option or (type(value) is str and value in get_args(option)):
             return value
-    near = _nearest(value, [x for option in _options(kind) for x in get_args(option)])
-    raise _error(path, f"wanted {_name(kind)}, got {reprlib.repr(value)}{near}")
+    choices = [x for option in _options(kind) for x in get_args(option)]
+    hint = did_you_mean(str(value), [x for x in choices if isinstance(x, str)])
+    raise _error(path, f"wanted {_name(kind)}, got {reprlib.repr(value)}{hint}")
 
 
 def _read_object(
@@ -194,7 +196,11 @@ def _read_object(
     name = fields.pop("type", untagged)
     if not isinstance(name, str) or name not in classes:
         wanted = f"type must be one of {', '.join(classes)}"
-        got = f"got {name!r}{_nearest(name, classes)}" if name else "and is missing"
+        got = (
+            f"got {name!r}{did_you_mean(str(name), classes)}"
+            if name
+            else "and is missing"
+        )
         raise _error(path, f"{wanted}, {got}")
     kind = classes[name]
     _check_names(fields, kind, path)
@@ -209,7 +215,7 @@ def _read_object(
 def _check_names(given: dict[str, Any], kind: Any, path: tuple[str, ...]) -> None:
     known = {field.name: field for field in dataclasses.fields(kind)}
     problems = [
-        f"has no field {name!r}{_nearest(name, known)}"
+        f"has no field {name!r}{did_you_mean(name, known)}"
         for name in given
         if name not in known
     ]
@@ -237,12 +243,6 @@ def _name(kind: Any) -> str:
         else:
             names.append("null" if option is types.NoneType else option.__name__)
     return " or ".join(names)
-
-
-def _nearest(name: Any, known: Iterable[Any]) -> str:
-    known = [choice for choice in known if isinstance(choice, str)]
-    close = difflib.get_close_matches(str(name), known, n=1)
-    return f"; did you mean {close[0]!r}?" if close else ""
 
 
 def _error(path: tuple[str, ...], message: str) -> ValueError:

@@ -9,8 +9,7 @@ from typing import Any, Literal, Protocol
 from icl import Experiment
 from icl.data import Source
 from icl.plugins import import_plugin
-
-from .text import hint
+from opto.hints import did_you_mean
 
 
 StudyScale = Literal["smoke", "small", "paper"]
@@ -88,8 +87,9 @@ def load_study(name: str) -> tuple[str, StudyModule]:
         return name, _study(import_plugin(ours[name]), name)
     path = Path(name)
     if path.suffix != ".py":
-        near = hint(name, study_names())
-        raise ValueError(f"no study {name!r}; {near} (or the path of a Python file)")
+        known = study_names()
+        hint = did_you_mean(name, known) or f"; known: {', '.join(known)}"
+        raise ValueError(f"no study {name!r}{hint} (or the path of a Python file)")
     if not path.is_file():
         raise ValueError(f"there is no study file {path}")
     return path.stem, _study(import_plugin(str(path)), str(path))

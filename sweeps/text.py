@@ -1,6 +1,5 @@
-"""Text that commands print: tables, numbers to read, what was meant."""
+"""Text that commands print: tables, lists of names, numbers to read."""
 
-import difflib
 from collections.abc import Collection, Iterable, Sequence
 
 from icl.text import aligned
@@ -9,21 +8,10 @@ from icl.text import aligned
 _SHOWN = 12
 
 
-def hint(
-    name: str, known: Collection[str], what: str = "known:", *, cutoff: float = 0.6
-) -> str:
-    """What a message on an unknown name ends with: the nearest name, or some of all.
-
-    **Arguments:**
-
-    - `what`: What the names are, where none is near.
-    - `cutoff`: How near it must be, from 0 (anything) to 1 (equal).
-    """
-    near = difflib.get_close_matches(name, known, n=1, cutoff=cutoff)
-    if near:
-        return f"did you mean {near[0]!r}?"
-    more = ", …" if len(known) > _SHOWN else ""
-    return f"{what} {', '.join(list(known)[:_SHOWN])}{more}"
+def some_of(names: Collection[str]) -> str:
+    """The first of some names, for a message that lists them."""
+    more = ", …" if len(names) > _SHOWN else ""
+    return f"{', '.join(list(names)[:_SHOWN])}{more}"
 
 
 def table(rows: Iterable[Sequence[str]], header: Sequence[str], align: str) -> str:

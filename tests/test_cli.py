@@ -1,3 +1,4 @@
+import importlib
 import json
 import re
 import subprocess
@@ -5,14 +6,17 @@ import sys
 from pathlib import Path
 
 import h5py
+import jax
 import numpy as np
 import pytest
 from small import small
 
 import icl
 from icl import cli
+from icl.cli import commands
 from icl.config import to_json
 from icl.data import LowRankClasses
+from icl.experiments import evaluate
 
 
 README = Path(__file__).parents[1] / "README.md"
@@ -58,7 +62,6 @@ def test_eval_under_an_edit(capsys, run):
     assert status == 0
     assert out != plain
     trained = icl.load(run)
-    from icl.experiments import evaluate
     from opto import parse
 
     batch = trained.evaluations["train"]
@@ -194,7 +197,7 @@ SAYS = {
     "no preset": "did you mean 'induction'",
     "unknown option": "--model.num-heads",
     "impossible": "num_heads must divide d_model=64, got 7",
-    "bad edit": "no edit 'Zro'; did you mean Zero?",
+    "bad edit": "no edit 'Zro'; did you mean 'Zero'?",
     "no site": "no site 'x'",
     "no checkpoint": "the nearest 0",
     "bad eval edit": "no site 'blocks.9.attn.z'; did you mean 'blocks.",
@@ -229,6 +232,31 @@ def test_help(capsys, command):
     assert status == 0
     assert "usage" in out
     assert err == ""
+
+
+def test_each_command_has_a_file(capsys):
+    for name, (file, about) in commands.COMMANDS.items():
+        assert (Path(cli.__file__).parent / f"{file}.py").is_file()
+        assert callable(getattr(importlib.import_module(f"icl.cli.{file}"), file))
+        assert f"icl {name:6} {about}" in call(capsys, "--help")[1]
+
+
+def test_what_draws_is_imported_by_the_commands_that_draw():
+    code = "import sys; from icl.cli import main; print('matplotlib' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert done.stdout == "False\n"
+
+
+def test_eval_on_some_sets(capsys, run):
+    status, out, _ = call(capsys, "eval", run, "--set", "dense:2", "--set", "train")
+    assert status == 0
+    header, *lines = out.splitlines()
+    assert header.split() == ["dense:2", "train"]
+    trained = icl.load(run)
+    batch = icl.dense_set(trained.task, max_class_pairs=2, key=jax.random.key(0))
+    rows = evaluate(trained.model, trained.task, batch.sequences)
+    loss = next(line.split()[1] for line in lines if line.startswith("loss"))
+    assert float(loss) == pytest.approx(float(rows["loss"].mean()), abs=2e-4)
 
 
 def test_a_process_of_its_own_is_quiet_when_piped(run):

@@ -15,7 +15,7 @@ import pytest
 import icl
 import opto
 from icl import measures
-from icl.cli import imports as _cli_import
+from icl.cli.import_run import import_run as import_command
 from icl.compat.icl_dynamics import import_run, load_model, load_run
 from icl.compat.icl_dynamics._experiment import experiment_from
 from icl.config import from_json, to_json
@@ -716,12 +716,12 @@ def test_clamps_of_training_are_edits(peer, tmp_path, monkeypatch):
 
 
 def test_command(peer, tmp_path, capsys):
-    _cli_import._import([str(peer()), "--out", str(tmp_path / "out")])
+    import_command([str(peer()), "--out", str(tmp_path / "out")])
     out = capsys.readouterr().out.splitlines()
     assert out[0] == f"{tmp_path / 'out'}: 2 checkpoints, 3 evaluations"
     assert out[1].startswith("note: evaluation sets drawn anew")
     with pytest.raises(ValueError, match="out"):
-        _cli_import._import([str(tmp_path / "run")])
+        import_command([str(tmp_path / "run")])
 
 
 def test_split_in_a_given_order():

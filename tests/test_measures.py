@@ -578,8 +578,8 @@ def test_texts_of_metrics_and_clamps():
 
 
 WRONG = {
-    "inductionstrength": "no measure 'inductionstrength'; did you mean induction_s",
-    "in_context_acuracy": "no measure .*did you mean in_context_accuracy",
+    "inductionstrength": "no measure 'inductionstrength'; did you mean 'induction_",
+    "in_context_acuracy": "no measure .*did you mean 'in_context_accuracy",
     "loss(1)": "the metric loss takes no arguments",
     "induction_strength(layr=1)": "'layr'; it is induction_strength(layer=None)",
     "induction_strength(layer='x')": "layer is the number of a layer from 0, got 'x'",

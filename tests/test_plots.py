@@ -199,7 +199,7 @@ def test_saving_again_replaces_and_saving_over_others_is_refused(tmp_path):
     ("name", "message"),
     [
         ("a.jpeg", "ends in .png, .pdf, .svg, got 'a.jpeg'"),
-        ("a.PNG", "did you mean .png"),
+        ("a.PNG", "did you mean '.png'"),
         ("a", "ends in .png, .pdf, .svg, got 'a'"),
         ("none/a.png", "no folder .*none for a.png"),
     ],
@@ -483,6 +483,14 @@ def test_each_pair_of_tokens_is_the_mean_of_the_heads():
         "3 label 1",
     ]
     np.testing.assert_allclose(found.values, ATTENTION[:, 1, :, 3, :4].mean(1))
+
+
+def test_a_token_without_a_name_is_its_place():
+    figure = plots.token_pairs(X, ATTENTION, [*map(str, range(len(TOKENS)))])
+    assert "layer 0/from 3/mean" in figure.drawn
+    maps = plots.token_maps(ATTENTION[-1], ["exemplar 0", *"1234"])
+    axis = maps.drawn["attention"].axes["from"]
+    assert axis[:2].tolist() == ["0 exemplar 0", "1"]
 
 
 def test_the_integral_is_the_trapezoids_over_the_range():

@@ -271,7 +271,7 @@ def test_ablate_and_patch(run, capsys, tmp_path):
     options = ["--site", "blocks.0.attn.z", "--over", "head"]
     status, out, _ = _call(capsys, "patch", run, *options, "--out", tmp_path / "p")
     assert status == 0
-    assert "minus the loss" in out
+    assert "negative loss" in out
     files = {str(x.relative_to(tmp_path)) for x in tmp_path.rglob("*.png")}
     assert files == {"a/heads.png", "p/patch.png"}
 

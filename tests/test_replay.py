@@ -345,12 +345,20 @@ def test_a_damaged_file_of_what_was_found_costs_time_alone(trained):
         assert np.array_equal(replay(trained, {"l": LOSS})["l"], first["l"])
 
 
+def test_the_dense_set_has_a_name(trained):
+    every = icl.dense_set(trained.task, max_class_pairs=2, key=jax.random.key(0))
+    expected = replay(trained, {"l": LOSS}, data=every)["l"]
+    np.testing.assert_array_equal(
+        replay(trained, {"l": LOSS}, data="dense:2")["l"], expected
+    )
+
+
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
         ({"data": np.zeros(3)}, "data is the name of an evaluation set, .* ndarray"),
         ({"data": {"train": np.zeros(3)}}, "data is the name .* got dict"),
-        ({"data": "dense"}, "no evaluation set 'dense' .* icl.dense_set"),
+        ({"data": "trian"}, "no evaluation set 'trian'; did you mean"),
         ({"measures": {"..": LOSS}}, "a measure's name is some text"),
     ],
 )
@@ -457,7 +465,7 @@ def test_axes_of_one_name_are_told_apart(trained):
         ({"measures": {}}, "measures is a mapping of names to measures, got none"),
         ({"measures": {"l": loss}}, "measure 'l' must be an icl.measures.Measure"),
         ({"measures": {"a/b": LOSS}}, "text without '/', got 'a/b'"),
-        ({"data": "trian"}, "no evaluation set 'trian' in .*'train', 'few'"),
+        ({"data": "trian"}, "no evaluation set 'trian'; did you mean 'train'"),
         ({"data": 3}, "data is the name of an evaluation set, or a batch"),
         ({"checkpoints": [33]}, "no checkpoint 33 .*nearest 32"),
         ({"checkpoints": []}, "no checkpoints to replay"),

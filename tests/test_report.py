@@ -17,10 +17,12 @@ import icl
 import opto
 from icl import plots
 from icl.cli import guarded
-from icl.cli.plot import _stem, plot, PlotOptions, report
-from icl.report.figures import KINDS, learning, Subject
+from icl.cli.plot import _stem, plot, PlotOptions
+from icl.cli.report import report
+from icl.report.figures import KINDS, learning
 from icl.report.grouping import GROUPS
-from icl.report.page import _affordable, _MOST_BYTES
+from icl.report.patterns import _affordable, _MOST_BYTES
+from icl.report.subject import Subject
 
 
 COMMANDS = {"plot": plot, "report": report}
@@ -187,7 +189,13 @@ def test_the_mark_is_of_the_edited_model_and_of_any_data(trained):
 BAD = {
     ("plot", "{run}"): "plot needs what to draw after the run: learning, metric",
     ("plot", "{run}", "inductoin"): "no figure 'inductoin'; did you mean 'induction'?",
-    ("plot", "{run}", "maps", "--data", "trian"): "no data 'trian'; did you mean",
+    (
+        "plot",
+        "{run}",
+        "maps",
+        "--data",
+        "trian",
+    ): "no evaluation set 'trian'; did you mean",
     ("plot", "{run}", "metric", "--by", "labl"): "no group 'labl'; did you mean",
     ("plot", "{run}", "metric", "--metric", "los"): "no metric 'los'; did you mean",
     ("plot", "{run}", "maps", "--checkpoint", "7"): "has no checkpoint 7",

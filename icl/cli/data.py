@@ -1,12 +1,14 @@
 """`icl data`: files of classes."""
 
 import dataclasses
-import difflib
 from pathlib import Path
 from typing import Annotated, Literal
 
 import tyro
 
+from opto.hints import did_you_mean
+
+from .. import data as sources
 from .options import parse
 
 
@@ -59,48 +61,50 @@ class ClustersOptions:
     """Decides the first centroids and the order of the classes."""
 
 
-def data(arguments: list[str]) -> None:
-    """The command `icl data`."""
-    from .. import data as sources
+SYNTHETIC = {
+    "low-rank": sources.LowRankClasses,
+    "gaussian": sources.GaussianClasses,
+}
+NAMES = ("omniglot", "clusters", *SYNTHETIC)
 
-    synthetic = {
-        "low-rank": sources.LowRankClasses,
-        "gaussian": sources.GaussianClasses,
-    }
-    names = ("omniglot", "clusters", *synthetic)
-    if not arguments or arguments[0] not in names:
-        text = f"usage: icl data {{{','.join(names)}}} --out FILE.h5 [options]"
+
+def data(arguments: list[str]) -> None:
+    """Runs the command.
+
+    **Raises:** `ValueError` for an unknown source, and for what cannot be made.
+    """
+    if not arguments or arguments[0] not in NAMES:
+        text = f"usage: icl data {{{','.join(NAMES)}}} --out FILE.h5 [options]"
         if set(arguments) & {"-h", "--help"}:
             print(text)
             return
         given = arguments[0] if arguments else ""
         got = repr(given) if given else "nothing"
-        close = difflib.get_close_matches(given, names, n=1, cutoff=0.4)
-        hint = f"did you mean {close[0]!r}?" if close else f"known: {', '.join(names)}"
-        raise ValueError(f"data needs the name of a source first, got {got}; {hint}")
+        hint = did_you_mean(given, NAMES, cutoff=0.4) or f"; known: {', '.join(NAMES)}"
+        raise ValueError(f"data needs the name of a source first, got {got}{hint}")
     name, *rest = arguments
     if name == "omniglot":
         _omniglot(parse(OmniglotOptions, rest, "data omniglot"))
-        return
-    if name == "clusters":
+    elif name == "clusters":
         _clusters(parse(ClustersOptions, rest, "data clusters"))
-        return
+    else:
+        _synthetic(name, rest)
 
+
+def _synthetic(name: str, arguments: list[str]) -> None:
     @dataclasses.dataclass(frozen=True)
     class SourceOptions:
         """Write the classes of a synthetic source to an HDF5 file."""
 
         out: Path
         """The file to write; an existing one is refused."""
-        source: Annotated[synthetic[name], tyro.conf.arg(name="")]  # pyright: ignore
+        source: Annotated[SYNTHETIC[name], tyro.conf.arg(name="")]  # pyright: ignore
 
-    options = parse(SourceOptions, rest, f"data {name}")
+    options = parse(SourceOptions, arguments, f"data {name}")
     print(f"{options.out}: {sources.save_source(options.source, options.out)}")
 
 
 def _omniglot(options: OmniglotOptions) -> None:
-    from .. import data as sources
-
     weights = None if options.weights is None else str(options.weights)
     if weights is not None and options.encoder != "resnet18":
         raise ValueError(
@@ -126,8 +130,6 @@ def _omniglot(options: OmniglotOptions) -> None:
 
 
 def _clusters(options: ClustersOptions) -> None:
-    from .. import data as sources
-
     clusters = sources.NeighbourClusters(
         options.exemplars, options.classes, options.metric, options.seed
     )

@@ -1,12 +1,22 @@
-"""Command-line options from dataclasses, with errors of one line."""
+"""Command-line options from dataclasses, with errors of one line.
+
+What several commands take is here too: a run, edits, evaluation sets.
+"""
 
 import contextlib
+import dataclasses
 import io
 import os
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 from typing import Any
 
 import tyro
+
+import opto
+
+from ..edits.grafts import read_edits
+from ..experiments import Trained
 
 
 def parse(
@@ -65,3 +75,40 @@ def _columns(width: str, arguments: Sequence[str]) -> Iterator[None]:
             del os.environ["COLUMNS"]
         else:
             os.environ["COLUMNS"] = before
+
+
+@dataclasses.dataclass(frozen=True)
+class RunOptions:
+    """Which run, under which edits."""
+
+    run: tyro.conf.Positional[Path]
+    """A run folder."""
+    edit: tyro.conf.UseAppendAction[tuple[str, ...]] = ()
+    """An edit in force, besides those of training, such as
+    "Zero('blocks.1.attn.z', head=3)"; may be repeated."""
+    training_edits: bool = True
+    """Whether the edits that the run was trained under are in force too."""
+
+    @property
+    def as_trained(self) -> bool:
+        """Whether the edits of training are in force, and no others."""
+        return self.training_edits and not self.edit
+
+    def in_force(self, trained: Trained) -> tuple[opto.AbstractEdit, ...]:
+        """The edits that are in force: those of training first.
+
+        **Raises:** `ValueError` for a text that is no edit.
+        """
+        own = trained.edits if self.training_edits else ()
+        return (*own, *read_edits(self.edit))
+
+
+@dataclasses.dataclass(frozen=True)
+class SetOptions(RunOptions):
+    """Which model, under which edits, on which sequences."""
+
+    checkpoint: int = -1
+    """Sequences seen at the checkpoint; -1 is the last."""
+    set: tyro.conf.UseAppendAction[tuple[str, ...]] = ()
+    """An evaluation set, or dense, every label pair and order of 100 pairs of classes,
+    or dense:N, of N; may be repeated. The default is all evaluation sets."""

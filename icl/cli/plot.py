@@ -1,8 +1,7 @@
-"""`icl plot` and `icl report`: what a run looks like."""
+"""`icl plot`: figures of a run, by kind."""
 
 import dataclasses
 import hashlib
-import math
 import re
 import sys
 from pathlib import Path
@@ -11,33 +10,11 @@ from typing import Literal
 import tyro
 
 from .. import plots
-from ..edits.grafts import read_edits
-from ..experiments import load
-from ..experiments.sets import check_set
-from ..report.figures import KINDS, kinds_of, Subject
+from ..report.figures import KINDS, kinds_of
 from ..report.grouping import Inapplicable
-from ..report.page import check_page, write_report
 from ..runs import disk
 from .options import parse
-
-
-@dataclasses.dataclass(frozen=True)
-class SubjectOptions:
-    """Which run, on which sequences, under which edits."""
-
-    run: tyro.conf.Positional[Path]
-    """A run folder."""
-    data: str = ""
-    """The evaluation set that is looked at, or dense, every label pair and order of 100
-    pairs of classes, or dense:N, of N; the first set if left out."""
-    edit: tyro.conf.UseAppendAction[tuple[str, ...]] = ()
-    """An edit in force, besides those of training, such as
-    "Zero('blocks.1.attn.z', head=3)"; may be repeated."""
-    training_edits: bool = True
-    """Whether the edits that the run was trained under are in force too."""
-    threshold: float | None = None
-    """A loss in nats: where the set's loss first falls to it, the phase change is
-    marked. Half of ln 2, 0.347, in the induction-head paper's figure 5b."""
+from .subject import SubjectOptions
 
 
 @dataclasses.dataclass(frozen=True)
@@ -66,39 +43,31 @@ class PlotOptions(SubjectOptions):
     """Sequences seen at the checkpoint that maps draws; -1 is the last."""
 
 
-@dataclasses.dataclass(frozen=True)
-class ReportOptions(SubjectOptions):
-    """Write one HTML page about a run, which needs no network and no other file.
-
-    Its config, learning curves, heads over training, and attention patterns at each of
-    its checkpoints.
-    """
-
-    out: Path | None = None
-    """The file; the default is report.html in the run's folder."""
-
-
 # What tyro shows under --help.
 _LISTED = "\n\n".join(f"- {name}: {make.__doc__}" for name, make in KINDS.items())
 PlotOptions.__doc__ = f"{PlotOptions.__doc__}\n\n{_LISTED}"
 
 
 def plot(arguments: list[str]) -> None:
-    """The command `icl plot`."""
+    """Runs the command.
+
+    **Raises:** `ValueError` for a subject or a kind that cannot be, and for a kind that
+    was asked for by its name and that the run cannot have.
+    """
     options = parse(PlotOptions, arguments, "plot")
     kinds = kinds_of(options.kinds)
     out = options.out or options.run / "figures"
     if out.exists() and not out.is_dir():
         raise ValueError(f"out: {out} is a file; name a folder")
     subject = dataclasses.replace(
-        _subject(options),
+        options.subject(),
         metric=options.metric,
         by=options.by,
         checkpoint=options.checkpoint,
     )
     with disk(out):
         out.mkdir(parents=True, exist_ok=True)
-    drawn = 0
+    drawn = False
     for kind in kinds:
         try:
             figure = KINDS[kind](subject)
@@ -108,10 +77,9 @@ def plot(arguments: list[str]) -> None:
             reason = " ".join(str(error).split())
             print(f"{kind}: not drawn, as {reason}", file=sys.stderr)
             continue
-        drawn += 1
+        drawn = True
         path = out / f"{_stem(kind, options)}.{options.format}"
         print(plots.save(figure, path, data=options.numbers))
-
     if not drawn:
         raise ValueError(f"{options.run}: there is nothing to draw")
 
@@ -134,25 +102,3 @@ def _stem(kind: str, options: PlotOptions) -> str:
     if len(stem) <= 120:
         return stem
     return f"{stem[:110]}-{hashlib.sha256(text.encode()).hexdigest()[:8]}"
-
-
-def report(arguments: list[str]) -> None:
-    """The command `icl report`."""
-    options = parse(ReportOptions, arguments, "report")
-    subject = _subject(options)
-    out = options.out or options.run / "report.html"
-    check_page(out)
-    print(write_report(subject, out))
-
-
-def _subject(options: SubjectOptions) -> Subject:
-    level = options.threshold
-    if level is not None and not (math.isfinite(level) and level > 0):
-        raise ValueError(f"--threshold must be a loss above 0, in nats, got {level}")
-    trained = load(options.run)
-    own = trained.edits if options.training_edits else ()
-    edits = None
-    if options.edit or not options.training_edits:
-        edits = (*own, *read_edits(options.edit))
-    data = check_set(trained, options.data)
-    return Subject(trained, data, edits, threshold=options.threshold)

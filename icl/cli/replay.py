@@ -6,34 +6,25 @@ from pathlib import Path
 import tyro
 
 from .. import measures
-from ..edits.grafts import read_edits
 from ..experiments import load
-from ..experiments.sets import check_set, named_dense_set
-from ..replay import check_file, replay as _replay
-from .options import parse
+from ..replay import check_file, replay as replay_run
+from .options import parse, RunOptions
 
 
 @dataclasses.dataclass(frozen=True)
-class ReplayOptions:
+class ReplayOptions(RunOptions):
     """Take measures at a run's checkpoints and write them to a file.
 
     The file has `sequences`, the sequences seen at each checkpoint, and an array
     `measures/NAME` for each measure, whose attribute `axes` names its axes.
     """
 
-    run: tyro.conf.Positional[Path]
-    """A run folder."""
     measure: tyro.conf.UseAppendAction[tuple[str, ...]] = ()
     """A measure, such as induction_strength, "induction_strength(layer=1)" or loss; may
     be repeated. Without one, the measures that there are are listed."""
     data: str = "train"
     """An evaluation set of the run, or dense: every label pair and order of 100 pairs
     of classes, or of N with dense:N."""
-    edit: tyro.conf.UseAppendAction[tuple[str, ...]] = ()
-    """An edit in force besides those of training, such as
-    "Zero('blocks.1.attn.z', head=3)"; may be repeated."""
-    training_edits: bool = True
-    """Whether the edits that the run was trained under are in force too."""
     checkpoint: tyro.conf.UseAppendAction[tuple[int, ...]] = ()
     """Sequences seen at a checkpoint, -1 for the last; may be repeated. The default is
     all of them."""
@@ -58,15 +49,14 @@ def replay(arguments: list[str]) -> None:
         text: measures.parse(text, trained.task, trained.model)
         for text in options.measure
     }
-    own = trained.edits if options.training_edits else ()
-    edits = (*own, *read_edits(options.edit))
-    # What a run was trained under is no matter to measures of its weights.
-    given = None if options.training_edits and not options.edit else edits
-    data = check_set(trained, options.data)
-    dense = named_dense_set(trained, data)
-    data = data if dense is None else dense
-    found = _replay(
-        trained, asked, data=data, edits=given, checkpoints=options.checkpoint or None
+    edits = options.in_force(trained)
+    found = replay_run(
+        trained,
+        asked,
+        data=options.data,
+        # What a run was trained under is no matter to measures of its weights.
+        edits=None if options.as_trained else edits,
+        checkpoints=options.checkpoint or None,
     )
     about = {"run": str(options.run), "data": options.data, "edits": repr(edits)}
     found.save(options.out, **about)

@@ -10,6 +10,7 @@ from matplotlib.figure import Figure
 
 from .. import plots
 from ..files import write_bytes
+from ..text import aligned
 
 
 def free_folder(folder: Path, name: str, columns: Sequence[str]) -> Path:
@@ -46,6 +47,12 @@ def write_results(
     # Last: it marks the others as results that may be overwritten.
     write_bytes(table, text.getvalue().encode())
     return f"Numbers: {table}\nFigure:  {', '.join(map(str, pictures))}"
+
+
+def indented(rows: Sequence[Sequence[str]]) -> str:
+    """A table for a terminal: names to the left, numbers to the right."""
+    align = "l" + "r" * (len(rows[0]) - 1)
+    return "".join(f"  {line}\n" for line in aligned(rows, align))
 
 
 def _files(folder: Path, name: str) -> list[Path]:

@@ -1,12 +1,13 @@
 """Embeddings of a model's tokens, say, as a file of classes."""
 
-import difflib
 import hashlib
 import os
 from pathlib import Path
 
 import numpy as np
 from jaxtyping import Float32, Shaped
+
+from opto.hints import did_you_mean
 
 from ._clusters import NeighbourClusters
 from ._extras import import_extra
@@ -125,9 +126,9 @@ def _from_safetensors(path: Path, tensor: str) -> tuple[Shaped[np.ndarray, "..."
     except (OSError, safetensors.SafetensorError, TypeError) as error:
         reason = " ".join(str(error).split())
         raise ValueError(f"embeddings: cannot read {path}: {reason}") from error
-    close = difflib.get_close_matches(name, shapes, n=1, cutoff=0.4)
-    hint = f"did you mean {close[0]!r}?" if close else f"it holds {_listing(shapes)}"
-    raise ValueError(f"tensor: {path} has no tensor {name!r}; {hint}")
+    holds = f"; it holds {_listing(shapes)}"
+    hint = did_you_mean(name, shapes, cutoff=0.4) or holds
+    raise ValueError(f"tensor: {path} has no tensor {name!r}{hint}")
 
 
 def _only_matrix(path: Path, shapes: dict[str, list[int]]) -> str:

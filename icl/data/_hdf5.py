@@ -1,7 +1,6 @@
 """Classes in an HDF5 file: reading and writing."""
 
 import dataclasses
-import difflib
 import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -9,6 +8,8 @@ from pathlib import Path
 import h5py
 import numpy as np
 from jaxtyping import Float32, Int
+
+from opto.hints import did_you_mean
 
 from ..files import write_hdf5
 
@@ -147,9 +148,9 @@ def _find(file: str, opened: h5py.File, path: str) -> h5py.Dataset:
         path = candidates[0]
     node = opened.get(path)
     if not isinstance(node, h5py.Dataset):
-        close = difflib.get_close_matches(path.strip("/"), shapes, n=1, cutoff=0.4)
-        hint = f"did you mean {close[0]!r}?" if close else _listing(shapes)
-        raise ValueError(f"path: {file} has no dataset {path!r}; {hint}")
+        hint = did_you_mean(path.strip("/"), shapes, cutoff=0.4)
+        hint = hint or f"; {_listing(shapes)}"
+        raise ValueError(f"path: {file} has no dataset {path!r}{hint}")
     return node
 
 

@@ -60,7 +60,7 @@ class Patched:
 
 def evidence_label(task: Any) -> str:
     """What `patch_clean` compares, in words."""
-    return getattr(task, "evidence_label", "minus the loss")
+    return getattr(task, "evidence_label", "negative loss")
 
 
 def patch_clean(

@@ -1,7 +1,6 @@
 """Heads of another run by what they do there, as the texts of edits name them."""
 
 import dataclasses
-import difflib
 import functools
 import json
 import os
@@ -16,6 +15,7 @@ import numpy as np
 from jaxtyping import Array, Float
 
 import opto
+from opto.hints import did_you_mean
 
 from ..batches import first_of
 from ..config import from_json, to_json
@@ -207,10 +207,9 @@ def with_heads(
     used = [name for text in texts for name in names(text)]
     for name in used:
         if name not in heads:
-            close = difflib.get_close_matches(name, heads, n=1)
             known = ", ".join(heads) or "none"
-            hint = f"did you mean {close[0]!r}?" if close else f"there is {known}"
-            raise ValueError(f"edits name {{{name}}}, which is not in heads; {hint}")
+            hint = did_you_mean(name, heads) or f"; there is {known}"
+            raise ValueError(f"edits name {{{name}}}, which is not in heads{hint}")
     for name in heads:
         if name not in used:
             raise ValueError(f"heads has {name!r}, which no edit names as {{{name}}}")

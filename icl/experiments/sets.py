@@ -1,10 +1,12 @@
 """Sequences by name: the evaluation sets of a run, and the dense set."""
 
-import difflib
 import re
 from collections.abc import Iterable
 
 import jax
+from jaxtyping import PyTree
+
+from opto.hints import did_you_mean
 
 from ..tasks.exemplar_label import ExemplarLabelTask
 from ..tasks.exemplar_label.dense import dense_set, GroupedSequences
@@ -28,36 +30,50 @@ def check_set(trained: Trained, name: str) -> str:
     known = [*trained.evaluations]
     if not name:
         return known[0] if known else ""
+    if name in known:
+        return name
     if name.startswith(f"{DENSE}:") and _pairs(name) is None:
         raise ValueError(f"data {DENSE}:N is of N pairs of classes, from 1; got {name}")
-    dense = _pairs(name) is not None
-    if dense and not isinstance(trained.task, ExemplarLabelTask):
+    if _pairs(name) is None:
+        there = [*known, DENSE, f"{DENSE}:N"]
+        hint = did_you_mean(name, there, cutoff=0.4) or f"; there is {', '.join(there)}"
+        raise ValueError(f"no evaluation set {name!r}{hint}")
+    if not isinstance(trained.task, ExemplarLabelTask):
         kind = type(trained.experiment.task).__name__
         raise ValueError(f"data {name!r} is of exemplar-label sequences, not of {kind}")
-    if name not in known and not dense:
-        raise ValueError(unknown("data", name, [*known, DENSE, f"{DENSE}:N"]))
     return name
 
 
-def named_dense_set(trained: Trained, name: str) -> GroupedSequences | None:
-    """The sequences that `dense` and `dense:N` name; `None` for another name.
+def find_set(trained: Trained, name: str = "") -> PyTree | GroupedSequences:
+    """The sequences of an evaluation set, a batch, or those of `dense` or `dense:N`.
 
-    Every label pair and order of `N` pairs of classes, drawn at random if there are
-    more: the same at every call.
+    The dense set has every label pair and order of `N` pairs of classes, drawn at
+    random if there are more: the same at every call.
+
+    **Arguments:** `name`: Of the set; the first of the run if left out.
+
+    **Raises:** `ValueError` if there is none of that name, or none at all.
     """
+    name = check_set(trained, name)
+    if not name:
+        raise ValueError(f"{trained.run.path} has no evaluation sets")
+    if name in trained.evaluations:
+        return trained.evaluations[name]
     pairs = _pairs(name)
-    if pairs is None:
-        return None
     return dense_set(trained.task, max_class_pairs=pairs, key=jax.random.key(0))
 
 
-def unknown(what: str, name: str, known: Iterable[str]) -> str:
-    """What to say of a name that is none of some, which it may have been meant for."""
-    known = [*known]
-    close = difflib.get_close_matches(name, known, n=1, cutoff=0.4)
-    there = f"there is {', '.join(known)}" if known else "there is none"
-    hint = f"did you mean {close[0]!r}?" if close else there
-    return f"no {what} {name!r}; {hint}"
+def find_sets(trained: Trained, names: Iterable[str] = ()) -> dict[str, PyTree]:
+    """The batch of each of some sets, as `find_set`; of all evaluation sets if none.
+
+    **Raises:** `ValueError` as `find_set`.
+    """
+    found = {}
+    for name in [*names] or [*trained.evaluations] or [""]:
+        every = find_set(trained, name)
+        grouped = isinstance(every, GroupedSequences)
+        found[name] = every.sequences if grouped else every
+    return found
 
 
 def _pairs(name: str) -> int | None:

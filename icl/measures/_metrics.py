@@ -1,7 +1,6 @@
 """The task's own metrics, `loss`, `accuracy` and so on, as measures."""
 
 import dataclasses
-import difflib
 from typing import Any
 
 import equinox as eqx
@@ -9,6 +8,7 @@ import jax
 from jaxtyping import Array, PyTree
 
 import opto
+from opto.hints import did_you_mean
 
 from ..batches import example_of
 from ._measure import Measure, Reduction, SequenceMean
@@ -73,8 +73,5 @@ class _Metric:
 
 def _check(name: str, known: tuple[str, ...]) -> None:
     if name not in known:
-        close = difflib.get_close_matches(name, known, n=1)
-        hint = (
-            f"did you mean {close[0]!r}?" if close else f"there is {', '.join(known)}"
-        )
-        raise ValueError(f"no metric {name!r}; {hint}")
+        hint = did_you_mean(name, known) or f"; there is {', '.join(known)}"
+        raise ValueError(f"no metric {name!r}{hint}")

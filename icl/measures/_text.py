@@ -2,11 +2,12 @@
 
 import ast
 import dataclasses
-import difflib
 import functools
 import inspect
 from collections.abc import Callable
 from typing import Any, ParamSpec, TypeVar
+
+from opto.hints import did_you_mean
 
 from ..plugins import check_one_origin, import_installed
 from ._measure import AnyMeasure, Measure, OfModel, Under
@@ -143,10 +144,9 @@ def _made(text: str, name: ast.Name, args: list, keywords: dict) -> AnyMeasure:
 
 def _unknown(name: str, metrics: tuple[str, ...]) -> str:
     known = [*metrics, *_MEASURES]
-    close = difflib.get_close_matches(name, known, n=1)
-    hint = f"did you mean {close[0]}?" if close else f"known: {', '.join(known)}"
+    hint = did_you_mean(name, known) or f"; known: {', '.join(known)}"
     lacking = "" if metrics else " (no task is given whose metric it could be)"
-    return f"no measure {name!r}{lacking}; {hint}"
+    return f"no measure {name!r}{lacking}{hint}"
 
 
 def _written(make: Callable[..., Any], bound: dict[str, Any]) -> str:

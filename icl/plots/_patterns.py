@@ -11,6 +11,7 @@ from matplotlib.colors import Normalize
 
 from ._drawn import DrawnFigure, Quantity
 from ._style import figure, style
+from ._tokens import token_at
 
 
 @dataclasses.dataclass(frozen=True)
@@ -81,7 +82,7 @@ def token_maps(attention: np.ndarray, tokens: Sequence[str]) -> DrawnFigure:
     - `tokens`: What stands at each position, `"label 0"`.
     """
     layers, heads, queries, keys = attention.shape
-    names = np.array([f"{i} {name}" for i, name in enumerate(tokens)])
+    names = np.array([token_at(i, tokens) for i in range(len(tokens))])
     axes = {
         "layer": np.arange(layers),
         "head": np.arange(heads),

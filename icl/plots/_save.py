@@ -1,7 +1,6 @@
 """Figures as files, with what they show beside them."""
 
 import contextlib
-import difflib
 import io
 import os
 from collections.abc import Iterator
@@ -9,6 +8,8 @@ from pathlib import Path
 from typing import Literal
 
 from matplotlib.figure import Figure
+
+from opto.hints import did_you_mean
 
 from ..files import write_bytes
 from ._drawn import DrawnFigure, write_drawn
@@ -77,8 +78,7 @@ def _laid_out(figure: Figure) -> Iterator[None]:
 def check_path(path: Path) -> None:
     """Raises `ValueError` for a picture that could not be written there."""
     if path.suffix not in _FORMATS:
-        close = difflib.get_close_matches(path.suffix.lower(), _FORMATS, n=1)
-        hint = f"; did you mean {close[0]}?" if close else ""
+        hint = did_you_mean(path.suffix.lower(), _FORMATS)
         wanted = ", ".join(_FORMATS)
         raise ValueError(
             f"path: a figure's file ends in {wanted}, got {path.name!r}{hint}"

@@ -45,8 +45,8 @@ def token_pairs(
     for layer in range(attention.shape[1]):
         for column, query in enumerate(chosen):
             values, keys = _to_each(attention[:, layer, :, query])
-            names = np.array([f"{key} {tokens[key]}" for key in keys])
-            title = f"from {query} {tokens[query]}"
+            names = np.array([token_at(int(key), tokens) for key in keys])
+            title = f"from {token_at(int(query), tokens)}"
             name = f"layer {layer}/{title}"
             row = f"layer {layer}" if column == 0 else ""
             title = title if layer == 0 else ""
@@ -55,6 +55,12 @@ def token_pairs(
             )
     look = Look(len(chosen), "attended token", "head", phase_change=phase_change)
     return draw(sequences, panels, look)
+
+
+def token_at(place: int, tokens: Sequence[str]) -> str:
+    """A token's place and what stands there; once if that is all that it is called."""
+    name = tokens[place]
+    return name if name == str(place) else f"{place} {name}"
 
 
 def _to_each(attention: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

@@ -14,6 +14,7 @@ import opto
 
 from ..edits.ablation import on_batch
 from ..experiments import load, Trained
+from ..experiments.sets import find_set
 from ..measures import (
     AnyMeasure,
     EachSequence,
@@ -66,9 +67,10 @@ def replay(
 
     - `run`: A run's folder, or what `icl.load` gives.
     - `measures`: What to measure, by name; see `icl.measures`.
-    - `data`: The name of one of the run's evaluation sets, what `icl.dense_set` gives,
-        or a batch of examples of its task, from `load_sequences` of
-        `icl.tasks.exemplar_label` or `icl.batches.batch`.
+    - `data`: The name of one of the run's evaluation sets, `dense` or `dense:N` (every
+        sequence of 100 or N pairs of classes), what `icl.dense_set` gives, or a batch
+        of examples of its task, from `load_sequences` of `icl.tasks.exemplar_label` or
+        `icl.batches.batch`.
     - `edits`: In force; `None` is the edits that the run was trained under. Those made
         with `each` or `opto.stack` are swept: all combinations are measured.
     - `checkpoints`: Sequences seen, -1 for the last; `None` is all there are.
@@ -187,12 +189,7 @@ def _sequences(trained: Trained, data: str | PyTree) -> PyTree:
             wanted = "the name of an evaluation set, or a batch of sequences"
             raise ValueError(f"data is {wanted}, got {kind}")
         return data
-    if data not in trained.evaluations:
-        known = ", ".join(map(repr, trained.evaluations)) or "none"
-        also = "; the dense set is icl.dense_set(task)" * data.startswith("dense")
-        where = f"in {trained.run.path}: {known}{also}"
-        raise ValueError(f"no evaluation set {data!r} {where}")
-    return trained.evaluations[data]
+    return find_set(trained, data)
 
 
 def _combinations(

@@ -7,13 +7,14 @@ A logger is anything with the methods of `Logger`. `open_logger` makes those tha
 """
 
 import contextlib
-import difflib
 import importlib
 import importlib.util
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
+
+from opto.hints import did_you_mean
 
 
 @runtime_checkable
@@ -63,9 +64,8 @@ def check_logger(text: str) -> None:
     """
     name, _, project = text.partition(":")
     if name not in _PACKAGES:
-        close = difflib.get_close_matches(name, _PACKAGES, n=1, cutoff=0.4)
-        hint = f"did you mean {close[0]!r}?" if close else f"there is {_FORMS}"
-        raise ValueError(f"no logger {text!r}; {hint}")
+        hint = did_you_mean(name, _PACKAGES, cutoff=0.4) or f"; there is {_FORMS}"
+        raise ValueError(f"no logger {text!r}{hint}")
     if ":" in text and name != "wandb":
         raise ValueError(f"the logger {name} takes no project, got {text!r}")
     if ":" in text and (not project or len(project) > 128 or set(project) & _FORBIDDEN):

@@ -3,8 +3,10 @@
 import functools
 import importlib
 
+from opto.hints import did_you_mean
+
 from ..study import STUDIES, STUDIES_FOLDER
-from ..text import hint
+from ..text import some_of
 from ._figure import Figure
 
 
@@ -27,5 +29,5 @@ def find_figure(name: str) -> Figure:
     if name in known:
         return known[name]
     ends = [each for each in known if each.endswith(f"/{name}")]
-    near = hint(name, ends, cutoff=0) if ends else hint(name, known, "there is")
-    raise ValueError(f"no figure {name!r}; {near}")
+    hint = did_you_mean(name, ends, cutoff=0.0) or did_you_mean(name, known)
+    raise ValueError(f"no figure {name!r}{hint or f'; there is {some_of(known)}'}")

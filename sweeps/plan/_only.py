@@ -3,7 +3,9 @@
 import fnmatch
 from collections.abc import Collection, Sequence
 
-from ..text import hint
+from opto.hints import did_you_mean
+
+from ..text import some_of
 
 
 def matching(only: Sequence[str], runs: Collection[str]) -> list[str]:
@@ -13,6 +15,6 @@ def matching(only: Sequence[str], runs: Collection[str]) -> list[str]:
     """
     for pattern in only:
         if not fnmatch.filter(runs, pattern):
-            near = hint(pattern, runs, "runs:", cutoff=0.3)
-            raise ValueError(f"--only: no run matches {pattern!r}; {near}")
+            hint = did_you_mean(pattern, runs, cutoff=0.3) or f"; runs: {some_of(runs)}"
+            raise ValueError(f"--only: no run matches {pattern!r}{hint}")
     return [r for r in runs if not only or any(fnmatch.fnmatch(r, p) for p in only)]

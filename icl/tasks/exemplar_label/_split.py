@@ -1,10 +1,11 @@
 """Disjoint parts of classes, exemplars or label pairs."""
 
 import dataclasses
-import difflib
 from typing import Literal
 
 import numpy as np
+
+from opto.hints import did_you_mean
 
 
 SplitPart = Literal["train", "val", "test"]
@@ -94,6 +95,5 @@ def check_choice(argument: str, value: str, choices: tuple[str, ...]) -> None:
     """Raises `ValueError` with the nearest name unless `value` is a choice."""
     if value in choices:
         return
-    near = difflib.get_close_matches(str(value), choices, n=1)
-    hint = f"; did you mean {near[0]!r}?" if near else ""
+    hint = did_you_mean(str(value), choices)
     raise ValueError(f"{argument} must be one of {choices}, got {value!r}{hint}")

@@ -61,8 +61,8 @@ def lower_layer_ablations(
 ) -> dict[str, tuple[opto.AbstractEdit, ...]]:
     """Ablations of a model of two layers, by what they take away.
 
-    "layer 0 to the output" removes only what layer 0 writes past layer 1. The others also
-    take it from layer 1's queries, keys or values.
+    "layer 0 to the output" only removes what layer 0 writes past layer 1. The others
+    also take it from layer 1's queries, keys or values.
 
     **Raises:** `ValueError` for another number of layers, or a run trained under edits,
     as what is held is the run without any.

@@ -5,6 +5,8 @@ from pathlib import Path
 
 import tyro
 
+from ..compat import icl_dynamics
+from ..runs import Run
 from .options import parse
 
 
@@ -24,12 +26,13 @@ class ImportOptions:
     """The file of classes, if it is not where the run's config says."""
 
 
-def _import(arguments: list[str]) -> None:
-    options = parse(ImportOptions, arguments, "import")
-    from ..compat.icl_dynamics import import_run
-    from ..runs import Run
+def import_run(arguments: list[str]) -> None:
+    """Runs the command.
 
-    notes = import_run(options.folder, options.out, options.data)
+    **Raises:** `ValueError` for a run that cannot be read, or a folder in the way.
+    """
+    options = parse(ImportOptions, arguments, "import")
+    notes = icl_dynamics.import_run(options.folder, options.out, options.data)
     run = Run(options.out)
     kept = f"{len(run.checkpoints)} checkpoints, {len(run.log.events)} evaluations"
     print(f"{options.out}: {kept}")

@@ -1,0 +1,137 @@
+"""`icl ablate`: a run's model without each of its heads.
+
+It writes a table, `heads.csv`, and a figure, `heads.png` and `heads.pdf`.
+"""
+
+import copy
+import dataclasses
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Literal
+
+import numpy as np
+from matplotlib.figure import Figure
+
+import opto
+
+from ..batches import size_of
+from ..edits.ablation import ablate_heads, find_heads, HeadAblations
+from ..experiments import Trained
+from ..experiments.sets import find_sets
+from ..plots import change_bars, change_maps
+from .options import parse
+from .probe import opened, ProbeOptions
+from .results import free_folder, indented, write_results
+
+
+@dataclasses.dataclass(frozen=True)
+class AblateOptions(ProbeOptions):
+    """Ablate heads, each by itself and all of them together.
+
+    Writes heads.csv and a figure, and prints the heads that matter most.
+    """
+
+    heads: str = "all"
+    """Which heads, as layer:head from 0, such as "1:3 1:7"; or all."""
+    site: str = "blocks.*.attn.z"
+    """What of a head is ablated."""
+    ablation: Literal["zero", "mean", "resample"] = "zero"
+    """Set to zero, to the mean over the set's sequences, or to another sequence's."""
+
+
+KINDS = {"zero": opto.Zero, "mean": opto.Mean, "resample": opto.Resample}
+COLUMNS = ("set", "metric", "layer", "head", "baseline", "ablated", "difference")
+
+
+def ablate(arguments: list[str]) -> None:
+    """Runs the command.
+
+    **Raises:** `ValueError` for a run, a set, an edit or a head that cannot be, and for
+    a file in the way.
+    """
+    options = parse(AblateOptions, arguments, "ablate")
+    out = free_folder(options.out or options.run / "ablate", "heads", COLUMNS)
+    trained, edits, table = opened(options)
+    sets = find_sets(trained, options.set)
+    heads = find_heads(table, options.site, options.heads)
+    done = {
+        name: ablate_heads(
+            trained.model,
+            trained.task,
+            batch,
+            heads,
+            site=options.site,
+            kind=KINDS[options.ablation],
+            edits=edits,
+        )
+        for name, batch in sets.items()
+    }
+    every = heads == find_heads(table, options.site, "all")
+    shown = _shown(trained, next(iter(done.values())))
+    figure = _figure(done, shown, every)
+    files = write_results(out, "heads", _rows(done), figure)
+    for name, found in done.items():
+        size = size_of(sets[name])
+        print(f"{name}: {size} sequences, {options.site} ablated ({options.ablation})")
+        print(_table(found, [*shown]))
+    print(files)
+
+
+def _rows(done: Mapping[str, HeadAblations]) -> Iterator[tuple[Any, ...]]:
+    yield COLUMNS
+    for name, found in done.items():
+        names: list[tuple[Any, Any]] = [*found.heads, ("all", "all")]
+        for k, metric in enumerate(found.metrics):
+            base, values = found.baseline[k], [*found.each[:, k], found.together[k]]
+            with np.errstate(invalid="ignore"):  # Losses that are always infinite.
+                changes = values - base
+            for pair, *row in zip(names, values, changes, strict=True):
+                yield name, metric, *pair, base, *row
+
+
+def _shown(trained: Trained, found: HeadAblations) -> dict[str, str]:
+    """The metrics that tables and figures show, and what a change in them is called."""
+    task = trained.experiment.task
+    names = ["accuracy", *(n for n in task.summaries if n != "accuracy"), "loss"]
+    unit = f" ({task.loss_unit})" if task.loss_unit else ""
+    return {
+        name: f"change in {name.replace('_', ' ')}{unit if name == 'loss' else ''}"
+        for name in names
+        if name in found.metrics
+    }
+
+
+def _table(found: HeadAblations, metrics: Sequence[str], most: int = 5) -> str:
+    """The heads whose ablation changes the loss most, and all together."""
+    columns = {metric: found.of(metric) for metric in metrics}
+    base, each, _ = columns["loss"]
+    order = sorted(found.heads, key=lambda head: -abs(each[head] - base))
+    whole = f"all {len(order)} together"
+    rows = [["", *metrics], ["nothing", *(f"{c[0]:.4f}" for c in columns.values())]]
+    for layer, head in order[:most]:
+        changes = (each[layer, head] - base for base, each, _ in columns.values())
+        rows.append([f"{layer}:{head}", *(f"{x:+.4f}" for x in changes)])
+    rows.append([whole, *(f"{end - base:+.4f}" for base, _, end in columns.values())])
+    return indented(rows)
+
+
+def _figure(
+    done: Mapping[str, HeadAblations], shown: Mapping[str, str], every: bool
+) -> Figure:
+    """Maps of layers by heads if these are all that there are, otherwise bars."""
+    heads = next(iter(done.values())).heads
+    maps: dict[str, dict[str, np.ndarray]] = {label: {} for label in shown.values()}
+    bars, together = copy.deepcopy(maps), {label: {} for label in shown.values()}
+    for name, found in done.items():
+        for metric, label in shown.items():
+            base, each, whole = found.of(metric)
+            change = np.full(1 + np.max(heads, axis=0), np.nan)
+            for head, value in each.items():
+                change[head] = value - base
+            maps[label][name], together[label][name] = change, whole - base
+            bars[label][name] = np.array([*each.values(), whole]) - base
+    if every:
+        # Red is worse.
+        colours = {x: "RdBu_r" if m == "loss" else "RdBu" for m, x in shown.items()}
+        return change_maps(maps, together, colours=colours)
+    names = [f"{layer}:{head}" for layer, head in heads]
+    return change_bars(bars, [*names, "all"])

@@ -1,0 +1,155 @@
+"""`icl patch`: which activations carry a run's answers.
+
+It writes a table, `patch.csv`, and a figure, `patch.png` and `patch.pdf`.
+"""
+
+import dataclasses
+import itertools
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from jaxtyping import PyTree
+
+import opto
+from opto.hints import did_you_mean
+
+from ..batches import size_of
+from ..edits.patching import (
+    evidence_label,
+    grid_of,
+    patch_clean,
+    Patched,
+    PatchSource,
+    sources,
+)
+from ..edits.tokens import token_names
+from ..experiments import Trained
+from ..experiments.sets import find_sets
+from ..plots import recovered_maps
+from .options import parse
+from .probe import opened, ProbeOptions
+from .results import free_folder, indented, write_results
+
+
+@dataclasses.dataclass(frozen=True)
+class PatchOptions(ProbeOptions):
+    """Patch activations: what of the right answer comes back with each of them?
+
+    Values of the run on the evaluation sequences (clean) are put into the run on
+    sequences with another answer (the source), place by place. Measured is how strongly
+    the clean answer is given: the logit of the clean sequence's label less the best
+    other one of its context, or, where there are no labels, the negative loss. Writes
+    patch.csv and a figure, and prints the places where most comes back.
+    """
+
+    site: str = "blocks.*.resid_pre"
+    """What is patched."""
+    over: tuple[str, ...] = ("layer", "pos")
+    """The axes of the site whose indices are patched one by one, and layer; up to
+    three."""
+    source: str = ""
+    """What has another answer: labels-swapped, the same sequences with the query's
+    label and another in their context exchanged; exemplars-swapped; or resample, other
+    sequences of the set. The default is the first that the task has."""
+
+
+COLUMNS = ("patched", "source", "clean", "recovered")
+"""The last columns of the table; before them are the set and the axes."""
+
+
+def patch(arguments: list[str]) -> None:
+    """Runs the command.
+
+    **Raises:** `ValueError` for a run, a set, an edit or a place that cannot be, and
+    for a file in the way.
+    """
+    options = parse(PatchOptions, arguments, "patch")
+    out = free_folder(options.out or options.run / "patch", "patch", COLUMNS)
+    if not 1 <= len(options.over) <= 3:
+        raise ValueError(f"over names one to three axes, got {len(options.over)}")
+    trained, edits, table = opened(options)
+    at = opto.At(options.site).each(*options.over)
+    at.expand(table)
+    chosen, make_source = _source(trained.task, options.source)
+    sets = find_sets(trained, options.set)
+    done = {}
+    for name, batch in sets.items():
+        try:
+            pair = batch, make_source(batch)
+            done[name] = patch_clean(
+                trained.model, trained.task, *pair, at=at, edits=edits
+            )
+        except ValueError as error:
+            raise ValueError(f"set {name!r}: {error}") from None
+    shape = next(iter(done.values())).patched.shape
+    grid = grid_of(table, options.site, options.over, shape)
+    ticks = _ticks(trained, next(iter(sets.values())), options.over, grid)
+    recovered = {name: found.recovered for name, found in done.items()}
+    what = evidence_label(trained.task)
+    label = f"recovered share of the\n{what}"
+    figure = recovered_maps(recovered, options.over, ticks, label=label)
+    files = write_results(out, "patch", _rows(done, options.over, grid), figure)
+    for name, found in done.items():
+        size = size_of(sets[name])
+        print(f"{name}: {size} sequences, clean {options.site} into {chosen}")
+        print(_table(found, options.over, ticks, what))
+    print(files)
+
+
+def _source(task: Any, name: str) -> tuple[str, PatchSource]:
+    """What has another answer, by its name; the first that the task has by default."""
+    known = sources(task)
+    name = name or next(iter(known))
+    if name not in known:
+        hint = did_you_mean(name, known, cutoff=0.4) or f"; there is {', '.join(known)}"
+        raise ValueError(f"no source {name!r}{hint}")
+    return name, known[name]
+
+
+def _rows(
+    done: Mapping[str, Patched], axes: Sequence[str], grid: Sequence[Sequence[int]]
+) -> Iterator[tuple[Any, ...]]:
+    yield ("set", *axes, *COLUMNS)
+    for name, found in done.items():
+        recovered = found.recovered
+        for index, point in zip(
+            np.ndindex(found.patched.shape), itertools.product(*grid), strict=True
+        ):
+            if not np.isnan(found.patched[index]):  # A head that a layer lacks.
+                ends = found.source, found.clean
+                yield name, *point, found.patched[index], *ends, recovered[index]
+
+
+def _table(
+    found: Patched,
+    axes: Sequence[str],
+    ticks: Sequence[Sequence[str]],
+    label: str,
+    most: int = 5,
+) -> str:
+    """The places where most comes back."""
+    size = np.nan_to_num(np.abs(found.recovered), nan=-1.0)
+    rows = [[*axes, "patched", "recovered"]]
+    for flat in np.argsort(-size, axis=None, kind="stable")[:most]:
+        index = np.unravel_index(flat, size.shape)
+        place = [names[int(i)] for names, i in zip(ticks, index, strict=True)]
+        numbers = found.patched[index], found.recovered[index]
+        rows.append([*place, *(f"{x:.3f}" for x in numbers)])
+    ends = f"{label} {found.source:.3f} in the source, {found.clean:.3f} clean"
+    return f"{ends}\n{indented(rows)}"
+
+
+def _ticks(
+    trained: Trained,
+    batch: PyTree,
+    axes: Sequence[str],
+    grid: Sequence[Sequence[int]],
+) -> list[list[str]]:
+    """The name of each index; of positions, what token stands there."""
+    tokens = token_names(trained.model, trained.task, batch)
+    seen = {"pos", "seq"} if tokens else set()
+    return [
+        [tokens[i] for i in indices] if axis in seen else [*map(str, indices)]
+        for axis, indices in zip(axes, grid, strict=True)
+    ]

@@ -1,0 +1,36 @@
+"""What `icl plot` and `icl report` look at."""
+
+import dataclasses
+import math
+
+from ..experiments import load
+from ..experiments.sets import check_set
+from ..report.subject import Subject
+from .options import RunOptions
+
+
+@dataclasses.dataclass(frozen=True)
+class SubjectOptions(RunOptions):
+    """Which run, on which sequences, under which edits."""
+
+    data: str = ""
+    """The evaluation set that is looked at, or dense, every label pair and order of 100
+    pairs of classes, or dense:N, of N; the first set if left out."""
+    threshold: float | None = None
+    """A loss in nats: where the set's loss first falls to it, the phase change is
+    marked. Half of ln 2, 0.347, in the induction-head paper's figure 5b."""
+
+    def subject(self) -> Subject:
+        """The run as these options say.
+
+        **Raises:** `ValueError` for a run, a set, an edit or a threshold that cannot
+        be.
+        """
+        level = self.threshold
+        if level is not None and not (math.isfinite(level) and level > 0):
+            wanted = "--threshold must be a loss above 0, in nats"
+            raise ValueError(f"{wanted}, got {level}")
+        trained = load(self.run)
+        edits = None if self.as_trained else self.in_force(trained)
+        data = check_set(trained, self.data)
+        return Subject(trained, data, edits, threshold=level)

@@ -1,0 +1,119 @@
+"""`icl train`: one model into a run folder."""
+
+import dataclasses
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Annotated, Any
+
+import tyro
+
+from opto.hints import did_you_mean
+
+from ..config import from_json, to_json, with_fields
+from ..experiments import Experiment, run_experiment
+from ..plugins import made_with
+from ..presets import presets
+from ..runs import Log, read_object, Run
+from ..training.loggers import Logger, open_logger
+from .options import parse
+
+
+@dataclasses.dataclass(frozen=True)
+class TrainOptions:
+    """Where to train to, and how; besides there are the fields of the experiment."""
+
+    out: Path
+    """The run folder; refused if it holds a run, unless --resume is given."""
+    resume: bool = False
+    """Continue the run that is there, to the same bits."""
+    logger: str = ""
+    """Where else numbers go: tensorboard, wandb or wandb:PROJECT."""
+    set: tyro.conf.UseAppendAction[tuple[str, ...]] = ()
+    """A field of the config and its value as JSON, applied after the options; may
+    be repeated. For what has no option of its own, another kind of optimizer, say:
+    'optimizer={"type": "AdamW", "weight_decay": 0.1}'."""
+
+
+def train(arguments: list[str]) -> None:
+    """Runs the command.
+
+    **Raises:** `ValueError` for a preset that there is not, and for what cannot be
+    built or trained.
+    """
+    known = presets()
+    if not arguments or arguments[0].startswith("-"):
+        if not {"-h", "--help"} & set(arguments):
+            raise ValueError(f"train needs a preset first: {', '.join(known)}")
+        print(_usage(known))
+        return
+    preset, *rest = arguments
+    options = parse(_options_from(_base(preset, known)), rest, f"train {preset}")
+    experiment = with_fields(options.experiment, options.set)
+    logger = _logger(options, experiment)
+    result = run_experiment(
+        experiment, options.out, resume=options.resume, logger=logger
+    )
+    print(f"{options.out}: trained for {_last_line(result.log, experiment)}")
+
+
+def _usage(known: Mapping[str, Any]) -> str:
+    return (
+        "usage: icl train PRESET --out DIR [--resume] [options]\n\nPRESET is "
+        f"{' | '.join(known)}, or a run or its config.json, to repeat it.\n"
+        "icl train PRESET --help lists every option of its config."
+    )
+
+
+def _base(preset: str, known: Mapping[str, Callable[[], Any]]) -> Experiment:
+    """The experiment of a preset's name, of a run's folder, or of a config's file."""
+    # A folder does not hide a preset of its name.
+    if preset in known:
+        base = known[preset]()
+        if not isinstance(base, Experiment):
+            kind = type(base).__name__
+            raise ValueError(f"the preset {preset} gives an Experiment, got {kind}")
+        return base
+    if (Path(preset) / "config.json").is_file():
+        return _stored(Path(preset) / "config.json")
+    if preset.endswith(".json"):
+        return _stored(Path(preset))
+    hint = did_you_mean(preset, known, cutoff=0.4) or f"; there is {[*known]}"
+    raise ValueError(f"no preset {preset!r}{hint}")
+
+
+def _stored(path: Path) -> Experiment:
+    """The experiment in a config.json, of a run or by itself."""
+    data = read_object(path)
+    plugins = Run(path.parent).plugins if path.name == "config.json" else ()
+    with made_with(plugins):
+        return from_json(Experiment, data)
+
+
+def _options_from(base: Experiment) -> type:
+    """The options of `icl train PRESET`, whose defaults are the preset's."""
+
+    @dataclasses.dataclass(frozen=True)
+    class PresetOptions(TrainOptions):
+        """Train one model into a run folder."""
+
+        experiment: Annotated[Experiment, tyro.conf.arg(name="")] = base
+
+    return PresetOptions
+
+
+def _logger(options: TrainOptions, experiment: Experiment) -> Logger | None:
+    """Where else the numbers go, if anywhere."""
+    if not options.logger:
+        return None
+    return open_logger(
+        options.logger,
+        name=options.out.name,
+        folder=options.out / "logger",
+        config=to_json(experiment),
+    )
+
+
+def _last_line(log: Log, experiment: Experiment) -> str:
+    steps = len(log.train["loss"])
+    seen = steps * experiment.training.batch_size
+    return f"{seen:,} sequences; loss of the last batch {log.train['loss'][-1]:.4f}"

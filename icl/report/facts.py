@@ -1,0 +1,83 @@
+"""The report's facts: how far a run is, its last evaluation, its config."""
+
+import html
+import json
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from ..experiments.curves import curves
+from ..runs import read_object, Run
+from .subject import Subject
+
+
+def subtitle(subject: Subject) -> str:
+    """How far the run is, and under which edits it is shown."""
+    run, experiment = subject.trained.run, subject.trained.experiment
+    steps = len(run.log.train.get("loss", ()))
+    seen = steps * experiment.training.batch_size
+    state = "" if run.finished else f" of {experiment.training.num_sequences:,}"
+    edits = subject.trained.edits if subject.edits is None else subject.edits
+    parts = [
+        f"{seen:,}{state} sequences seen in {steps:,} steps",
+        f"{len(run.checkpoints):,} checkpoints",
+        f"edits: {', '.join(map(str, edits))}" if edits else "no edits",
+    ]
+    return html.escape("; ".join(parts)) + "."
+
+
+def final_table(subject: Subject) -> str:
+    """A table of the last evaluation."""
+    numbers = curves(subject.trained.run).numbers
+    if not numbers:
+        return ""
+    first = next(iter(numbers.values()))
+    own = [*subject.trained.experiment.task.summaries]
+    known = [name for name in [*_FIRST, *own] if name in first] or [*first]
+    head = "".join(
+        f'<th class="number">{html.escape(n.replace("_", " "))}</th>' for n in known
+    )
+    rows = []
+    for name, found in numbers.items():
+        cells = (f'<td class="number">{found[n][-1]:.4f}</td>' for n in known)
+        rows.append(
+            f"<tr><td>{html.escape(name.replace('_', ' '))}</td>{''.join(cells)}</tr>"
+        )
+    return f"<table><tr><th>at the end</th>{head}</tr>{''.join(rows)}</table>"
+
+
+_FIRST = ("loss", "accuracy", "in_context_accuracy", "context_probability")
+
+
+def config_parts(config: Mapping[str, Any]) -> str:
+    """A part of the config each, which opens."""
+    single = {key: x for key, x in config.items() if not isinstance(x, Mapping)}
+    parts = {"seeds and edits": single}
+    parts |= {key: x for key, x in config.items() if isinstance(x, Mapping)}
+    return "".join(
+        f"<details><summary>{html.escape(name)}</summary>{_table(part)}</details>"
+        for name, part in parts.items()
+    )
+
+
+def meta_table(run: Run) -> str:
+    """How the run was made."""
+    file = run.path / "meta.json"
+    return _table(read_object(file)) if file.is_file() else "<p>Not known.</p>"
+
+
+def _table(tree: Mapping[str, Any]) -> str:
+    rows = []
+    for name, value in _leaves(tree):
+        cell = f'<td class="value">{html.escape(value)}</td>'
+        rows.append(f"<tr><td>{html.escape(name)}</td>{cell}</tr>")
+    return f"<table>{''.join(rows)}</table>"
+
+
+def _leaves(tree: Mapping[str, Any], path: str = "") -> Iterator[tuple[str, str]]:
+    """The leaves of JSON data by their path, `context.length`."""
+    for key, value in tree.items():
+        name = f"{path}.{key}" if path else key
+        if isinstance(value, Mapping) and value:
+            yield from _leaves(value, name)
+        else:
+            yield name, json.dumps(value, ensure_ascii=False)

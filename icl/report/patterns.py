@@ -1,0 +1,174 @@
+"""The report's attention patterns: as pictures, and as data that a script draws."""
+
+import base64
+import dataclasses
+import html
+import io
+import json
+import math
+import string
+from typing import Any
+
+import matplotlib as mpl
+import numpy as np
+from matplotlib import image
+
+from .. import measures
+from ..edits.tokens import token_roles
+from ..tasks.exemplar_label.answers import token_letters
+from .subject import Subject
+
+
+# What the page holds of attention patterns, at most. Bytes are base64, a third more.
+_MOST_BYTES = 1_400_000
+_MOST_CHECKPOINTS = 40
+_MOST_SEQUENCES = 4
+
+
+def patterns(subject: Subject) -> str:
+    """A section of the page: some sequences at some checkpoints, and what shows them.
+
+    **Raises:** `ValueError` if the run has no sequences or no checkpoints.
+    """
+    checkpoints, weights, names = _replayed(subject)
+    scale = _Scale.of(weights)
+    shown = scale.bytes(weights)
+    tokens = _tokens(subject, weights.shape[1])
+    data = {
+        "checkpoints": checkpoints,
+        "heads": names,
+        "tokens": tokens,
+        "keys": shown.shape[-1],
+        "low": scale.low,
+        "high": scale.high,
+        "colours": scale.colours(),
+        "values": base64.b64encode(shown.tobytes()).decode(),
+    }
+    options = "".join(
+        f'<option value="{k}">{k}: {html.escape(" ".join(row))}</option>'
+        for k, row in enumerate(tokens)
+    )
+    return _MARKUP.substitute(
+        last=len(checkpoints) - 1,
+        seen=f"{checkpoints[-1]:,}",
+        options=options,
+        pictures=_pictures(names, shown[-1, 0], scale.map),
+        scale=scale.text,
+        data=html.escape(subject.data),
+        roles=_ROLES if hasattr(subject.batch, "labels") else "",
+        json=_json(data),
+    )
+
+
+def _replayed(subject: Subject) -> tuple[list[int], np.ndarray, list[str]]:
+    """Checkpoints, `[checkpoint, sequence, head, query, key]`, and the heads' names."""
+    known = subject.trained.run.checkpoints
+    sequences, count = _affordable(
+        sum(math.prod(site.shape) for site in subject.patterns)
+    )
+    places = np.linspace(0, len(known) - 1, min(count, len(known)))
+    chosen = [known[k] for k in np.unique(places.round().astype(int))]
+    asked = {"patterns": measures.attention_patterns(over=measures.EachSequence())}
+    found = subject.replay(asked, checkpoints=chosen, at_most=sequences)
+    weights, names = _flat_heads(np.asarray(found["patterns"]))
+    return [int(n) for n in found.sequences], weights, names
+
+
+_MARKUP = string.Template("""\
+<p>Rows attend to columns, $scale: layer:head, on single sequences of “$data”.$roles</p>
+<div class="controls" id="controls" hidden>
+<button type="button" id="play">Play</button>
+<input type="range" id="checkpoint" min="0" max="$last" value="$last"
+ aria-label="checkpoint" autocomplete="off">
+<output id="seen" for="checkpoint"></output>
+<label>Sequence <select id="sequence" autocomplete="off">$options</select></label>
+</div>
+<noscript><p>At $seen sequences seen, the first sequence; the slider over checkpoints
+needs JavaScript.</p></noscript>
+$pictures
+<p id="told"></p>
+<script type="application/json" id="patterns">$json</script>""")
+
+
+_ROLES = """
+A and B are exemplars by their label, ℓ a label, and ? marks the query."""
+
+
+@dataclasses.dataclass(frozen=True)
+class _Scale:
+    """What the bytes of the page mean: from `low`, 0, to `high`, 255."""
+
+    low: float
+    high: float
+    map: str
+    text: str
+
+    @staticmethod
+    def of(weights: np.ndarray) -> "_Scale":
+        """Of shares of attention from 0 to 1; of other weights as far as they go."""
+        most = float(np.nanmax(np.abs(weights), initial=0))
+        if np.nanmin(weights, initial=0) < 0:
+            text = f"red is positive and blue negative, up to {most:.3g}"
+            return _Scale(-most, most, "RdBu_r", text)
+        text = (
+            "darker is more" if most <= 1.001 else f"darker is more, up to {most:.3g}"
+        )
+        return _Scale(0.0, max(1.0, most), "Blues", text)
+
+    def bytes(self, weights: np.ndarray) -> np.ndarray:
+        share = (np.nan_to_num(weights) - self.low) / (self.high - self.low)
+        return np.clip(np.rint(255 * share), 0, 255).astype(np.uint8)
+
+    def colours(self) -> list[list[int]]:
+        stops = mpl.colormaps[self.map](np.linspace(0, 1, 17))
+        return np.rint(255 * stops[:, :3]).astype(int).tolist()
+
+
+def _tokens(subject: Subject, sequences: int) -> list[list[str]]:
+    """What stands at each position of some sequences."""
+    trained = subject.trained
+    roles = token_roles(trained.model, trained.task, subject.batch)
+    if not roles:
+        return [subject.token_names] * sequences
+    labels = np.asarray(subject.batch.labels)[:sequences]
+    return [token_letters(roles, row) for row in labels.tolist()]
+
+
+def _affordable(size: int) -> tuple[int, int]:
+    """How many sequences and checkpoints fit, of so many bytes for each of both."""
+    for sequences in range(_MOST_SEQUENCES, 0, -1):
+        count = _MOST_BYTES // (size * sequences)
+        if count >= _MOST_CHECKPOINTS // 2 or sequences == 1:
+            return sequences, max(1, min(count, _MOST_CHECKPOINTS))
+    raise AssertionError("unreachable")
+
+
+def _flat_heads(patterns: np.ndarray) -> tuple[np.ndarray, list[str]]:
+    """`[checkpoint, sequence, layer, head, query, key]` with one axis of heads."""
+    there = ~np.isnan(patterns).all((0, 1, 4, 5))
+    names = [f"{layer}:{head}" for layer, head in np.argwhere(there).tolist()]
+    return patterns[:, :, there], names
+
+
+def _pictures(names: list[str], patterns: np.ndarray, colours: str) -> str:
+    """A row for each layer, of pictures of its heads."""
+    rows: dict[str, list[str]] = {}
+    for name, pattern in zip(names, patterns, strict=True):
+        picture = f'<img alt="attention of head {name}" src="{_png(pattern, colours)}">'
+        caption = f"<figcaption>head {name}</figcaption>"
+        figure = f'<figure class="head">{caption}{picture}</figure>'
+        rows.setdefault(name.split(":")[0], []).append(figure)
+    return "\n".join(
+        f'<div class="heads">{"".join(row)}</div>' for row in rows.values()
+    )
+
+
+def _png(pattern: np.ndarray, colours: str) -> str:
+    file = io.BytesIO()
+    image.imsave(file, pattern, vmin=0, vmax=255, cmap=colours, format="png")
+    return f"data:image/png;base64,{base64.b64encode(file.getvalue()).decode()}"
+
+
+def _json(data: Any) -> str:
+    """JSON that a page can hold: nothing in it ends the script."""
+    return json.dumps(data, separators=(",", ":")).replace("<", "\\u003c")

@@ -16,11 +16,17 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Literal
 
-from icl import Experiment, Run, Training
+from icl import Experiment, Run
 from icl.config import from_json, to_json
 from icl.files import write_bytes
 from icl.plugins import imported, made_with
-from icl.runs import disk, lock, read_object
+from icl.runs import (
+    disk,
+    lock,
+    read_object,
+    resume_points,
+    total_sequences as config_total,
+)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -230,7 +236,11 @@ class Folder:
             os.replace(temporary, file)
 
     def finished(self, name: str, run: Experiment | Mapping[str, Any]) -> bool:
-        """Whether a run, or that of a config, has been trained to its end."""
+        """Whether there is nothing to train any more of a run, or of that of a config.
+
+        Its own config does not matter, nor do its checkpoints: a later process goes on
+        from resume points. `icl.runs.is_finished` is for one who reads the run.
+        """
         return self.sequences(name) >= total_sequences(run)
 
     def sequences(self, name: str) -> int:
@@ -239,8 +249,7 @@ class Folder:
 
     def points(self, name: str) -> set[int]:
         """The sequences seen where a later process can resume the run."""
-        files = (self.run(name) / "resume").glob("*.eqx")
-        return {int(file.stem) for file in files if file.stem.isdigit()}
+        return {*resume_points(self.run(name))}
 
     def config(self, name: str) -> dict[str, Any] | None:
         """The config in a run's folder; `None` if it has not begun."""
@@ -261,7 +270,7 @@ def total_sequences(run: Experiment | Mapping[str, Any]) -> int:
     """How many sequences a run sees, or one of this config, in whole batches."""
     if isinstance(run, Experiment):
         return run.training.seen_sequences
-    return from_json(Training, run["training"]).seen_sequences
+    return config_total(run)
 
 
 _STUDY_FIELDS = {"study", "scale", "folder", "runs"}

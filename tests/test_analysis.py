@@ -16,6 +16,7 @@ import opto
 from icl import plots
 from icl.data import LowRankClasses
 from icl.presets.induction import induction
+from icl.runs import is_finished
 from icl.tasks.exemplar_label import answers, exemplars_swapped
 from icl.training.optimizers import Adam, Constant
 from icl.training.schedules import Every
@@ -62,6 +63,19 @@ def trained(folder):
 
 
 # Studies
+
+
+def test_a_run_is_finished_after_its_last_whole_batch(tmp_path):
+    assert not is_finished(tmp_path)
+    config = tmp_path / "config.json"
+    config.write_text("{}")
+    assert not is_finished(tmp_path)
+    training = {"num_sequences": 70, "batch_size": 32}
+    config.write_text(json.dumps({"training": training}))
+    (tmp_path / "checkpoints").mkdir()
+    for sequences, expected in ((0, False), (70, False), (96, True)):
+        (tmp_path / f"checkpoints/{sequences:012d}.eqx").touch()
+        assert is_finished(tmp_path) == expected
 
 
 def test_a_study_has_the_runs_that_are_finished(folder):

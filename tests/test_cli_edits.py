@@ -465,6 +465,15 @@ def test_maps_of_changes_show_each_number():
     assert [bar.get_ylabel() for bar in bars] == list(changes)
 
 
+def test_changes_that_are_undefined_say_so():
+    undefined = {"change in x": {"a": np.full((1, 2), np.nan)}}
+    together = {"change in x": {"a": np.nan}}
+    fig = change_maps(undefined, together, colours={"change in x": "RdBu"})
+    ax = fig.axes[0]
+    assert ax.get_title() == "a (all together undefined)"
+    assert ax.images[0].get_clim() == (-1, 1)
+
+
 def test_bars_of_changes():
     changes = {"change": {"a": np.array([0.5, -1.0]), "b": np.array([0.25, 0.0])}}
     fig = change_bars(changes, ["0:3", "all"])

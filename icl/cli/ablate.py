@@ -109,8 +109,8 @@ def _table(found: HeadAblations, metrics: Sequence[str], most: int = 5) -> str:
     rows = [["", *metrics], ["nothing", *(f"{c[0]:.4f}" for c in columns.values())]]
     for layer, head in order[:most]:
         changes = (each[layer, head] - base for base, each, _ in columns.values())
-        rows.append([f"{layer}:{head}", *(f"{x:+.4f}" for x in changes)])
-    rows.append([whole, *(f"{end - base:+.4f}" for base, _, end in columns.values())])
+        rows.append([f"{layer}:{head}", *map(_signed, changes)])
+    rows.append([whole, *(_signed(end - base) for base, _, end in columns.values())])
     return indented(rows)
 
 
@@ -135,3 +135,8 @@ def _figure(
         return change_maps(maps, together, colours=colours)
     names = [f"{layer}:{head}" for layer, head in heads]
     return change_bars(bars, [*names, "all"])
+
+
+def _signed(change: float) -> str:
+    # A correlation with what is constant, for one.
+    return "undefined" if np.isnan(change) else f"{change:+.4f}"

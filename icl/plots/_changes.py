@@ -1,6 +1,6 @@
 """What ablating heads changes in several metrics, over several sets."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
 from matplotlib.figure import Figure
@@ -47,8 +47,9 @@ def change_maps(
                     colours=colours[metric],
                     signed=True,
                 )
-                whole = f"all together {together[metric][name]:+.2f}".replace("-", "−")
-                ax.set_title(f"{name.replace('_', ' ')} ({whole})", fontsize=9)
+                whole = _signed(together[metric][name])
+                title = f"{name.replace('_', ' ')} (all together {whole})"
+                ax.set_title(title, fontsize=9)
                 ax.set_ylabel("layer" if column == 0 else "")
                 ax.set_xlabel("head" if row == len(names) - 1 else "")
             assert image is not None
@@ -84,7 +85,12 @@ def change_bars(changes: Mapping[str, Changes], heads: Sequence[str]) -> Figure:
     return fig
 
 
-def _bound(values) -> float:
-    """The largest size of any value, and not zero."""
-    sizes = [np.abs(x[np.isfinite(x)]).max(initial=0.0) for x in values]
-    return max(*sizes, 1e-6)
+def _signed(change: float) -> str:
+    # A correlation with what is constant, for one.
+    return "undefined" if np.isnan(change) else f"{change:+.2f}".replace("-", "−")
+
+
+def _bound(values: Iterable[np.ndarray]) -> float:
+    """The largest size of any value, and not zero; 1 if there are no values."""
+    sizes = np.concatenate([np.abs(x[np.isfinite(x)]) for x in values])
+    return max(float(sizes.max()), 1e-6) if len(sizes) else 1.0

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from ..experiments.curves import curves
-from ..runs import read_object, Run
+from ..runs import is_finished, read_object, Run
 from .subject import Subject
 
 
@@ -15,7 +15,9 @@ def subtitle(subject: Subject) -> str:
     run, experiment = subject.trained.run, subject.trained.experiment
     steps = len(run.log.train.get("loss", ()))
     seen = steps * experiment.training.batch_size
-    state = "" if run.finished else f" of {experiment.training.num_sequences:,}"
+    state = (
+        "" if is_finished(run.path) else f" of {experiment.training.num_sequences:,}"
+    )
     edits = subject.trained.edits if subject.edits is None else subject.edits
     parts = [
         f"{seen:,}{state} sequences seen in {steps:,} steps",

@@ -3,12 +3,18 @@
 What a config means belongs to `icl.experiments`; here it is JSON.
 """
 
+from ._finished import (
+    is_finished as is_finished,
+    is_run as is_run,
+    total_sequences as total_sequences,
+)
 from .folder import (
     code_version as code_version,
     disk as disk,
     lock as lock,
     open_run as open_run,
     read_object as read_object,
+    resume_points as resume_points,
     Run as Run,
     RunWriter as RunWriter,
 )

@@ -79,15 +79,9 @@ class Run:
         return _numbered(self.path / "checkpoints")
 
     @property
-    def finished(self) -> bool:
-        """Whether the run was trained to the end that its config says."""
-        training = self.config.get("training", {})
-        size, total = (training.get(k) for k in ("batch_size", "num_sequences"))
-        if not size or not total:
-            return False
-        reached = [*self.checkpoints, *_numbered(self.path / "resume")]
-        # Rounded up to whole batches.
-        return max(reached, default=0) >= -(-total // size) * size
+    def resume_points(self) -> list[int]:
+        """Sequences seen at the states that a later process can continue from."""
+        return resume_points(self.path)
 
     def load(self, template: Tree, checkpoint: int = -1) -> Tree:
         """The model at a checkpoint.
@@ -156,11 +150,6 @@ class RunWriter(Run):
         """Keeps the arrays of `model` as `checkpoints/<sequences>.eqx`."""
         with disk(self.path):
             write_bytes(self.checkpoint_file(sequences), _tree_bytes(model))
-
-    @property
-    def resume_points(self) -> list[int]:
-        """Sequences seen at the states that a later process can continue from."""
-        return _numbered(self.path / "resume")
 
     def save_resume_point(
         self, sequences: int, state: PyTree, log: Log, batch_size: int
@@ -333,6 +322,11 @@ def read_object(file: Path) -> dict[str, Any]:
     if not isinstance(found, dict):
         raise ValueError(f"{file} must hold an object, got {found!r}")
     return found
+
+
+def resume_points(path: str | os.PathLike) -> list[int]:
+    """`Run.resume_points` of a folder; empty if there is no run yet."""
+    return _numbered(Path(path) / "resume")
 
 
 def _numbered(folder: Path) -> list[int]:

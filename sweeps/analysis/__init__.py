@@ -36,8 +36,6 @@ from ._passage import Passage as Passage, passage as passage
 from ._places import (
     begun as begun,
     find_run as find_run,
-    is_finished as is_finished,
-    is_run as is_run,
     latest_run as latest_run,
     RUNS as RUNS,
     runs_folder as runs_folder,

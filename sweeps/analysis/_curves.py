@@ -11,8 +11,7 @@ from jaxtyping import Float
 
 from icl import Run
 from icl.experiments.curves import Curves, curves
-
-from ._places import is_run
+from icl.runs import is_run
 
 
 Curve = tuple[np.ndarray, np.ndarray]

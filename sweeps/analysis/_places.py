@@ -4,6 +4,7 @@ import os
 from pathlib import Path
 
 from icl import Run
+from icl.runs import is_finished, is_run
 
 
 RUNS = "ICL_RUNS"
@@ -29,19 +30,6 @@ def find_run(*names: str) -> Path | None:
     return next(finished, None)
 
 
-def is_run(path: str | os.PathLike) -> bool:
-    """Whether a folder is a run's, however far that is."""
-    return os.path.isfile(os.path.join(path, "config.json"))
-
-
-def is_finished(path: str | os.PathLike) -> bool:
-    """Whether there is a run that was trained to its end."""
-    try:
-        return Run(path).finished
-    except ValueError:  # None yet.
-        return False
-
-
 def begun(study: str | os.PathLike, pattern: str = "*") -> list[str]:
     """The runs of a study that have logged something, finished or not.
 
@@ -59,5 +47,5 @@ def latest_run(*runs: str | os.PathLike) -> Path:
     some = [run for run in there if run.checkpoints]
     if not some:
         raise ValueError(f"no checkpoints in any of {', '.join(map(str, runs))}")
-    done = [run for run in some if run.finished]
+    done = [run for run in some if is_finished(run.path)]
     return [*done, *some][0].path

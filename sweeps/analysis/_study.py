@@ -8,10 +8,10 @@ from pathlib import Path
 import numpy as np
 
 from icl.experiments import load, Trained
+from icl.runs import is_finished
 
 from ..folder import Folder
 from ._curves import Curve, logged_curve
-from ._places import is_finished
 
 
 @dataclass(frozen=True)

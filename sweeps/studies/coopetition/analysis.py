@@ -11,8 +11,9 @@ import opto
 from icl import Experiment, Run
 from icl.edits.grafts import sources
 from icl.experiments import Trained
+from icl.runs import is_run
 
-from ...analysis import check_two_layers, is_run
+from ...analysis import check_two_layers
 
 
 def taken_at(run: str | os.PathLike) -> int | None:

@@ -1,0 +1,37 @@
+"""Whether a folder holds a run, and whether that was trained to its end."""
+
+import os
+from collections.abc import Mapping
+from typing import Any
+
+from .folder import Run
+
+
+def is_run(path: str | os.PathLike) -> bool:
+    """Whether a folder is a run's, however far that is."""
+    return os.path.isfile(os.path.join(path, "config.json"))
+
+
+def is_finished(path: str | os.PathLike) -> bool:
+    """Whether a folder holds a run that was trained to its end, for one who reads it.
+
+    Its last checkpoint is enough, as an imported run has no points to resume from.
+    """
+    try:
+        run = Run(path)
+        total = total_sequences(run.config)
+    except ValueError:  # No run yet, or one of another codebase.
+        return False
+    return max([*run.checkpoints, *run.resume_points], default=0) >= total
+
+
+def total_sequences(config: Mapping[str, Any]) -> int:
+    """How many sequences a run of this config sees, in whole batches.
+
+    **Raises:** `ValueError` for a config that does not say it.
+    """
+    training = config.get("training") or {}
+    size, total = (training.get(k) for k in ("batch_size", "num_sequences"))
+    if not size or not total:
+        raise ValueError("config: training lacks batch_size or num_sequences")
+    return -(-total // size) * size

@@ -3,13 +3,8 @@
 What a config means belongs to `icl.experiments`; here it is JSON.
 """
 
-from .folder import (
-    code_version as code_version,
-    disk as disk,
-    lock as lock,
-    open_run as open_run,
-    read_object as read_object,
-    Run as Run,
-    RunWriter as RunWriter,
-)
+from ._disk import disk as disk, read_object as read_object
+from ._lock import lock as lock
+from ._provenance import code_version as code_version
+from .folder import open_run as open_run, Run as Run, RunWriter as RunWriter
 from .log import Log as Log

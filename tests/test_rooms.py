@@ -1,6 +1,7 @@
 """Rooms keep their private files to themselves; import-linter holds their order."""
 
 import ast
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -37,3 +38,12 @@ def test_no_room_reaches_into_another_rooms_private_files():
                     wrong.append(f"{file.relative_to(ROOT)}: {name}")
     assert seen > 500
     assert wrong == []
+
+
+def test_each_room_says_what_belongs_there():
+    """In two sentences or more: what does, and what does not."""
+    rooms = [x for name in PACKAGES for x in (ROOT / name).rglob("__init__.py")]
+    said = {x: ast.get_docstring(ast.parse(x.read_text())) or "" for x in rooms}
+    short = [x for x, text in said.items() if len(re.findall(r"[.;](\s|$)", text)) < 2]
+    assert len(rooms) > 30
+    assert [str(x.relative_to(ROOT)) for x in short] == []

@@ -80,7 +80,7 @@ def token_maps(attention: np.ndarray, tokens: Sequence[str]) -> DrawnFigure:
         key]`; NaN where a layer has fewer heads. Keys are the first tokens, or all.
     - `tokens`: What stands at each position, `"label 0"`.
     """
-    layers, heads, queries, keys = attention.shape
+    layers, heads, _, keys = attention.shape
     names = np.array([f"{i} {name}" for i, name in enumerate(tokens)])
     axes = {
         "layer": np.arange(layers),

@@ -1,4 +1,9 @@
-"""In-context learning: tasks, models, training and runs, made to be looked into."""
+"""In-context learning: tasks, models, training and runs, made to be looked into.
+
+What most programs use is here by its short name; all else is in the rooms. How models
+are recorded and edited, whatever they learn, belongs to `opto`, and studies of many
+runs to `sweeps`.
+"""
 
 from .edits.ranked import RankedHeads as RankedHeads
 from .experiments import (

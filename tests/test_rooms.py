@@ -5,6 +5,7 @@ Import-linter holds the order of the rooms.
 
 import ast
 import collections
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -57,3 +58,12 @@ def test_no_two_public_classes_have_one_name():
     assert len(named) > 200
     twice = {name: files for name, files in named.items() if len(files) > 1}
     assert set(twice) == NAMED_TWICE, twice
+
+
+def test_each_room_says_what_belongs_there():
+    """In two sentences or more: what does, and what does not."""
+    rooms = [x for name in PACKAGES for x in (ROOT / name).rglob("__init__.py")]
+    said = {x: ast.get_docstring(ast.parse(x.read_text())) or "" for x in rooms}
+    short = [x for x, text in said.items() if len(re.findall(r"[.;](\s|$)", text)) < 2]
+    assert len(rooms) > 30
+    assert [str(x.relative_to(ROOT)) for x in short] == []

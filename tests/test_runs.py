@@ -29,7 +29,7 @@ from regression import examples, linear, main, member, regression
 import icl
 import icl.compile
 import icl.experiments
-import icl.runs.folder
+import icl.runs._provenance
 import icl.training._fit
 import icl.training._members
 from icl import measures
@@ -227,7 +227,7 @@ def train(monkeypatch):
         return programs[call % 2]
 
     monkeypatch.setattr(icl.training._members, "jit", compiled_once)
-    monkeypatch.setattr(icl.runs.folder, "code_version", lambda: None)
+    monkeypatch.setattr(icl.runs._provenance, "code_version", lambda: None)
     monkeypatch.setattr(os, "fsync", lambda descriptor: None)
     held = {"held": examples(regression(), 5)}
 

@@ -624,6 +624,7 @@ BAD = {
     "part": (lambda: Relabel(5, part="val"), "without a split .* 'val' pairs"),
     "noise": (lambda: config(noise=-0.1), "noise must be at least 0"),
     "noise on ids": (lambda: config(noise=1.0).build(ids()), "noise must be 0"),
+    "no data": (lambda: config().build(None), "data must be classes of exemplars"),
     "relabel rest": (
         lambda: config(context=Context(4, 1), labels=Relabel()).build(ids()),
         "Relabel needs contexts with the query's class and exactly one other",

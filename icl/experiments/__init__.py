@@ -1,6 +1,6 @@
 """Experiments: a run as one value, built, trained into a folder, and read back.
 
-What trains is `icl.training`, and what is written `icl.runs`.
+What trains belongs to `icl.training`, and what is written to `icl.runs`.
 """
 
 from ._evaluate import evaluate as evaluate

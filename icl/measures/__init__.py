@@ -1,4 +1,9 @@
-"""What can be read off a run under the microscope: measures for `icl.replay`."""
+"""What can be read off a run under the microscope: measures for `icl.replay`.
+
+A measure is a value that says what to record and what to make of it, for one example.
+Which checkpoints it is taken at belongs to `icl.replay`, and measures of one paper to
+its folder of `sweeps.studies`.
+"""
 
 from ._heads import (
     attention_patterns as attention_patterns,

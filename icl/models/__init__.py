@@ -1,4 +1,9 @@
-"""Small transformers that name every intermediate value."""
+"""Small transformers that name every intermediate value.
+
+Configs that build models, and the parts that several models share, belong here; a file
+with a config is found by being here. How attention weighs tokens is in `attention`, and
+what a model is asked to do in `icl.tasks`.
+"""
 
 from ._embedding import ExemplarLabelEmbedding as ExemplarLabelEmbedding
 from ._exemplar_label import (

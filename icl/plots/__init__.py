@@ -2,6 +2,7 @@
 
 Each keeps what it shows in `figure.drawn`, and `save` writes that beside the picture.
 Curves are all made by `traces`; the others give it the panels and words of one kind.
+What reads a run to draw it belongs to `icl.report`.
 """
 
 from ._ablation import ablation as ablation

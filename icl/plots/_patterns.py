@@ -81,7 +81,7 @@ def token_maps(attention: np.ndarray, tokens: Sequence[str]) -> DrawnFigure:
         key]`; NaN where a layer has fewer heads. Keys are the first tokens, or all.
     - `tokens`: What stands at each position, `"label 0"`.
     """
-    layers, heads, queries, keys = attention.shape
+    layers, heads, _, keys = attention.shape
     names = np.array([token_at(i, tokens) for i in range(len(tokens))])
     axes = {
         "layer": np.arange(layers),

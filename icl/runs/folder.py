@@ -7,30 +7,23 @@ and the checkpoints that belong to it; what lies beyond it is dropped on resumin
 
 import contextlib
 import dataclasses
-import fcntl
-import io
 import json
 import os
-import platform
-import subprocess
-import sys
 from collections.abc import Iterator
-from importlib import metadata
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
-import equinox as eqx
-import jax
 import numpy as np
 from jaxtyping import PyTree
 
 from ..config import changed, Config, differences, from_json, to_json
 from ..files import TEMPORARY, write_bytes
-from ..plugins import imported, made_with
+from ..plugins import made_with
+from ._disk import disk, read_object
+from ._lock import lock
+from ._provenance import provenance
+from ._trees import read_tree, Tree, tree_bytes
 from .log import Log
-
-
-Tree = TypeVar("Tree", bound=PyTree)
 
 
 class Run:
@@ -93,7 +86,7 @@ class Run:
 
         **Raises:** `ValueError` if there is no such checkpoint or it does not fit.
         """
-        return _read_tree(self.checkpoint_file(self.find(checkpoint)), template)
+        return read_tree(self.checkpoint_file(self.find(checkpoint)), template)
 
     def find(self, checkpoint: int) -> int:
         """The checkpoint, -1 being the last; raises `ValueError` if it is not there."""
@@ -149,7 +142,7 @@ class RunWriter(Run):
     def save_checkpoint(self, sequences: int, model: PyTree) -> None:
         """Keeps the arrays of `model` as `checkpoints/<sequences>.eqx`."""
         with disk(self.path):
-            write_bytes(self.checkpoint_file(sequences), _tree_bytes(model))
+            write_bytes(self.checkpoint_file(sequences), tree_bytes(model))
 
     def save_resume_point(
         self, sequences: int, state: PyTree, log: Log, batch_size: int
@@ -161,13 +154,13 @@ class RunWriter(Run):
         """
         with disk(self.path):
             log.write(self.path / "log.h5", batch_size)
-            write_bytes(self._resume_file(sequences), _tree_bytes(state))
+            write_bytes(self._resume_file(sequences), tree_bytes(state))
             for old in self.resume_points[:-2]:
                 self._resume_file(old).unlink()
 
     def load_state(self, sequences: int, template: Tree) -> Tree:
         """The state of a resume point."""
-        return _read_tree(self._resume_file(sequences), template)
+        return read_tree(self._resume_file(sequences), template)
 
     def drop_after(self, sequences: int) -> None:
         """Removes the checkpoints and resume points that lie beyond."""
@@ -240,23 +233,12 @@ def _check_free(folder: Path) -> None:
 
 
 def _create(folder: Path, config: Any) -> None:
-    meta = {
-        "versions": {name: metadata.version(name) for name in _PACKAGES},
-        "python": platform.python_version(),
-        "commit": code_version(),
-        "device": str(jax.devices()[0].device_kind),
-        "platform": platform.platform(),
-        "command": sys.argv,
-        "plugins": imported(),
-    }
+    made_by = json.dumps(provenance(), indent=2)
     with disk(folder):
-        write_bytes(folder / "meta.json", json.dumps(meta, indent=2).encode())
+        write_bytes(folder / "meta.json", made_by.encode())
         # Last: the folder is a run from here on.
         text = json.dumps(_as_json(config), indent=2)
         write_bytes(folder / "config.json", text.encode())
-
-
-_PACKAGES = ("icl-opto", "jax", "jaxlib", "equinox", "optax", "numpy", "h5py")
 
 
 def _check_same(run: Run, config: Any, resume: bool) -> None:
@@ -278,52 +260,6 @@ def _as_json(config: Any) -> Any:
     return json.loads(json.dumps(data))  # Tuples and lists are the same there.
 
 
-@contextlib.contextmanager
-def lock(folder: Path) -> Iterator[None]:
-    """Holds the folder; the kernel lets go when the process ends, however it ends."""
-    with disk(folder):
-        file = open(folder / ".lock", "a+b", buffering=0)
-    with file:
-        with disk(folder):
-            try:
-                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                file.seek(0)
-                owner = file.read().decode() or "another process"
-                raise ValueError(f"{folder} is being written by {owner}") from None
-            file.truncate(0)
-            file.write(f"process {os.getpid()} on {platform.node()}".encode())
-        yield
-
-
-@contextlib.contextmanager
-def disk(folder: Path) -> Iterator[None]:
-    """Turns what goes wrong while writing to a run folder into a `ValueError`."""
-    try:
-        yield
-    except OSError as error:
-        reason = error.strerror or error
-        began = (folder / "config.json").exists()
-        hint = "; what was saved before is intact, and the run resumes from there"
-        raise ValueError(
-            f"cannot write to {folder}: {reason}{hint if began else ''}"
-        ) from error
-
-
-def read_object(file: Path) -> dict[str, Any]:
-    """The object in a JSON file.
-
-    **Raises:** `ValueError` if it cannot be read, or holds something else.
-    """
-    try:
-        found = json.loads(file.read_text())
-    except (OSError, ValueError) as error:
-        raise ValueError(f"{file} is not readable JSON: {error}") from None
-    if not isinstance(found, dict):
-        raise ValueError(f"{file} must hold an object, got {found!r}")
-    return found
-
-
 def resume_points(path: str | os.PathLike) -> list[int]:
     """`Run.resume_points` of a folder; empty if there is no run yet."""
     return _numbered(Path(path) / "resume")
@@ -332,41 +268,3 @@ def resume_points(path: str | os.PathLike) -> list[int]:
 def _numbered(folder: Path) -> list[int]:
     files = folder.glob("*.eqx")
     return sorted(int(file.stem) for file in files if file.stem.isdigit())
-
-
-def _tree_bytes(tree: PyTree) -> memoryview:
-    buffer = io.BytesIO()
-    eqx.tree_serialise_leaves(buffer, eqx.filter(tree, eqx.is_array))
-    return buffer.getbuffer()
-
-
-def _read_tree(file: Path, template: Tree) -> Tree:
-    arrays, static = eqx.partition(template, eqx.is_array)
-    try:
-        with open(file, "rb") as stream:
-            arrays = eqx.tree_deserialise_leaves(stream, arrays)
-            if stream.read(1):
-                raise ValueError("it holds more arrays")
-    except OSError as error:
-        raise ValueError(f"cannot read {file}: {error.strerror or error}") from None
-    except (EOFError, RuntimeError, ValueError) as error:
-        first = str(error).splitlines()[0] if str(error) else type(error).__name__
-        wrong = "is damaged or of another model"
-        raise ValueError(f"{file} {wrong}: {first}") from None
-    return eqx.combine(arrays, static)
-
-
-def code_version() -> str | None:
-    """The commit of this checkout, with `-dirty` if it was changed since.
-
-    `None` without git, and for an installed package, wherever it lies.
-    """
-    root = Path(__file__).parents[2]
-    if not (root / ".git").exists():
-        return None
-    command = ["git", "-C", str(root), "describe", "--always", "--abbrev=40", "--dirty"]
-    try:
-        done = subprocess.run(command, capture_output=True, text=True)
-    except OSError:
-        return None
-    return done.stdout.strip() or None

@@ -2,7 +2,8 @@
 
 A `Toy` has true vectors, the vectors descent starts from and a loss of both; `descend`
 follows the gradient, with any entries clamped and any measures read off on the way.
-`induction` and `coopetition` are the toys of two papers.
+`induction` and `coopetition` are the toys of two papers. Models that read examples
+belong to `icl.models`.
 """
 
 from ._clamp import ToyClamp as ToyClamp

@@ -1,4 +1,8 @@
-"""Runs of icl-dynamics, the public code of Singh et al. (2024, 2025)."""
+"""Runs of icl-dynamics, the public code of Singh et al. (2024, 2025).
+
+Its flags, weights, logs and sequences are translated here. What our runs do with them
+afterwards belongs to the other rooms.
+"""
 
 from . import _donor as _donor
 from ._flags import (

@@ -98,7 +98,7 @@ def labels_of(
     known = {"01": Relabel(2), "flip": FlippedLabels()}
     if scheme in ("train", "val", "test", "all") and count:
         split = None if scheme == "all" else _pair_split(options)
-        part: SplitPart = "train" if scheme == "all" else scheme  # pyright: ignore
+        part: SplitPart = "train" if scheme == "all" else scheme
         labels = Relabel(count, split, part)
     elif scheme in known:
         labels = known[scheme]

@@ -1,6 +1,7 @@
 """Exemplar-label sequences: settings, the task that draws them, and what they are.
 
-Tasks of other families have folders beside this one.
+Tasks of other families have folders beside this one; where the exemplars come from is
+in `icl.data`.
 """
 
 from ._context import Context as Context, Mixture as Mixture

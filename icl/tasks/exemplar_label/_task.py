@@ -63,7 +63,9 @@ class ExemplarLabel(TaskConfig):
             raise ValueError(f"noise must be at least 0 and finite, got {self.noise}")
 
     def build(
-        self, data: Float[Array, "class exemplar dim"] | Int[Array, "class exemplar"]
+        self,
+        data: Float[Array, "class exemplar dim"] | Int[Array, "class exemplar"] | None,
+        /,
     ) -> "ExemplarLabelTask":
         """The task on some data, which it refers to and does not copy.
 
@@ -74,9 +76,11 @@ class ExemplarLabel(TaskConfig):
 
         **Raises:**
 
-        `ValueError` if the labels do not fit the context, or the data has too few
-        classes or exemplars, or cannot have noise.
+        `ValueError` if there is no data, the labels do not fit the context, or the data
+        has too few classes or exemplars, or cannot have noise.
         """
+        if data is None:
+            raise ValueError("data must be classes of exemplars, got None")
         real = jnp.issubdtype(data.dtype, jnp.floating)
         if data.ndim != (3 if real else 2):
             raise ValueError(

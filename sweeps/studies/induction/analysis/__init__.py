@@ -1,4 +1,7 @@
-"""What the induction-head paper reads off runs: heads, and the paths between layers."""
+"""What the induction-head paper reads off runs: heads, and the paths between layers.
+
+What other papers ask too belongs to `sweeps.analysis`, and what is drawn to `figures`.
+"""
 
 from ._heads import (
     head_table as head_table,

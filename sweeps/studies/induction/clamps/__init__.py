@@ -1,1 +1,4 @@
-"""The study of figure 5b over seeds; all else of the paper is in the folder above."""
+"""The study of figure 5b over seeds.
+
+All else of the paper is in the folder above.
+"""

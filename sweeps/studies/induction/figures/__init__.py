@@ -1,4 +1,7 @@
-"""Figures of the induction-head paper."""
+"""Figures of the induction-head paper.
+
+What they are drawn from is read off runs in `analysis`, beside this folder.
+"""
 
 from . import _heads, _losses
 

@@ -1,0 +1,35 @@
+"""What goes wrong with files, as one clear error."""
+
+import contextlib
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+
+@contextlib.contextmanager
+def disk(folder: Path) -> Iterator[None]:
+    """Turns what goes wrong while writing to a run folder into a `ValueError`."""
+    try:
+        yield
+    except OSError as error:
+        reason = error.strerror or error
+        began = (folder / "config.json").exists()
+        hint = "; what was saved before is intact, and the run resumes from there"
+        raise ValueError(
+            f"cannot write to {folder}: {reason}{hint if began else ''}"
+        ) from error
+
+
+def read_object(file: Path) -> dict[str, Any]:
+    """The object in a JSON file.
+
+    **Raises:** `ValueError` if it cannot be read, or holds something else.
+    """
+    try:
+        found = json.loads(file.read_text())
+    except (OSError, ValueError) as error:
+        raise ValueError(f"{file} is not readable JSON: {error}") from None
+    if not isinstance(found, dict):
+        raise ValueError(f"{file} must hold an object, got {found!r}")
+    return found

@@ -4,7 +4,7 @@ A model names its intermediate values with `tap(name, value, axes)`; everything 
 here reads and changes those values from outside.
 """
 
-from . import circuits as circuits, heads as heads, lens as lens
+from . import circuits as circuits, heads as heads, hints as hints, lens as lens
 from ._attention import Block as Block, Pattern as Pattern
 from ._circuit import Circuit as Circuit
 from ._derived import Derived as Derived, Freeze as Freeze, Given as Given

@@ -1,7 +1,6 @@
 """The sites of a model: what can be recorded and edited, found without computing."""
 
 import dataclasses
-import difflib
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
@@ -13,6 +12,7 @@ import numpy as np
 from jaxtyping import Array
 
 from ._tap import Rows, VisitorTap
+from .hints import did_you_mean
 
 
 try:  # Its place since JAX 0.10.
@@ -131,9 +131,8 @@ class Sites(Mapping[str, Site]):
     def _nearest(self, pattern: str) -> str:
         globs = {re.sub(r"\b\d+\b", "*", name): None for name in self}
         known = [*globs] if "*" in pattern else [*self]
-        close = difflib.get_close_matches(pattern, known, n=1, cutoff=0.5)
-        if close:
-            return f"; did you mean {close[0]!r}?"
+        if hint := did_you_mean(pattern, known, cutoff=0.5):
+            return hint
         # The start or the end alone may be right: 'pattern', 'blocks.9.attn.z'.
         last = pattern.split(".")[-1]
         ends = [name for name in self if name.split(".")[-1] == last]

@@ -1,7 +1,6 @@
 """The text form of an edit: what `repr` prints, the command line takes, JSON stores."""
 
 import ast
-import difflib
 from collections.abc import Callable
 from typing import Any, TypeVar
 
@@ -12,6 +11,7 @@ from ._edits import Clamp, Scale, Steer, Zero
 from ._reference import Mean, Patch, Resample
 from ._verbs import CopyFromPattern, PerfectPreviousToken
 from .graft import Graft
+from .hints import did_you_mean
 from .patching import PathPatch
 from .patterns import Induction, Kind, Match, PreviousToken, Uniform
 
@@ -78,9 +78,8 @@ def _call(text: str, call: ast.Call, known: dict[str, Callable[..., Any]]) -> An
     assert isinstance(call.func, ast.Name)
     name = call.func.id
     if name not in known:
-        close = difflib.get_close_matches(name, known, n=1)
-        hint = f"did you mean {close[0]}?" if close else f"known: {', '.join(known)}"
-        raise _error(text, call.func, f"no edit {name!r}; {hint}")
+        hint = did_you_mean(name, known) or f"; known: {', '.join(known)}"
+        raise _error(text, call.func, f"no edit {name!r}{hint}")
     args = [_value(text, node) for node in call.args]
     keywords: dict[str, Any] = {}
     for keyword in call.keywords:
@@ -98,7 +97,7 @@ def _call(text: str, call: ast.Call, known: dict[str, Callable[..., Any]]) -> An
 def _value(text: str, node: ast.expr) -> Any:
     if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
         known = {**_EDITS, **_VALUES}
-        if difflib.get_close_matches(node.func.id, known, n=1):
+        if did_you_mean(node.func.id, known):
             return _call(text, node, known)
     if isinstance(node, ast.List | ast.Tuple) and any(
         isinstance(part, ast.Call) for part in ast.walk(node)

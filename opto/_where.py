@@ -1,7 +1,6 @@
 """Which entries of a site an edit selects: by the name of an axis, as arrays."""
 
 import contextlib
-import difflib
 import operator
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -14,6 +13,7 @@ from jax.core import Tracer
 from jaxtyping import Array, Bool, Int
 
 from ._site import Site
+from .hints import did_you_mean
 
 
 # Of `mask=`, which a text has as nested lists, booleans.
@@ -147,8 +147,7 @@ def find_axis(axis: str, site: Site) -> int:
     for name in (axis, *alias.get(axis, ())):
         if name in site.axes:
             return site.axes.index(name)
-    close = difflib.get_close_matches(axis, site.axes, n=1)
-    hint = f"; did you mean {close[0]!r}?" if close else ""
+    hint = did_you_mean(axis, site.axes)
     raise ValueError(f"site {site} has no axis {axis!r}{hint}")
 
 
@@ -236,8 +235,7 @@ def _integers(name: str, chosen: Any, width: int) -> Array:
     if array.size == 0:
         raise ValueError(f"{name}=[] selects nothing")
     if not jnp.issubdtype(array.dtype, jnp.integer):
-        misspelt = difflib.get_close_matches(name, ["strength"])
-        hint = "; did you mean strength=?" if misspelt else ""
+        hint = did_you_mean(name, ["strength"])
         raise ValueError(f"{name}= takes whole-number indices, got {chosen!r}{hint}")
     # Ahead of the cast, which would wrap around.
     if is_concrete(array) and not -(2**31) <= array.min() <= array.max() < 2**31:

@@ -194,7 +194,7 @@ SAYS = {
     "no preset": "did you mean 'induction'",
     "unknown option": "--model.num-heads",
     "impossible": "num_heads must divide d_model=64, got 7",
-    "bad edit": "no edit 'Zro'; did you mean Zero?",
+    "bad edit": "no edit 'Zro'; did you mean 'Zero'?",
     "no site": "no site 'x'",
     "no checkpoint": "the nearest 0",
     "bad eval edit": "no site 'blocks.9.attn.z'; did you mean 'blocks.",

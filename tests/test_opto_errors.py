@@ -191,7 +191,7 @@ ERRORS = {
     ),
     "misspelt_keyword": (
         lambda: run(Zero("embed", strengh=0.5)),
-        "whole-number indices, got 0.5; did you mean strength=?",
+        "whole-number indices, got 0.5; did you mean 'strength'?",
     ),
     "no_axis_at_all": (lambda: run(Zero("embed", head=1)), "has no axis 'head'"),
     "empty_selection": (lambda: Zero(z, head=[]), "head=[] selects nothing"),
@@ -743,8 +743,8 @@ BAD_TEXTS = {
     "Zero('x')('y')": "expected an edit such as Zero(",
     "lambda: Zero('x')": "expected an edit such as Zero(",
     "Zero('x') if True else 1": "expected an edit such as Zero(",
-    "Zeroo('x')": "no edit 'Zeroo'; did you mean Zero?",
-    "clamp('x', 1)": "no edit 'clamp'; did you mean Clamp?",
+    "Zeroo('x')": "no edit 'Zeroo'; did you mean 'Zero'?",
+    "clamp('x', 1)": "no edit 'clamp'; did you mean 'Clamp'?",
     "Foo('x')": "no edit 'Foo'; known: Clamp, Zero",
     "eval('1')": "no edit 'eval'; known: ",
     "Zero('x'": "character 5: '(' was never closed",
@@ -815,3 +815,12 @@ def test_an_unknown_keyword_is_an_axis_that_no_site_has():
     edit = parse("Zero('layers.1.z', haed=1)")
     with pytest.raises(ValueError, match="has no axis 'haed'; did you mean 'head'"):
         run(edit)
+
+
+def test_hint_names_the_nearest_known_name_if_one_is_near():
+    known = {"scale": 1, "steer": 2}
+    assert opto.hints.did_you_mean("scal", known) == "; did you mean 'scale'?"
+    assert opto.hints.did_you_mean("scale", known) == "; did you mean 'scale'?"
+    assert opto.hints.did_you_mean("st", known) == ""
+    assert opto.hints.did_you_mean("st", known, cutoff=0.4) == "; did you mean 'steer'?"
+    assert opto.hints.did_you_mean("scale", []) == ""

@@ -272,8 +272,8 @@ def test_names_that_are_taken():
 
 MISTAKES = {
     "¦Inducton()": "no edit 'Inducton'; known: ",
-    "Pattern(¦Inducton())": "no edit 'Inducton'; did you mean Induction?",
-    "Pattern(kind=¦Mach(0.1))": "no edit 'Mach'; did you mean Match?",
+    "Pattern(¦Inducton())": "no edit 'Inducton'; did you mean 'Induction'?",
+    "Pattern(kind=¦Mach(0.1))": "no edit 'Mach'; did you mean 'Match'?",
     "Pattern(¦Foo())": "expected a string, a number or a list, got 'Foo()'",
     "Pattern(¦Induction(wieght=0.5))": "unexpected keyword argument 'wieght'",
     "Pattern(¦Induction(1.5))": "weight is a number in [0, 1], got 1.5",
@@ -284,7 +284,7 @@ MISTAKES = {
     "¦Pattern(Induction(), strenght=0.5)": "strenght= takes whole-number indices, got",
     "¦Match(0.1)": "no edit 'Match'",
     "¦At('x')": "no edit 'At'",
-    "CopyFromPattern(edits=[Zero('x'), ¦Zer('y')])": "no edit 'Zer'; did you mean Zero",
+    "CopyFromPattern(edits=[Zero('x'), ¦Zer('y')])": "no edit 'Zer'; did you mean 'Z",
     "CopyFromPattern(edits=[¦Foo('y')])": "expected a string, a number or a list, got",
     "¦CopyFromPattern(edits=Zero('x'))": "edits is a sequence of edits, got one: write",
     "Graft('a', until=0, edits=[Zero('x', head=¦one)])": "expected a string, a number",

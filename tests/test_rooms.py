@@ -1,6 +1,8 @@
 """Rooms keep their private files to themselves; import-linter holds their order."""
 
 import ast
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -37,3 +39,26 @@ def test_no_room_reaches_into_another_rooms_private_files():
                     wrong.append(f"{file.relative_to(ROOT)}: {name}")
     assert seen > 500
     assert wrong == []
+
+
+def test_opto_knows_nothing_of_learning_in_context():
+    """Its texts know the edits of `icl` only once these are imported."""
+    for file in (ROOT / "opto").iterdir():
+        if file.suffix in (".py", ".md"):
+            words = file.read_text().lower()
+            found = [word for word in ("exemplar", "tokens.role") if word in words]
+            assert not found, f"{file.name}: {found}"
+    code = """
+import opto
+texts = "Pattern(Induction())", "CopyFromPattern()", "Block(queries='label')"
+for text in texts:
+    try:
+        opto.parse(text)
+    except ValueError:
+        continue
+    raise AssertionError(text)
+import icl.edits
+for text in texts:
+    opto.parse(text)
+"""
+    subprocess.run([sys.executable, "-c", code], check=True, cwd=ROOT)

@@ -51,11 +51,13 @@ def prepare(folder: Path):
     import icl
     import opto
     from icl import measures
+    from icl.edits.heads import induction_strength
+    from icl.roles import EXEMPLAR, LABEL, QUERY
 
     trained = icl.load(folder)
     batch = trained.evaluations["train"]
     names = ("loss", "induction", "previous")
-    role = jnp.array([opto.EXEMPLAR, opto.LABEL] * 2 + [opto.QUERY])
+    role = jnp.array([EXEMPLAR, LABEL] * 2 + [QUERY])
     pair = jnp.array([0, 0, 1, 1, 2])
 
     @eqx.filter_jit
@@ -69,8 +71,8 @@ def prepare(folder: Path):
             first, last = (record[site] for site in sites)
             return (
                 trained.task.metrics(logits, example)["loss"],
-                opto.heads.induction_strength(last, role, pair, example.labels),
-                opto.heads.previous_token(first, role == opto.LABEL),
+                induction_strength(last, role, pair, example.labels),
+                opto.heads.previous_token(first, role == LABEL),
             )
 
         values = jax.vmap(one)(batch)

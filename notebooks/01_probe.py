@@ -30,6 +30,7 @@ import numpy as np
 import icl
 import opto
 from icl import measures, plots
+from icl.edits import Induction
 from icl.presets.induction import induction
 from icl.tasks.exemplar_label import answers, exemplars_swapped
 from sweeps import analysis
@@ -266,7 +267,7 @@ differences = {
         model,
         *inputs,
         edits=opto.stack(
-            [opto.Pattern(opto.Induction(share), heads=which) for share in shares]
+            [opto.Pattern(Induction(share), heads=which) for share in shares]
         ),
     )
     for name, which in chosen.items()

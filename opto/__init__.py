@@ -25,11 +25,7 @@ from ._sweep import (
 )
 from ._tap import identity as identity, Rows as Rows, Tap as Tap
 from ._text import parse as parse, register as register
-from ._tokens import EXEMPLAR as EXEMPLAR, LABEL as LABEL, QUERY as QUERY
-from ._verbs import (
-    CopyFromPattern as CopyFromPattern,
-    PerfectPreviousToken as PerfectPreviousToken,
-)
+from ._tokens import name_tokens as name_tokens
 from ._where import Where as Where
 from .attribution import (
     attribution_patch as attribution_patch,
@@ -43,9 +39,7 @@ from .patching import (
     PathPatch as PathPatch,
 )
 from .patterns import (
-    Induction as Induction,
     Kind as Kind,
-    Match as Match,
     PreviousToken as PreviousToken,
     Uniform as Uniform,
 )

@@ -11,9 +11,9 @@ from ._derived import check_attention, Derived, Given, over_rows, put
 from ._edit import check_strength, Edit, Heads, select, Selection
 from ._site import Site, Sites
 from ._tap import RowsAre
-from ._tokens import check_roles, ROLE
+from ._tokens import check_tokens, not_all, sites_of, tokens_of
 from ._where import Chosen, Where
-from .patterns import fraction, Kind, not_all, rows_of
+from .patterns import fraction, Kind
 
 
 class Pattern(Derived, Selection):
@@ -21,7 +21,7 @@ class Pattern(Derived, Selection):
 
     ```python
     Pattern(PreviousToken(0.7), heads="0:2")
-    Pattern(Induction(), heads="1:3 1:7")
+    Pattern(Uniform(), heads="1:3 1:7")
     ```
     """
 
@@ -44,7 +44,7 @@ class Pattern(Derived, Selection):
     ):
         """**Arguments:**
 
-        - `kind`: `PreviousToken`, `Induction`, `Match`, `Uniform`, or one's own `Kind`.
+        - `kind`: `PreviousToken`, `Uniform`, or another `Kind`.
         - `site`: Where attention after the softmax is, `[…, query, key]`; rows are
             distributions, and keys may be the first of the tokens.
         - `strength`, `heads`, `where`: as for `opto.Clamp`.
@@ -54,7 +54,7 @@ class Pattern(Derived, Selection):
         cannot be raised, the pattern is NaN.
         """
         if not isinstance(kind, Kind):
-            wanted = "a kind of pattern such as Induction()"
+            wanted = "a kind of pattern such as Uniform()"
             raise ValueError(f"Pattern takes {wanted}, got {kind!r}")
         select(self, site, strength, heads, where)
         self.kind = kind
@@ -102,9 +102,9 @@ class Block(Derived, Selection):
     """Forbids attention from some tokens to some tokens, before it is normalised.
 
     ```python
-    Block(distance=1, queries="label", heads="0:1")  # labels to their exemplars
-    Block(queries="query", keys="exemplar query", layer=1)  # the query: labels alone
+    Block(distance=1, heads="0:1")  # each token to the one before it
     Block(distance=1, site="**.kernel")  # of attention without a softmax
+    Block(queries="space", keys="word", layer=1)  # as `opto.name_tokens` named them
     ```
 
     What is left shares the attention. A row with nothing left is NaN.
@@ -133,8 +133,8 @@ class Block(Derived, Selection):
     ):
         """**Arguments:**
 
-        - `queries`, `keys`: Which tokens may not attend to which: `"all"`, or roles
-            such as `"label"` and `"exemplar query"`.
+        - `queries`, `keys`: Which tokens may not attend to which: `"all"`, or names
+            that `opto.name_tokens` gave, such as `"word"` and `"word space"`.
         - `distance`: Forbid the token so many places before alone; `None` is any.
         - `site`: Where the scores are, before the softmax, or the kernel, `[…, query,
             key]`; keys may be the first of the tokens.
@@ -144,8 +144,8 @@ class Block(Derived, Selection):
         """
         select(self, site, strength, heads, where)
         fraction("strength", strength)
-        self.queries = check_roles("queries", queries)
-        self.keys = check_roles("keys", keys)
+        self.queries = check_tokens("queries", queries)
+        self.keys = check_tokens("keys", keys)
         if distance is not None and (not isinstance(distance, int) or distance < 0):
             raise ValueError(f"distance is a number of tokens or None, got {distance}")
         if (queries, keys, distance) == ("all", "all", None):
@@ -153,14 +153,14 @@ class Block(Derived, Selection):
         self.distance = distance
 
     def needs(self, table: Sites) -> tuple[str, ...]:
-        return () if self.queries == self.keys == "all" else (ROLE,)
+        return sites_of(self.queries, self.keys)
 
     def derive(self, given: Given) -> tuple[Edit, ...]:
         edits = []
         for site in self.where.within(given.table.match(self.site)):
             (size, keys), rank = site.shape[-2:], len(site.shape)
-            blocked = rows_of(self.queries, size, given)[:, None]
-            blocked = blocked & rows_of(self.keys, size, given)[:keys]
+            blocked = tokens_of(self.queries, size, given.base)[:, None]
+            blocked = blocked & tokens_of(self.keys, size, given.base)[:keys]
             if self.distance is not None:
                 blocked = blocked & np.eye(size, keys, k=-self.distance, dtype=bool)
             where = self.where.only(over_rows(blocked, rank))
@@ -178,8 +178,8 @@ class Block(Derived, Selection):
 
     def arguments(self) -> dict[str, Any]:
         distance = {} if self.distance is None else {"distance": self.distance}
-        roles = not_all("queries", self.queries) | not_all("keys", self.keys)
-        return {**roles, **distance, **_not_default(self)}
+        tokens = not_all("queries", self.queries) | not_all("keys", self.keys)
+        return {**tokens, **distance, **_not_default(self)}
 
 
 class _Forbid(Edit):

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 @dataclasses.dataclass(frozen=True, order=True)
-class Part:
+class CircuitPart:
     """One end of an edge: a site, or a head of it.
 
     **Fields:**
@@ -28,8 +28,8 @@ class Part:
     shared: bool = False
 
     @staticmethod
-    def of(site: Site, head: int | None) -> "Part":
-        return Part(site.name, head, site.axes[:1] == ("kv_head",))
+    def of(site: Site, head: int | None) -> "CircuitPart":
+        return CircuitPart(site.name, head, site.axes[:1] == ("kv_head",))
 
     @property
     def layer(self) -> int | None:
@@ -70,8 +70,8 @@ class Edge:
     - `score`: The change of the metric that cutting it makes, to first order.
     """
 
-    writer: Part
-    reader: Part
+    writer: CircuitPart
+    reader: CircuitPart
     score: float
 
     def __str__(self) -> str:

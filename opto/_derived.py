@@ -15,7 +15,7 @@ from ._record import Record
 from ._reference import Patch, Values
 from ._site import Site, Sites
 from ._tap import RowsAre
-from ._tokens import ROLE
+from ._tokens import are_named_at
 from ._where import Chosen, Where
 
 
@@ -142,8 +142,8 @@ def check_needs(edit: AbstractEdit, needs: Iterable[str], table: Sites) -> None:
     missing = [name for name in needs if name not in table]
     if missing:
         raise ValueError(
-            f"{edit!r} has to know what the tokens are, from the sites "
-            f"{', '.join(missing)}, which this model does not have; see opto/guide.md"
+            f"{edit!r} needs the sites {', '.join(missing)}, which this model does "
+            "not have"
         )
 
 
@@ -172,10 +172,13 @@ def check_attention(
                 f"{site.name!r} {site.rows.of} has {site.rows.are!r}"
             )
     check_needs(edit, needs, table)
-    for site in sites:
-        if ROLE in needs and table[ROLE].shape != site.shape[-2:-1]:
-            got = f"{table[ROLE].shape[0]} of them for {site}"
-            raise ValueError(f"{edit!r} has to know the role of each token, got {got}")
+    for name in filter(are_named_at, needs):
+        for site in sites:
+            if table[name].shape != site.shape[-2:-1]:
+                raise ValueError(
+                    f"{edit!r} has to know what each token of {site} is, got "
+                    f"{table[name]}"
+                )
 
 
 def over_rows(values: Array, rank: int) -> Array:

@@ -9,11 +9,10 @@ from ._derived import Freeze
 from ._edit import AbstractEdit, At
 from ._edits import Clamp, Scale, Steer, Zero
 from ._reference import Mean, Patch, Resample
-from ._verbs import CopyFromPattern, PerfectPreviousToken
 from .graft import Graft
 from .hints import did_you_mean
 from .patching import PathPatch
-from .patterns import Induction, Kind, Match, PreviousToken, Uniform
+from .patterns import Kind, PreviousToken, Uniform
 
 
 # Closed: a text can name these and nothing else, and no text is ever evaluated.
@@ -21,11 +20,11 @@ _EDITS: dict[str, Callable[..., Any]] = {
     kind.__name__: kind
     for kind in (
         *(Clamp, Zero, Scale, Steer, Mean, Resample, Patch, Freeze, Pattern, Block),
-        *(Graft, CopyFromPattern, PerfectPreviousToken, PathPatch),
+        *(Graft, PathPatch),
     )
 }
 _VALUES: dict[str, Callable[..., Any]] = {
-    kind.__name__: kind for kind in (At, PreviousToken, Induction, Match, Uniform)
+    kind.__name__: kind for kind in (At, PreviousToken, Uniform)
 }
 
 _Kind = TypeVar("_Kind", bound=AbstractEdit | Kind)

@@ -1,7 +1,7 @@
 """Edits in company: those that contradict, and one out of several."""
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Protocol, runtime_checkable
 
 import equinox as eqx
 import jax
@@ -12,7 +12,6 @@ from jaxtyping import Array, Int
 from ._edit import AbstractEdit, Edit, Selection
 from ._edits import Clamp, Zero
 from ._site import Site, Sites
-from ._verbs import CopyFromPattern, PerfectPreviousToken
 from ._where import is_concrete
 from .graft import Graft
 
@@ -42,13 +41,30 @@ def alternatives(edit: AbstractEdit) -> tuple[AbstractEdit, ...]:
     )
 
 
+@runtime_checkable
+class Changes(Protocol):
+    """An edit that says which sites it changes, where these are not those of `site`."""
+
+    def changes(self, table: Sites) -> tuple[str, ...]: ...
+
+
+@runtime_checkable
+class Replaces(Protocol):
+    """An edit that may put something else in the place of the first part of the run.
+
+    `replaces_until` is the last site of that part, `None` if nothing is replaced.
+    """
+
+    def replaces_until(self, table: Sites) -> str | None: ...
+
+
 def check_together(edits: Sequence[AbstractEdit], table: Sites) -> None:
     """Raises `ValueError` for edits of which one is made to no effect by another."""
     _check_clamps(edits, table)
     check_before_graft(edits, table)
     order = {name: i for i, name in enumerate(table)}
     for i, owner in enumerate(edits):
-        seam = _replaced_until(owner, table)
+        seam = owner.replaces_until(table) if isinstance(owner, Replaces) else None
         if seam is None:
             continue
         for j, edit in enumerate(edits):
@@ -60,15 +76,6 @@ def check_together(edits: Sequence[AbstractEdit], table: Sites) -> None:
                     f"{edit!r} would have no effect: {owner!r} replaces what it "
                     "changes; edits of the other model are given to Graft(edits=[…])"
                 )
-
-
-def _replaced_until(edit: AbstractEdit, table: Sites) -> str | None:
-    """The site up to which an edit puts something else in the place of the run."""
-    if isinstance(edit, Graft) and edit.until is not None:
-        return edit.seam(table)
-    if isinstance(edit, PerfectPreviousToken) and is_concrete(edit.strength):
-        return edit.sites()[0] if float(edit.strength) == 1 else None
-    return None
 
 
 def check_before_graft(edits: Sequence[AbstractEdit], table: Sites) -> None:
@@ -87,19 +94,14 @@ def check_before_graft(edits: Sequence[AbstractEdit], table: Sites) -> None:
                 )
 
 
-def _changed(edit: AbstractEdit, table: Sites) -> list[str]:
+def _changed(edit: AbstractEdit, table: Sites) -> tuple[str, ...]:
     """The sites that an edit changes, as far as it says."""
-    if isinstance(edit, CopyFromPattern):
-        sites = table.match(edit.logits)
-    elif isinstance(edit, PerfectPreviousToken):
-        sites = [site for name in edit.sites() for site in table.match(name)]
-    elif isinstance(edit, Graft):
-        sites = table.match(edit.seam(table))
-    elif isinstance(edit, Selection):
+    if isinstance(edit, Changes):
+        return edit.changes(table)
+    if isinstance(edit, Selection):
         sites = edit.where.within(table.match(edit.site))
-    else:
-        sites = []
-    return [site.name for site in sites]
+        return tuple(site.name for site in sites)
+    return ()
 
 
 def _check_clamps(edits: Sequence[AbstractEdit], table: Sites) -> None:

@@ -1,34 +1,70 @@
-"""What the tokens of a sequence are: the sites that tell, and the roles there are.
+"""Tokens by name: what `queries=` and `keys=` of edits of attention may say.
 
-A model of exemplar-label sequences names four sites, for edits and detectors that need
-to know: `tokens.role` [seq] says of each token which of the roles it has, `tokens.pair`
-[seq] of which exemplar; `tokens.label` and `tokens.exemplar` [exemplar, …] hold the
-labels and the exemplars themselves, the query and its label last.
+"all" is every token. Other names come from outside: a model has a site that says what
+each token is, as a whole number, and `name_tokens` names those numbers.
 """
+
+from collections.abc import Mapping
 
 import jax.numpy as jnp
 from jaxtyping import Array, Bool
 
 
-EXEMPLAR, LABEL, QUERY = 0, 1, 2
-
-ROLE, PAIR = "tokens.role", "tokens.pair"
-LABELS, EXEMPLARS = "tokens.label", "tokens.exemplar"
-
-_ROLES = {"exemplar": EXEMPLAR, "label": LABEL, "query": QUERY}
+# What a name stands for: the tokens at which a site has a value.
+_NAMES: dict[str, tuple[str, int]] = {}
 
 
-def check_roles(argument: str, roles: str) -> str:
-    """Raises `ValueError` unless `roles` is "all" or names of roles."""
-    if roles != "all":
-        unknown = [word for word in str(roles).split() if word not in _ROLES]
-        if unknown or not str(roles).split():
-            known = ", ".join(["all", *_ROLES])
-            raise ValueError(f"{argument} names roles of tokens ({known}), got {roles}")
-    return roles
+def name_tokens(site: str, /, **values: int) -> None:
+    """Lets edits of attention name tokens by what a site of the model says of them.
+
+    ```python
+    opto.name_tokens("kind", word=0, space=1)
+    opto.Block(queries="space", keys="word space")
+    ```
+
+    **Arguments:**
+
+    - `site`: Its name; it holds one whole number for each token, `[seq]`.
+    - `values`: The number that each name stands for.
+
+    **Raises:** `ValueError` for a name that stands for something else.
+    """
+    for name, value in values.items():
+        if name == "all" or _NAMES.get(name, (site, value)) != (site, value):
+            raise ValueError(f"edits know other tokens by the name {name!r}")
+    _NAMES.update({name: (site, value) for name, value in values.items()})
 
 
-def has_role(role: Array, roles: str) -> Bool[Array, " seq"]:
-    """Which tokens have one of the roles, `"label"` or `"exemplar query"`."""
-    wanted = jnp.array([_ROLES[word] for word in roles.split()])
-    return jnp.any(role[:, None] == wanted, axis=1)
+def check_tokens(argument: str, names: str) -> str:
+    """Raises `ValueError` unless `names` is "all" or names of tokens."""
+    if names != "all":
+        unknown = [word for word in str(names).split() if word not in _NAMES]
+        if unknown or not str(names).split():
+            there = ", ".join(["all", *_NAMES])
+            raise ValueError(f"{argument} names tokens ({there}), got {names}")
+    return names
+
+
+def sites_of(*names: str) -> tuple[str, ...]:
+    """The sites that say which tokens have some names."""
+    words = [word for name in names if name != "all" for word in name.split()]
+    return tuple(dict.fromkeys(_NAMES[word][0] for word in words))
+
+
+def are_named_at(site: str) -> bool:
+    """Whether a site says what each token is."""
+    return any(site == named for named, _ in _NAMES.values())
+
+
+def tokens_of(names: str, size: int, base: Mapping[str, Array]) -> Bool[Array, " seq"]:
+    """Which of `size` tokens have one of some names, given the sites that say so."""
+    chosen = jnp.full(size, names == "all")
+    for word in () if names == "all" else names.split():
+        site, value = _NAMES[word]
+        chosen = chosen | (base[site] == value)
+    return chosen
+
+
+def not_all(argument: str, names: str) -> dict[str, str]:
+    """Names as an argument of the text form, left out where they are all tokens."""
+    return {} if names == "all" else {argument: names}

@@ -19,7 +19,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, PyTree
 
-from ._circuit import Circuit, Edge, Part
+from ._circuit import Circuit, CircuitPart, Edge
 from ._run import run
 from ._site import known_sites, one_example, Site, Sites
 from ._tap import Rows, VisitorTap
@@ -58,7 +58,7 @@ class Graph:
             for reader in self._readers
         }
         self.edges = tuple(
-            (Part.of(writer, w), Part.of(reader, r))
+            (CircuitPart.of(writer, w), CircuitPart.of(reader, r))
             for reader in self._readers
             for writer, w in self._slots[: self._counts[reader.name]]
             for r in _heads(reader)

@@ -89,6 +89,12 @@ class Graft(Derived):
             raise ValueError(f"{self!r} names a run: load its model first (loaded())")
         self.seam(table)
 
+    def changes(self, table: Sites) -> tuple[str, ...]:
+        return (self.seam(table),)
+
+    def replaces_until(self, table: Sites) -> str | None:
+        return None if self.until is None else self.seam(table)
+
     def seam(self, table: Sites) -> str:
         """The last site that is computed by the model of the first layers."""
         last = (self.from_ or 0) - 1 if self.until is None else self.until

@@ -1,22 +1,13 @@
 """What kind of head it is: detectors on attention patterns, one number for each head.
 
-Each is for one example; `vmap` outside. What stands where is said by the sites
-`tokens.role`, `tokens.pair`, `tokens.label` and `tokens.exemplar`, so that any order of
-tokens and any number of pairs will do:
-
-- `role`: `opto.EXEMPLAR`, `opto.LABEL` or `opto.QUERY`, for each token;
-- `pair`: which of the exemplars and labels a token is, or belongs to;
-- `label`, `exemplar`: those of each pair, the query's too.
-
-A row is a distribution over the keys, which are all tokens or the first of them. Of
-weights that are not normalised, scores have other ranges than those that are said here.
+Each is for one example; `vmap` outside. A row is a distribution over the keys, which
+are all tokens or the first of them. Weights that are not normalised give other ranges
+than those that are said here.
 """
 
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Bool, Float, Int
-
-from ._tokens import EXEMPLAR, LABEL, QUERY
+from jaxtyping import Array, Bool, Float
 
 
 def previous_token(
@@ -27,7 +18,7 @@ def previous_token(
     The mean over all tokens but the first, or over those that `rows` selects; NaN if
     there are none.
     """
-    _check(pattern, rows=rows)
+    check_pattern(pattern, rows=rows)
     before = jnp.diagonal(pattern, offset=-1, axis1=-2, axis2=-1)
     if missing := pattern.shape[-2] - 1 - before.shape[-1]:
         # The token before them is no key.
@@ -53,43 +44,6 @@ def previous_token_excess(
     return previous_token(pattern, rows) - previous_token(alike[None], rows)
 
 
-def induction_strength(
-    pattern: Float[Array, "head seq kv_seq"],
-    role: Int[Array, " seq"],
-    pair: Int[Array, " seq"],
-    label: Int[Array, " exemplar"],
-) -> Float[Array, " head"]:
-    """How much more the query attends to its own label than to the others, in [-1, 1].
-
-    Its attention to all labels in context that equal its own, less that to all that
-    differ (Singh et al. 2024, "What needs to go right for an induction head?",
-    section 3.1). NaN without a query, the mean over several.
-    """
-    _check(pattern, role=role, pair=pair)
-    own, keys = label[pair], pattern.shape[-1]
-    signed = jnp.where(own[:, None] == own[:keys], pattern, -pattern)
-    return _from_query(jnp.where(role[:keys] == LABEL, signed, 0), role)
-
-
-def duplicate_token(
-    pattern: Float[Array, "head seq kv_seq"],
-    role: Int[Array, " seq"],
-    pair: Int[Array, " seq"],
-    exemplar: Float[Array, "exemplar dim"] | Int[Array, " exemplar"],
-) -> Float[Array, " head"]:
-    """How much the query attends to its like: earlier exemplars equal to it, in [0, 1].
-
-    Equal in every entry; exemplars of one class that differ do not count. Zero if there
-    is none; NaN without a query, the mean over several.
-    """
-    _check(pattern, role=role, pair=pair)
-    own = exemplar.reshape(len(exemplar), -1)[pair]
-    same = jnp.all(own[:, None] == own, -1) & (role == EXEMPLAR)
-    position = jnp.arange(len(role))
-    counted = same & (position < position[:, None])
-    return _from_query(jnp.where(counted[:, : pattern.shape[-1]], pattern, 0), role)
-
-
 def entropy(pattern: Float[Array, "head seq kv_seq"]) -> Float[Array, " head"]:
     """The entropy of a token's attention in nats, the mean over tokens.
 
@@ -99,13 +53,11 @@ def entropy(pattern: Float[Array, "head seq kv_seq"]) -> Float[Array, " head"]:
     return jnp.mean(jnp.sum(jax.scipy.special.entr(pattern), -1), -1)
 
 
-def _from_query(
-    attention: Float[Array, "head seq kv_seq"], role: Int[Array, " seq"]
-) -> Float[Array, " head"]:
-    return jnp.mean(jnp.sum(attention, -1), -1, where=role == QUERY)
+def check_pattern(pattern: Array, **per_token: Array | None) -> None:
+    """Raises `ValueError` unless it is a pattern of one sequence.
 
-
-def _check(pattern: Array, **per_token: Array | None) -> None:
+    **Arguments:** `per_token`: Arrays with one entry for each token, or `None`.
+    """
     if pattern.ndim != 3 or pattern.shape[1] < pattern.shape[2]:
         wanted = "[head, seq, kv_seq] of one sequence, kv_seq not longer than seq"
         raise ValueError(f"pattern is {wanted}, got an array of shape {pattern.shape}")

@@ -35,7 +35,7 @@ def logit_lens(
     """The logits if the residual stream at a site were what enters the final norm.
 
     One compiled call for all sites. Under edits that find something wrong with the
-    inputs (`opto.Induction` without a label to attend to) the logits are NaN.
+    inputs the logits are NaN.
 
     **Arguments:**
 

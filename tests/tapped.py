@@ -15,6 +15,7 @@ import numpy as np
 
 import opto
 from icl.models import exemplar_label_interface, TransformerConfig
+from icl.roles import EXEMPLAR, LABEL, QUERY
 
 
 class MLP(eqx.Module):
@@ -179,7 +180,7 @@ class Tokens(eqx.Module):
     def __call__(self, labels, *, tap=opto.identity):
         size = 2 * len(labels) - 1
         tokens = tap.scope("tokens")
-        roles = [opto.EXEMPLAR, opto.LABEL] * (len(labels) - 1) + [opto.QUERY]
+        roles = [EXEMPLAR, LABEL] * (len(labels) - 1) + [QUERY]
         tokens("role", jnp.array(roles), "seq")
         tokens("pair", jnp.arange(size) // 2, "seq")
         tokens("label", labels, "exemplar")

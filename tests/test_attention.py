@@ -12,6 +12,8 @@ from kinds import SignedAttention
 
 import opto
 from icl import measures, plots
+from icl.edits import CopyFromPattern, Induction, PerfectPreviousToken
+from icl.edits.heads import duplicate_token, induction_strength
 from icl.models import (
     Causal,
     ContextOnly,
@@ -22,7 +24,6 @@ from icl.models import (
     TransformerConfig,
 )
 from icl.models.attention.linear import _Linear, AsPattern, AsScan, features
-from opto import heads
 
 
 # Two forms of linear attention
@@ -104,17 +105,17 @@ LACKING = {
     ),
     "previous_token": (
         LinearAttention(),
-        lambda: opto.PerfectPreviousToken(),
+        lambda: PerfectPreviousToken(),
         "no site 'blocks.1.attn.scores': LinearAttention has no scores but",
     ),
     "copy": (
         LinearAttention(),
-        lambda: opto.CopyFromPattern(heads="1:0"),
+        lambda: CopyFromPattern(heads="1:0"),
         "no site matches '**.scores': LinearAttention has no scores but",
     ),
     "copy_of_kernel": (
         LinearAttention(),
-        lambda: opto.CopyFromPattern(heads="1:0", site="**.kernel"),
+        lambda: CopyFromPattern(heads="1:0", site="**.kernel"),
         "is for rows that are 'logits'; at 'blocks.0.attn.kernel' LinearAttention has "
         "'kernel'",
     ),
@@ -221,7 +222,7 @@ def test_edits_where_keys_are_context_tokens():
         opto.Block(queries="query", keys="exemplar", heads="0:0"),
         opto.Block(distance=1, queries="label query", heads="0:1"),
         opto.Pattern(opto.PreviousToken(queries="label query"), heads="1:0"),
-        opto.Pattern(opto.Induction(), heads="1:1"),
+        opto.Pattern(Induction(), heads="1:1"),
     ]
     _, record = opto.run(model, *inputs, record="**.pattern", edits=edits)
     first, second = (np.asarray(record[f"blocks.{i}.attn.pattern"]) for i in (0, 1))
@@ -236,7 +237,7 @@ def test_edits_where_keys_are_context_tokens():
         assert second[0, row].max() == 1
     # The query's label is 0, as that of the first pair.
     np.testing.assert_array_equal(second[1, -1], np.eye(6)[1])
-    copied, _ = opto.run(model, *inputs, edits=[opto.CopyFromPattern(heads="1:0")])
+    copied, _ = opto.run(model, *inputs, edits=[CopyFromPattern(heads="1:0")])
     assert np.isfinite(copied).all()
     message = "PreviousToken() attends to tokens that are no keys"
     with pytest.raises(ValueError, match=re.escape(message)):
@@ -259,15 +260,15 @@ def test_measures_where_keys_are_context_tokens():
         np.testing.assert_allclose(found, value, rtol=1e-4, atol=1e-6)
     labels = record["tokens.label"]
     role, pair = record["tokens.role"], record["tokens.pair"]
-    strength = heads.induction_strength(jnp.asarray(pattern), role, pair, labels)
+    strength = induction_strength(jnp.asarray(pattern), role, pair, labels)
     np.testing.assert_allclose(strength, wanted["induction"], rtol=1e-4, atol=1e-6)
-    same = heads.duplicate_token(jnp.asarray(pattern), role, pair, inputs[0])
+    same = duplicate_token(jnp.asarray(pattern), role, pair, inputs[0])
     np.testing.assert_array_equal(same, 0)
     alike = jnp.full((1, 7, 6), 1 / 6)
-    np.testing.assert_allclose(heads.previous_token_excess(alike), 0, atol=1e-6)
+    np.testing.assert_allclose(opto.heads.previous_token_excess(alike), 0, atol=1e-6)
     # All tokens before the query's are keys; with fewer, some have nothing there.
     few = jnp.full((1, 7, 4), 1 / 4)
-    np.testing.assert_allclose(heads.previous_token(few), 4 / 6 / 4, rtol=1e-6)
+    np.testing.assert_allclose(opto.heads.previous_token(few), 4 / 6 / 4, rtol=1e-6)
 
 
 def test_plots_where_keys_are_context_tokens():

@@ -5,13 +5,15 @@ import numpy as np
 import pytest
 
 import opto
+from icl.edits.heads import duplicate_token, induction_strength
 from icl.models import (
     exemplar_label_interface,
     fold_layer_norms,
     NoPositions,
     TransformerConfig,
 )
-from opto import circuits, EXEMPLAR, heads, LABEL, QUERY
+from icl.roles import EXEMPLAR, LABEL, QUERY
+from opto import circuits, heads
 from opto.circuits import Factored, HeadWeights
 
 
@@ -355,12 +357,12 @@ def test_induction_strength():
         ]
     )
     role, pair, label = map(jnp.asarray, (ROLE, PAIR, LABELS))
-    ours = heads.induction_strength(pattern, role, pair, label)
+    ours = induction_strength(pattern, role, pair, label)
     close(ours, [1, 1, -1, 1 / 3, 1 / 4, 0], atol=1e-6)
     # Three of its own out of four.
-    ours = heads.induction_strength(pattern, role, pair, jnp.array([3, 3, 3, 1, 3]))
+    ours = induction_strength(pattern, role, pair, jnp.array([3, 3, 3, 1, 3]))
     close(ours[-1], (3 - 1) / 9, atol=1e-6)
-    nowhere = heads.induction_strength(pattern, role, pair, label.at[-1].set(0))
+    nowhere = induction_strength(pattern, role, pair, label.at[-1].set(0))
     close(nowhere, [-1, -1, -1, -1, -1 / 4, -4 / 9], atol=1e-6)
 
 
@@ -370,9 +372,9 @@ def test_induction_strength_goes_by_role():
     pair = jnp.array([2, 0, 0, 1, 1])
     pattern = jnp.array([[[0.1, 0.4, 0.1, 0.3, 0.1]] + [[0.2] * 5] * 4])
     label = jnp.array([7, 8, 7])
-    close(heads.induction_strength(pattern, role, pair, label), [0.1], atol=1e-6)
+    close(induction_strength(pattern, role, pair, label), [0.1], atol=1e-6)
     none = jnp.where(role == QUERY, EXEMPLAR, role)
-    assert np.isnan(heads.induction_strength(pattern, none, pair, label))
+    assert np.isnan(induction_strength(pattern, none, pair, label))
 
 
 @pytest.mark.parametrize("kind", ["ids", "vectors"])
@@ -382,11 +384,11 @@ def test_duplicate_token(kind, getkey):
     if kind == "vectors":
         exemplar = jax.random.normal(getkey(), (21, 3))[exemplar]
     pattern = jnp.stack([attending(0, 4), attending(8), attending(0, 2, 1), UNIFORM])
-    ours = heads.duplicate_token(pattern, role, pair, exemplar)
+    ours = duplicate_token(pattern, role, pair, exemplar)
     close(ours, [1, 0, 1 / 3, 2 / 9], atol=1e-6)
     # Another drawing of the class, that differs in one entry, is another exemplar.
     other = exemplar.at[0].add(1) if kind == "ids" else exemplar.at[0, 1].add(0.1)
-    ours = heads.duplicate_token(pattern, role, pair, other)
+    ours = duplicate_token(pattern, role, pair, other)
     close(ours, [1 / 2, 0, 0, 1 / 9], atol=1e-6)
 
 
@@ -409,11 +411,11 @@ def test_detectors_of_a_model(getkey):
         )
         pattern = record["blocks.1.attn.pattern"]
         role, pair, label, exemplar = (record[name] for name in names)
-        ours = jax.jit(jax.vmap(heads.induction_strength))(pattern, role, pair, label)
+        ours = jax.jit(jax.vmap(induction_strength))(pattern, role, pair, label)
         like = np.where(labels[:, :-1] == labels[:, -1:], 1, -1)
         theirs = np.einsum("bhp,bp->bh", pattern[:, :, -1, 1::2], like)
         close(ours, theirs, atol=1e-6)
-        ours = jax.jit(jax.vmap(heads.duplicate_token))(pattern, role, pair, exemplar)
+        ours = jax.jit(jax.vmap(duplicate_token))(pattern, role, pair, exemplar)
         close(ours, pattern[:, :, -1, 0], atol=1e-6)
 
 
@@ -480,11 +482,11 @@ def head():
             r"rows has one entry for each of 9 tokens, got shape \(8,\)",
         ),
         (
-            lambda: heads.induction_strength(UNIFORM[None], ROLE[1:], PAIR, LABELS),
+            lambda: induction_strength(UNIFORM[None], ROLE[1:], PAIR, LABELS),
             r"role has one entry for each of 9 tokens, got shape \(8,\)",
         ),
         (
-            lambda: heads.duplicate_token(UNIFORM[None], ROLE, PAIR[:1], CLASSES),
+            lambda: duplicate_token(UNIFORM[None], ROLE, PAIR[:1], CLASSES),
             r"pair has one entry for each of 9 tokens, got shape \(1,\)",
         ),
     ],

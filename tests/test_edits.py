@@ -12,6 +12,7 @@ from oracles import softmax
 from tapped import MODELS
 
 import opto
+from icl.edits import CopyFromPattern
 from icl.models import exemplar_label_interface, NoPositions, TransformerConfig
 from opto import Clamp, Freeze, Mean, Patch, Resample, Scale, Steer, Zero
 
@@ -238,7 +239,7 @@ def test_a_batch_of_values_goes_with_the_examples():
             "patch": [Patch(site, record, pos=[0, -1], strength=0.7)],
             "swapped": [Patch("embed", record), opto.Graft(other, from_=1)],
             "copy": [
-                opto.CopyFromPattern(heads="1:0", edits=[Patch("embed", record, pos=2)])
+                CopyFromPattern(heads="1:0", edits=[Patch("embed", record, pos=2)])
             ],
         }
 

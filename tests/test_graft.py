@@ -11,6 +11,7 @@ import pytest
 from tapped import Count, Counted, MLP
 
 import opto
+from icl.edits import CopyFromPattern, PerfectPreviousToken
 from icl.models import exemplar_label_interface, NoPositions, TransformerConfig
 from opto import Clamp, Freeze, Graft, Pattern, PreviousToken, Scale, Zero
 
@@ -373,7 +374,7 @@ ERRORS = {
         lambda: opto.run(
             model("own"),
             *sequence(),
-            edits=[Graft(model("other"), until=1), opto.PerfectPreviousToken()],
+            edits=[Graft(model("other"), until=1), PerfectPreviousToken()],
         ),
         "PerfectPreviousToken() would have no effect",
     ),
@@ -396,7 +397,7 @@ def test_what_still_has_an_effect_is_no_mistake():
     """Edits above the seam, of several layers, or that read below and change above."""
     own, other, example = model("own"), model("other"), sequence()
     graft = Graft(other, until=1)
-    copy = opto.CopyFromPattern(heads="1:0")
+    copy = CopyFromPattern(heads="1:0")
     opto.check([copy, graft], opto.sites(own, *example))
     opto.check([graft, Zero("blocks.1.resid_post")], opto.sites(own, *example))
     lists = [Graft(other, until=0), Zero("blocks.*.attn.z", head=0)]

@@ -14,6 +14,7 @@ import icl
 import opto
 from icl.compat.icl_dynamics import load_run
 from icl.data import LowRankClasses
+from icl.edits import CopyFromPattern
 from icl.edits.grafts import loaded, pinned, read_edits
 from icl.edits.ranked import find_heads, RankedHeads
 from icl.experiments import evaluate, Start
@@ -92,12 +93,12 @@ def test_the_text_of_a_loaded_graft_loads_the_same(folder):
 def test_grafts_within_other_edits(folder):
     """In the edits of a graft, and in those of a copy, whatever the depth."""
     trained, other = icl.load("plain"), icl.load("edited", 0)
-    copy = opto.CopyFromPattern(heads="1:3", edits=[opto.Graft("edited", until=0)])
+    copy = CopyFromPattern(heads="1:3", edits=[opto.Graft("edited", until=0)])
     (read,) = loaded([copy])
     assert read.edits[0].model is not None
     own = icl.load("edited")
     graft = opto.Graft(own.model, until=0, edits=own.edits)
-    expected = logits(trained, opto.CopyFromPattern(heads="1:3", edits=[graft]))
+    expected = logits(trained, CopyFromPattern(heads="1:3", edits=[graft]))
     np.testing.assert_array_equal(logits(trained, read), expected)
 
     text = "Graft('plain', until=0, edits=[Graft('edited', until=-1, checkpoint=0)])"

@@ -1,4 +1,4 @@
-"""The guide: every block runs, and prints what it says."""
+"""The guides: every block runs, and prints what it says."""
 
 import contextlib
 import dataclasses
@@ -10,10 +10,15 @@ from pathlib import Path
 import pytest
 
 import opto
-from opto import _text
+from icl import edits
+from opto import _text, _tokens
 
 
-GUIDE = Path(opto.__file__).with_name("guide.md")
+# The guide of each package, by the name that its blocks have for the package.
+GUIDES = {
+    name: Path(package.__file__ or "").with_name("guide.md")
+    for name, package in {"opto": opto, "edits": edits}.items()
+}
 
 
 @dataclasses.dataclass
@@ -31,11 +36,11 @@ class Fenced:
         return self.line + self.body.count("\n") + 3
 
 
-def blocks() -> list[Fenced]:
-    """All blocks of the guide, in order."""
+def blocks(guide: str) -> list[Fenced]:
+    """All blocks of a guide, in order."""
     found: list[Fenced] = []
     start = None
-    lines = GUIDE.read_text().split("\n")
+    lines = GUIDES[guide].read_text().split("\n")
     for i, line in enumerate(lines):
         if not line.startswith("```"):
             continue
@@ -50,7 +55,7 @@ def blocks() -> list[Fenced]:
 
 
 def outputs(given: list[Fenced]) -> dict[int, str]:
-    """What the guide says that code prints, by the line of the code."""
+    """What a guide says that code prints, by the line of the code."""
     pairs = zip(given, given[1:], strict=False)
     return {
         code.line: output.body
@@ -60,32 +65,42 @@ def outputs(given: list[Fenced]) -> dict[int, str]:
     }
 
 
-def test_every_block_is_run_or_compared():
-    languages = [block.language for block in blocks()]
+@pytest.mark.parametrize("guide", GUIDES)
+def test_every_block_is_run_or_compared(guide):
+    languages = [block.language for block in blocks(guide)]
     assert set(languages) == {"python", "text"}
-    assert languages.count("text") == len(outputs(blocks()))
+    assert languages.count("text") == len(outputs(blocks(guide)))
 
 
-def test_every_edit_and_pattern_is_in_it():
-    text = GUIDE.read_text()
-    for name, kind in vars(opto).items():
+@pytest.mark.parametrize("guide", GUIDES)
+def test_every_edit_and_pattern_is_in_it(guide):
+    text = GUIDES[guide].read_text()
+    for name, kind in vars({"opto": opto, "edits": edits}[guide]).items():
         abstract = kind in (opto.AbstractEdit, opto.Edit, opto.Derived, opto.Kind)
         if isinstance(kind, type) and issubclass(kind, opto.AbstractEdit | opto.Kind):
-            assert abstract or f"opto.{name}(" in text, name
+            assert abstract or f"{guide}.{name}(" in text, name
+
+
+def test_the_guide_to_opto_uses_nothing_else():
+    text = GUIDES["opto"].read_text()
+    assert "import icl" not in text
+    assert "from icl" not in text
 
 
 @pytest.mark.usefixtures("unchecked")
-def test_it_does_what_it_says(monkeypatch):
+@pytest.mark.parametrize("guide", GUIDES)
+def test_it_does_what_it_says(guide, monkeypatch):
     module = types.ModuleType("guide")
     monkeypatch.setitem(sys.modules, "guide", module)
     for name in ("_EDITS", "_VALUES"):  # The guide registers some of its own.
         monkeypatch.setattr(_text, name, dict(getattr(_text, name)))
-    expected = outputs(blocks())
-    for block in blocks():
+    monkeypatch.setattr(_tokens, "_NAMES", dict(_tokens._NAMES))
+    expected = outputs(blocks(guide))
+    for block in blocks(guide):
         if block.language != "python":
             continue
         # Lines count as in the guide, for tracebacks.
-        code = compile("\n" * (block.line - 1) + block.body, str(GUIDE), "exec")
+        code = compile("\n" * (block.line - 1) + block.body, str(GUIDES[guide]), "exec")
         with contextlib.redirect_stdout(io.StringIO()) as printed:
             exec(code, vars(module))
         if block.line in expected:

@@ -14,6 +14,7 @@ from tapped import Plain
 import opto
 from icl.batches import batch
 from icl.models import exemplar_label_interface, NoPositions, TransformerConfig
+from icl.roles import LABEL
 
 
 each_task = pytest.mark.parametrize("task", TASKS)
@@ -211,7 +212,7 @@ def test_block_takes_away_before_normalisation(name):
     for strength in (1.0, 0.25):
         edit = opto.Block(keys="label", strength=strength, site=f"**.{before}")
         _, after = opto.run(model, *inputs, record="**.pattern", edits=[edit])
-        label = np.asarray(record["tokens.role"]) == opto.LABEL
+        label = np.asarray(record["tokens.role"]) == LABEL
         wanted = np.where(label, 1 - strength, 1) * of["pattern"]
         if record.rows_of("blocks.0.attn.pattern").are == "distribution":
             wanted = wanted / wanted.sum(-1, keepdims=True)

@@ -18,6 +18,7 @@ import opto
 from icl import measures
 from icl.batches import batch
 from icl.data import LowRankClasses
+from icl.edits import Induction
 from icl.measures import (
     _hessian,
     EachSequence,
@@ -28,6 +29,7 @@ from icl.measures import (
     Under,
 )
 from icl.models import exemplar_label_interface, TransformerConfig
+from icl.roles import EXEMPLAR, LABEL, QUERY
 from icl.tasks.exemplar_label import Context, ExemplarLabel, Relabel, Split
 
 
@@ -209,7 +211,7 @@ def test_measures_of_attention(name, length):
 
 def test_any_order_of_tokens(getkey):
     """Roles are read off the sites: labels first, the query in the middle."""
-    role = np.array([opto.LABEL, opto.EXEMPLAR, opto.QUERY, opto.EXEMPLAR, opto.LABEL])
+    role = np.array([LABEL, EXEMPLAR, QUERY, EXEMPLAR, LABEL])
     pair, labels = np.array([1, 1, 2, 0, 0]), np.array([3, 4, 4])
     pattern = np.float64(jax.random.uniform(getkey(), (3, 5, 5)))
     record = opto.Record(
@@ -567,7 +569,7 @@ def test_texts_of_metrics_and_clamps():
     np.testing.assert_array_equal(values(read, 2), values(other, 2))
     under = measures.parse("match_clamped(loss, heads='1:3 1:0')", task)
     assert isinstance(under, Under)
-    assert repr(under.edits) == repr((opto.Pattern(opto.Induction(), heads="1:3 1:0"),))
+    assert repr(under.edits) == repr((opto.Pattern(Induction(), heads="1:3 1:0"),))
     assert under.measure.text == "loss"
     under = measures.parse(
         "previous_token_clamped(induction_strength(1), heads=[[0, 1]])", task

@@ -11,18 +11,15 @@ import pytest
 from tapped import MODELS, Ragged, Tokens
 
 import opto
+from icl.edits import CopyFromPattern, Induction, Match, PerfectPreviousToken
 from opto import (
     Block,
     Clamp,
-    CopyFromPattern,
     Freeze,
-    Induction,
-    Match,
     Mean,
     parse,
     Patch,
     Pattern,
-    PerfectPreviousToken,
     PreviousToken,
     Resample,
     Scale,
@@ -392,22 +389,22 @@ ERRORS = {
     "temperatures": (lambda: Match([0.1, 1]), "is a number, 0 or more, got [0.1, 1]"),
     "role": (
         lambda: PreviousToken(queries="labels"),
-        "queries names roles of tokens (all, exemplar, label, query), got labels",
+        "queries names tokens (all, exemplar, label, query), got labels",
     ),
     "no_role": (
         lambda: Uniform(queries=""),
-        "queries names roles of tokens (all, exem",
+        "queries names tokens (all, exem",
     ),
     "role_number": (
         lambda: Block(keys=3),
-        "keys names roles of tokens (all, exemplar,",
+        "keys names tokens (all, exemplar,",
     ),
-    "role_and_all": (lambda: Block(queries="all query"), "queries names roles of tok"),
+    "role_and_all": (lambda: Block(queries="all query"), "queries names tokens (all,"),
     "kind": (
         lambda: Pattern(Induction),
-        "Pattern takes a kind of pattern such as Induction(), got <class 'opto",
+        "Pattern takes a kind of pattern such as Uniform(), got <class 'icl",
     ),
-    "kind_text": (lambda: Pattern("Match()"), "such as Induction(), got 'Match()'"),
+    "kind_text": (lambda: Pattern("Match()"), "such as Uniform(), got 'Match()'"),
     "pattern_strength": (
         lambda: verbs(Pattern(Match(), strength=np.nan)),
         "strength is a finite number, got nan",
@@ -439,28 +436,28 @@ ERRORS = {
     ),
     "no_tokens_pattern": (
         lambda: run(Pattern(Induction(), heads="0:1")),
-        "Pattern(Induction(weight=1.0), heads='0:1') has to know what the tokens are, "
-        "from the sites tokens.role, tokens.pair, tokens.label, which this model does",
+        "Pattern(Induction(weight=1.0), heads='0:1') needs the sites "
+        "tokens.role, tokens.pair, tokens.label, which this model does not have",
     ),
     "no_tokens_match": (
         lambda: opto.run(Tokens(), jnp.array([1, 1]), edits=[Pattern(Match())]),
-        "from the sites tokens.exemplar, which this model does not have; see opto/guid",
+        "needs the sites tokens.exemplar, which this model does not have",
     ),
     "no_tokens_roles": (
         lambda: run(Pattern(PreviousToken(queries="label"))),
-        "from the sites tokens.role, which this model does not have",
+        "needs the sites tokens.role, which this model does not have",
     ),
     "no_tokens_block": (
         lambda: run(Block(keys="label", site=P)),
-        "from the sites tokens.role, which",
+        "needs the sites tokens.role, which",
     ),
     "no_tokens_copy": (
         lambda: run(CopyFromPattern(heads="0:0", site=P)),
-        "from the sites tokens.role, tokens.pair, tokens.label, which",
+        "needs the sites tokens.role, tokens.pair, tokens.label, which",
     ),
     "no_tokens_previous": (
         lambda: opto.run(Tokens(), jnp.array([1, 1]), edits=[PerfectPreviousToken()]),
-        "from the sites embed, which this model does not have",
+        "needs the sites embed, which this model does not have",
     ),
     "copy_of_all": (
         lambda: verbs(CopyFromPattern()),

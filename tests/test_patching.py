@@ -12,6 +12,7 @@ from planted import CIRCUIT, induction_model, logit_difference, sequences
 from tapped import Count, Counted, MODELS
 
 import opto
+from icl.edits import Match, PerfectPreviousToken
 from icl.models import exemplar_label_interface, NoPositions, TransformerConfig
 from opto import At, Clamp, Patch, Pattern, PreviousToken, Scale, Steer, Zero
 
@@ -501,7 +502,7 @@ VOID = {
     ),
     "below_the_verb": (
         lambda m, x: opto.run(
-            m, *x, edits=[opto.PerfectPreviousToken(), Zero("blocks.0.attn.z")]
+            m, *x, edits=[PerfectPreviousToken(), Zero("blocks.0.attn.z")]
         ),
         "Zero('blocks.0.attn.z') would have no effect: PerfectPreviousToken()",
     ),
@@ -574,7 +575,7 @@ def test_temperatures_of_match_have_a_gradient():
     model, (examples, labels) = small(2), inputs(0)
 
     def logit(temperature):
-        edit = Pattern(opto.Match(temperature), site="blocks.1.attn.pattern")
+        edit = Pattern(Match(temperature), site="blocks.1.attn.pattern")
         return opto.visit(model, examples, labels, edits=[edit])[0][-1, 0]
 
     slope = (logit(0.71) - logit(0.69)) / 0.02  # Closer, rounding shows.

@@ -7,6 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 
 import opto
+from icl import edits
 from sweeps.plan import needs
 from sweeps.study import list_trials, load_study
 
@@ -45,7 +46,7 @@ def test_the_readmes_edits_are_all_there_are():
     named = set(re.findall(r"`([A-Z]\w+)`", table))
     kinds = {
         name
-        for name, kind in vars(opto).items()
+        for name, kind in {**vars(opto), **vars(edits)}.items()
         if isinstance(kind, type) and issubclass(kind, opto.AbstractEdit)
     }
     assert named == kinds - {"AbstractEdit", "Edit", "Derived"}

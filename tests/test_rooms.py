@@ -6,6 +6,8 @@ Import-linter holds the order of the rooms.
 import ast
 import collections
 import re
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -67,3 +69,26 @@ def test_each_room_says_what_belongs_there():
     short = [x for x, text in said.items() if len(re.findall(r"[.;](\s|$)", text)) < 2]
     assert len(rooms) > 30
     assert [str(x.relative_to(ROOT)) for x in short] == []
+
+
+def test_opto_knows_nothing_of_learning_in_context():
+    """Its texts know the edits of `icl` only once these are imported."""
+    for file in (ROOT / "opto").iterdir():
+        if file.suffix in (".py", ".md"):
+            words = file.read_text().lower()
+            found = [word for word in ("exemplar", "tokens.role") if word in words]
+            assert not found, f"{file.name}: {found}"
+    code = """
+import opto
+texts = "Pattern(Induction())", "CopyFromPattern()", "Block(queries='label')"
+for text in texts:
+    try:
+        opto.parse(text)
+    except ValueError:
+        continue
+    raise AssertionError(text)
+import icl.edits
+for text in texts:
+    opto.parse(text)
+"""
+    subprocess.run([sys.executable, "-c", code], check=True, cwd=ROOT)

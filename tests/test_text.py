@@ -10,21 +10,20 @@ import pytest
 from tapped import Tokens
 
 import opto
+from icl import edits
+from icl.edits import CopyFromPattern, Induction, Match, PerfectPreviousToken
+from icl.roles import LABEL
 from opto import (
     At,
     Block,
     Clamp,
-    CopyFromPattern,
     Freeze,
     Graft,
-    Induction,
-    Match,
     Mean,
     parse,
     Patch,
     PathPatch,
     Pattern,
-    PerfectPreviousToken,
     PreviousToken,
     Resample,
     Scale,
@@ -70,7 +69,7 @@ class Last(opto.Kind):
 
     def pattern(self, size, given):
         pattern = self.weight * jnp.eye(size, k=-self.places)
-        return pattern, given.base["tokens.role"] == opto.LABEL
+        return pattern, given.base["tokens.role"] == LABEL
 
     def arguments(self):
         return {"weight": self.weight, "places": self.places}
@@ -190,12 +189,12 @@ def test_all_edits_and_kinds_are_in_the_table():
         parse("Foo()")
     known = re.search("known: (.*)", str(caught.value)).group(1).split(", ")
     # Edits that the tests of other files register are not there.
-    known = {name for name in known if hasattr(opto, name)}
-    edits = [make() for make in EDITS.values()]
-    assert known == {type(edit).__name__ for edit in edits} - {"Shift"}
-    texts = " ".join(map(repr, edits))
+    known = {name for name in known if hasattr(opto, name) or hasattr(edits, name)}
+    made = [make() for make in EDITS.values()]
+    assert known == {type(edit).__name__ for edit in made} - {"Shift"}
+    texts = " ".join(map(repr, made))
     kinds = {kind.__name__ for kind in opto.Kind.__subclasses__()}
-    assert all(f"{kind}(" in texts for kind in kinds & {*dir(opto)})
+    assert all(f"{kind}(" in texts for kind in kinds & {*dir(opto), *dir(edits)})
 
 
 def test_floats_are_exact():
@@ -277,10 +276,10 @@ MISTAKES = {
     "Pattern(¦Foo())": "expected a string, a number or a list, got 'Foo()'",
     "Pattern(¦Induction(wieght=0.5))": "unexpected keyword argument 'wieght'",
     "Pattern(¦Induction(1.5))": "weight is a number in [0, 1], got 1.5",
-    "Pattern(¦PreviousToken(queries='labels'))": "queries names roles of tokens (all,",
+    "Pattern(¦PreviousToken(queries='labels'))": "queries names tokens (all,",
     "Pattern(Match(¦much))": "expected a string, a number or a list, got 'much'",
-    "¦Pattern(Zero('x'))": "Pattern takes a kind of pattern such as Induction(), got Z",
-    "¦Pattern('Induction')": "Pattern takes a kind of pattern such as Induction(), go",
+    "¦Pattern(Zero('x'))": "Pattern takes a kind of pattern such as Uniform(), got Z",
+    "¦Pattern('Induction')": "Pattern takes a kind of pattern such as Uniform(), go",
     "¦Pattern(Induction(), strenght=0.5)": "strenght= takes whole-number indices, got",
     "¦Match(0.1)": "no edit 'Match'",
     "¦At('x')": "no edit 'At'",

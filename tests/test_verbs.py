@@ -13,6 +13,7 @@ from oracles import softmax
 from tapped import Count, Counted, Tokens
 
 import opto
+from icl.edits import CopyFromPattern, Induction, Match, PerfectPreviousToken
 from icl.models import (
     exemplar_label_interface,
     Learned,
@@ -24,13 +25,9 @@ from icl.models import (
 from opto import (
     Block,
     Clamp,
-    CopyFromPattern,
     Freeze,
-    Induction,
-    Match,
     Patch,
     Pattern,
-    PerfectPreviousToken,
     PreviousToken,
     Scale,
     Uniform,

@@ -1,4 +1,12 @@
 """Edits that know more than arrays: other runs, heads by what they do, token roles.
 
-Edits that know arrays only belong to `opto`.
+Edits that know arrays only belong to `opto`. Importing this room lets texts name its
+edits, patterns and roles.
 """
+
+from . import heads as heads, tokens as tokens
+from .patterns import Induction as Induction, Match as Match
+from .verbs import (
+    CopyFromPattern as CopyFromPattern,
+    PerfectPreviousToken as PerfectPreviousToken,
+)

@@ -12,7 +12,7 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float
+from jaxtyping import Array, Float, Int
 
 import opto
 from opto.hints import did_you_mean
@@ -20,9 +20,10 @@ from opto.hints import did_you_mean
 from ..batches import first_of
 from ..config import from_json, to_json
 from ..files import write_bytes
-from ..measures import induction_strength, Measure, previous_token_strength
+from ..roles import LABEL, LABELS, PAIR, ROLE
 from ..runs import disk, read_object
 from .donors import Donor, read_donor
+from .heads import induction_strength
 from .names import filled, names
 
 
@@ -37,8 +38,8 @@ class RankedHeads:
     run: str
     """Its folder."""
     measure: Literal["induction_strength", "previous_token"]
-    """What they do: `opto.heads.induction_strength`, or `opto.heads.previous_token` of
-    the labels; the mean over sequences."""
+    """What they do: `icl.edits.heads.induction_strength`, or
+    `opto.heads.previous_token` of the labels; the mean over sequences."""
     layer: int
     """The layer they are in."""
     ranks: tuple[int, ...] = (0,)
@@ -51,8 +52,8 @@ class RankedHeads:
     def __post_init__(self):
         if not isinstance(self.run, str) or not self.run:
             raise ValueError(f"run must be a run folder, got {self.run!r}")
-        if self.measure not in _MEASURES:
-            wanted = f"one of {', '.join(_MEASURES)}"
+        if self.measure not in _DETECTORS:
+            wanted = f"one of {', '.join(_DETECTORS)}"
             raise ValueError(f"measure must be {wanted}, got {self.measure!r}")
         if not _is_whole(self.layer) or self.layer < 0:
             raise ValueError(f"layer must be 0 or more, got {self.layer!r}")
@@ -131,28 +132,44 @@ def _strengths(trained: Donor, ranked: RankedHeads) -> Float[np.ndarray, " head"
         raise ValueError(f"there is no evaluation set {ranked.set!r}; {has}")
     batch = sets[ranked.set]
     first = first_of(batch)
-    measure = _MEASURES[ranked.measure](ranked.layer)
+    detector = _DETECTORS[ranked.measure]
+    pattern = f"blocks.{ranked.layer}.attn.pattern"
+    sites = (pattern, ROLE, PAIR, LABELS)
     table = opto.sites(trained.task.forward, trained.model, first)
-    if measure.record[0] not in table:
+    if pattern not in table:
         count = sum(name.endswith(".attn.pattern") for name in table)
         raise ValueError(f"layer must be below {count}, got {ranked.layer}")
+    rows = table[pattern].rows
+    if rows and rows.are != "distribution":
+        wanted = f"{ranked.measure} is of rows that are a 'distribution'"
+        raise ValueError(f"{wanted}; at {pattern!r} {rows.of} has {rows.are!r} ones")
 
     @eqx.filter_jit
     def mean(model: Any, edits: Any, batch: Any) -> Float[Array, " head"]:
         def one(example: Any) -> Float[Array, " head"]:
-            outputs, record = opto.visit(
-                trained.task.forward, model, example, record=measure.record, edits=edits
+            _, record = opto.visit(
+                trained.task.forward, model, example, record=sites, edits=edits
             )
-            return measure.fn(record, outputs, example)
+            return detector(*(record[site] for site in sites))
 
         return jnp.mean(jax.vmap(one)(batch), 0)
 
     return np.asarray(mean(trained.model, trained.edits, batch), np.float64)
 
 
-_MEASURES: dict[str, Callable[[int], Measure]] = {
+def _previous_token(
+    pattern: Float[Array, "head seq kv_seq"],
+    role: Int[Array, " seq"],
+    pair: Int[Array, " seq"],
+    label: Int[Array, " exemplar"],
+) -> Float[Array, " head"]:
+    """The attention of the labels to the token before them."""
+    return opto.heads.previous_token(pattern, role == LABEL)
+
+
+_DETECTORS: dict[str, Callable[..., Float[Array, " head"]]] = {
     "induction_strength": induction_strength,
-    "previous_token": previous_token_strength,
+    "previous_token": _previous_token,
 }
 
 

@@ -7,10 +7,13 @@ from jaxtyping import PyTree
 import opto
 
 from ..batches import first_of
+from ..roles import PAIR, ROLE, ROLES
 
 
-_KINDS = {opto.EXEMPLAR: "exemplar", opto.LABEL: "label", opto.QUERY: "query"}
-_SITES = ("tokens.role", "tokens.pair")
+# So that texts of edits may say `queries='label'`.
+opto.name_tokens(ROLE, **ROLES)
+
+_NAMES = {role: name for name, role in ROLES.items()}
 
 
 def token_roles(model: Any, task: Any, batch: PyTree) -> list[tuple[str, int]]:
@@ -20,11 +23,11 @@ def token_roles(model: Any, task: Any, batch: PyTree) -> list[tuple[str, int]]:
     """
     first = first_of(batch)
     table = opto.sites(task.forward, model, first)
-    if not {*_SITES} <= {*table}:
+    if not {ROLE, PAIR} <= {*table}:
         return []
-    _, record = opto.run(task.forward, model, first, record=_SITES)
-    roles = [_KINDS[int(role)] for role in record["tokens.role"]]
-    return list(zip(roles, map(int, record["tokens.pair"]), strict=True))
+    _, record = opto.run(task.forward, model, first, record=[ROLE, PAIR])
+    roles = [_NAMES[int(role)] for role in record[ROLE]]
+    return list(zip(roles, map(int, record[PAIR]), strict=True))
 
 
 def token_names(model: Any, task: Any, batch: PyTree) -> list[str]:

@@ -1,7 +1,7 @@
 """What heads attend to: measures of attention patterns.
 
 They know the tokens by the sites `tokens.role`, `tokens.pair` and `tokens.label`, so
-that any number of pairs and any order will do; see `opto.heads`. Keys may be the first
+that any number of pairs and any order will do; see `icl.roles`. Keys may be the first
 of the tokens.
 
 All but `attention_patterns` read a row as shares of attention that sum to one: they
@@ -21,12 +21,13 @@ from jaxtyping import Array, Bool, Float, PyTree
 
 import opto
 
+from ..roles import LABELS, PAIR, QUERY, ROLE, ROLES
 from ._layers import check_layer, stacked
 from ._measure import check_shares, Measure, Reduction, SequenceMean
 from ._text import register
 
 
-_ROLE, _PAIR, _LABEL = _TOKENS = ("tokens.role", "tokens.pair", "tokens.label")
+_TOKENS = (ROLE, PAIR, LABELS)
 _PATTERN = re.compile(r"blocks\.(\d+)\.attn\.pattern")
 
 Attended = Literal[
@@ -40,7 +41,6 @@ Attended = Literal[
 ]
 Attending = Literal["label", "exemplar", "query", "all"]
 
-_ROLES = {"label": opto.LABEL, "exemplar": opto.EXEMPLAR, "query": opto.QUERY}
 _MEAN = SequenceMean()
 
 # Of one layer: its pattern, and a record of what the tokens are.
@@ -205,9 +205,9 @@ def _attention_to(
 def _is(to: str, record: opto.Record) -> Bool[Array, "seq kv_seq"]:
     """Which tokens are of a kind, as each token sees it."""
     *pairs, role = to.split()
-    own = record[_LABEL][record[_PAIR]]
+    own = record[LABELS][record[PAIR]]
     same = own[:, None] == own
-    there = jnp.broadcast_to(record[_ROLE] == _ROLES[role], same.shape)
+    there = jnp.broadcast_to(record[ROLE] == ROLES[role], same.shape)
     if not pairs:
         return there
     return there & (same if pairs == ["correct"] else ~same)
@@ -216,7 +216,7 @@ def _is(to: str, record: opto.Record) -> Bool[Array, "seq kv_seq"]:
 def _induction(
     pattern: Float[Array, "head rows kv_seq"], record: opto.Record
 ) -> Float[Array, " head"]:
-    # As opto.heads.induction_strength, which needs every row.
+    # As icl.edits.heads.induction_strength, which needs every row.
     correct = _attention_to(pattern, record, to="correct label")
     return correct - _attention_to(pattern, record, to="incorrect label")
 
@@ -228,7 +228,7 @@ def _previous(
     queries: str,
     of: Callable[..., Float[Array, " head"]],
 ) -> Float[Array, " head"]:
-    return of(pattern, None if queries == "all" else record[_ROLE] == _ROLES[queries])
+    return of(pattern, None if queries == "all" else record[ROLE] == ROLES[queries])
 
 
 def _entropy(
@@ -247,7 +247,7 @@ def _of_query(
     values: Float[Array, "head rows"], record: opto.Record
 ) -> Float[Array, " head"]:
     """The query's, from a value for each token or for the last ones alone."""
-    query = record[_ROLE][-values.shape[1] :] == opto.QUERY
+    query = record[ROLE][-values.shape[1] :] == QUERY
     return jnp.mean(values, -1, where=query)
 
 

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 
 import opto
 
+from ..edits import Induction
 from ._measure import Measure, Under
 from ._text import register
 
@@ -35,4 +36,4 @@ def match_clamped(measure: Measure, heads: Heads) -> Under:
 
     **Arguments:** As for `previous_token_clamped`; such as `"1:3"`.
     """
-    return Under((opto.Pattern(opto.Induction(), heads=heads),), measure)
+    return Under((opto.Pattern(Induction(), heads=heads),), measure)

@@ -6,9 +6,9 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int, PRNGKeyArray
 
-import opto
 from opto import identity, Tap
 
+from ..roles import EXEMPLAR, LABEL, QUERY
 from ._init import linear, per_token
 from ._positions import AbstractPositions
 
@@ -19,10 +19,10 @@ class ExemplarLabelEmbedding(eqx.Module):
     Vectors go through a linear layer with bias; exemplars that are class ids (one-hot
     data) and labels are looked up in tables.
 
-    What stands where is named too, for edits that need to know (`opto.Pattern`):
+    What stands where is named too, for edits that need to know (`icl.roles`):
     `tokens.exemplar` and `tokens.label` are the inputs, `tokens.role` says of each
-    token whether it is `opto.EXEMPLAR`, `opto.LABEL` or `opto.QUERY`, and `tokens.pair`
-    of which exemplar.
+    token whether it is `EXEMPLAR`, `LABEL` or `QUERY`, and `tokens.pair` of which
+    exemplar.
     """
 
     exemplar: eqx.nn.Linear | eqx.nn.Embedding
@@ -62,7 +62,7 @@ class ExemplarLabelEmbedding(eqx.Module):
             return jnp.concatenate([flat, exemplars[context:]])
         # The query's label would be the one after the last, which is NaN.
         label = targets.at[pair].get(**_NO_WRAP)
-        is_label = (role == opto.LABEL)[:, None]
+        is_label = (role == LABEL)[:, None]
         return jnp.where(is_label, label, exemplars.at[pair].get(**_NO_WRAP))
 
 
@@ -87,7 +87,7 @@ _NO_WRAP = {"mode": "fill", "fill_value": jnp.nan, "wrap_negative_indices": Fals
 
 def _roles(context: int) -> Int[np.ndarray, " seq"]:
     """The role of each token: exemplar, label, …, query."""
-    return np.array([opto.EXEMPLAR, opto.LABEL] * context + [opto.QUERY])
+    return np.array([EXEMPLAR, LABEL] * context + [QUERY])
 
 
 def _check_inputs(layer: eqx.Module, examples: Array, labels: Array) -> None:

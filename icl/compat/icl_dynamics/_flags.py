@@ -19,16 +19,15 @@ from typing import Any, NoReturn
 from opto import (
     AbstractEdit,
     Block,
-    CopyFromPattern,
     Freeze,
     Graft,
     Pattern,
-    PerfectPreviousToken,
     PreviousToken,
     Scale,
     Zero,
 )
 
+from ...edits import CopyFromPattern, PerfectPreviousToken
 from ._kinds import SilenceNonLabels, UnnormalisedInduction, UnnormalisedMatch
 from ._options import read_config
 from ._weights import load_model

@@ -1,4 +1,4 @@
-"""What icl-dynamics does to attention where `opto`'s own edits differ."""
+"""What icl-dynamics does to attention where our own edits differ."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -7,16 +7,18 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, ArrayLike, Float
 
-import opto
 from opto import Block, Derived, Edit, Given, Kind, register, Sites
+
+from ...edits.patterns import cosines
+from ...roles import EXEMPLARS, LABEL, LABELS, PAIR, QUERY, ROLE
 
 
 @register
 class UnnormalisedInduction(Kind):
     """The query attends with `weight` to each correct label, else with the rest.
 
-    As `opto.Induction` for one correct and one other label; otherwise the attention
-    does not sum to one.
+    As `icl.edits.Induction` for one correct and one other label; otherwise the
+    attention does not sum to one.
     """
 
     weight: Float[Array, ""]
@@ -26,13 +28,13 @@ class UnnormalisedInduction(Kind):
         self.weight = jnp.asarray(weight, float)
 
     def needs(self) -> tuple[str, ...]:
-        return ("tokens.role", "tokens.pair", "tokens.label")
+        return (ROLE, PAIR, LABELS)
 
     def pattern(self, size: int, given: Given):
         role, pair, labels = (given.base[name] for name in self.needs())
         row = jnp.where(labels[pair] == labels[-1], self.weight, 1 - self.weight)
-        row = jnp.where(role == opto.LABEL, row, 0)
-        return jnp.broadcast_to(row, (size, size)), role == opto.QUERY
+        row = jnp.where(role == LABEL, row, 0)
+        return jnp.broadcast_to(row, (size, size)), role == QUERY
 
     def arguments(self) -> dict[str, Any]:
         return {"weight": self.weight}
@@ -40,7 +42,7 @@ class UnnormalisedInduction(Kind):
 
 @register
 class UnnormalisedMatch(Kind):
-    """As `opto.Match`, but exemplars that are equally near all get the whole."""
+    """As `icl.edits.Match`, but exemplars that are equally near all get the whole."""
 
     temperature: Float[Array, ""]
 
@@ -49,18 +51,18 @@ class UnnormalisedMatch(Kind):
         self.temperature = jnp.asarray(temperature, float)
 
     def needs(self) -> tuple[str, ...]:
-        return ("tokens.role", "tokens.pair", "tokens.exemplar")
+        return (ROLE, PAIR, EXEMPLARS)
 
     def pattern(self, size: int, given: Given):
         role, pair, exemplars = (given.base[name] for name in self.needs())
-        label = role == opto.LABEL
-        cosine = opto.patterns.cosines(exemplars)[pair]
+        label = role == LABEL
+        cosine = cosines(exemplars)[pair]
         cold = self.temperature == 0
         warm = cosine / jnp.where(cold, 1, self.temperature)
         soft = jax.nn.softmax(jnp.where(label, warm, -jnp.inf))
         cosine = jnp.where(label, cosine, -jnp.inf)
         row = jnp.where(cold, cosine == jnp.max(cosine), soft)
-        return jnp.broadcast_to(row, (size, size)), role == opto.QUERY
+        return jnp.broadcast_to(row, (size, size)), role == QUERY
 
     def arguments(self) -> dict[str, Any]:
         return {"temperature": self.temperature}

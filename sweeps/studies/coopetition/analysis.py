@@ -9,6 +9,7 @@ from typing import Any
 
 import opto
 from icl import Experiment, Run
+from icl.edits import Induction
 from icl.edits.grafts import sources
 from icl.experiments import Trained
 from icl.runs import is_run
@@ -42,7 +43,7 @@ def attention_differences(layer: int, differences: Sequence[float]) -> Any:
     """
     site = f"blocks.{layer}.attn.pattern"
     weights = [(1 + difference) / 2 for difference in differences]
-    return opto.stack([opto.Pattern(opto.Induction(w), site=site) for w in weights])
+    return opto.stack([opto.Pattern(Induction(w), site=site) for w in weights])
 
 
 def without_way_past(layer: int) -> tuple[opto.AbstractEdit, ...]:

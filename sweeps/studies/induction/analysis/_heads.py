@@ -13,6 +13,7 @@ from jaxtyping import Bool, Float, Int
 
 import opto
 from icl import measures, replay
+from icl.edits import Induction
 from icl.experiments import Trained
 
 from ....analysis import layer_index, num_heads, only, rest, without
@@ -149,7 +150,7 @@ def perfect_match(
     """
     layer = layer_index(trained, layer)
     # All heads are clamped, and all but one of them ablated.
-    match = opto.Pattern(opto.Induction(), site=f"blocks.{layer}.attn.pattern")
+    match = opto.Pattern(Induction(), site=f"blocks.{layer}.attn.pattern")
     each = measures.task_metric(trained.task, "accuracy", over=measures.EachSequence())
     label = measures.Measure(_label, over=measures.EachSequence())
     found = replay(

@@ -9,22 +9,27 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, ArrayLike, Float
 
-from ._derived import check_attention, check_needs, Derived, Given, put
-from ._edit import (
-    AbstractEdit,
+import opto
+from opto import AbstractEdit, Derived, Edit, Given, Site, Sites, Where
+from opto.toolkit import (
+    check_attention,
+    check_needs,
     check_strength,
-    Edit,
+    Chosen,
     Heads,
+    is_concrete,
+    known,
     named,
+    put,
     select,
     Selection,
     several,
 )
-from ._site import Site, Sites
-from ._tokens import LABEL, LABELS, PAIR, QUERY, ROLE
-from ._where import Chosen, is_concrete, known, Where
+
+from ..roles import LABEL, LABELS, PAIR, QUERY, ROLE
 
 
+@opto.register
 class CopyFromPattern(Derived, Selection):
     """The query's logits are what one head's scores say of the labels in context.
 
@@ -103,6 +108,9 @@ class CopyFromPattern(Derived, Selection):
             wanted = "one head, such as heads='1:3'"
             raise ValueError(f"{self!r} reads {wanted}, got {count}")
 
+    def changes(self, table: Sites) -> tuple[str, ...]:
+        return tuple(site.name for site in table.match(self.logits))
+
     def arguments(self) -> dict[str, Any]:
         site = {} if self.site == self.default else {"site": self.site}
         logits = {} if self.logits == "logits" else {"logits": self.logits}
@@ -131,6 +139,7 @@ class CopyFromPattern(Derived, Selection):
         return total
 
 
+@opto.register
 class PerfectPreviousToken(Derived):
     """A layer that works as if the ones before it had copied previous tokens perfectly.
 
@@ -177,6 +186,13 @@ class PerfectPreviousToken(Derived):
         check_needs(self, self.needs(table), table)
         for name in self.sites():
             table.match(name)
+
+    def changes(self, table: Sites) -> tuple[str, ...]:
+        return self.sites()
+
+    def replaces_until(self, table: Sites) -> str | None:
+        whole = is_concrete(self.strength) and float(self.strength) == 1
+        return self.sites()[0] if whole else None
 
     def arguments(self) -> dict[str, Any]:
         return {} if self.layer == 1 else {"layer": self.layer}

@@ -10,6 +10,7 @@ from ._edit import AbstractEdit, At
 from ._edits import Clamp, Scale, Steer, Zero
 from ._reference import Mean, Patch, Resample
 from .graft import Graft
+from .grammar import Text
 from .hints import did_you_mean
 from .patching import PathPatch
 from .patterns import Kind, PreviousToken, Uniform
@@ -58,68 +59,33 @@ def parse(text: str) -> Any:
 
     **Raises:** `ValueError` that points at the token it does not understand.
     """
-    text = text.strip()
-    try:
-        call = ast.parse(text, mode="eval").body
-    except SyntaxError as error:
-        place = _lines_before(text, error.lineno or 1) + (error.offset or 1) - 1
-        raise _error(text, place, error.msg) from None
-    except (RecursionError, MemoryError):
-        raise _error(text, 0, "too deeply nested") from None
-    except ValueError as error:  # A null byte.
-        raise _error(text, 0, str(error)) from None
+    read = Text(text.strip())
+    call = read.expression()
     if not (isinstance(call, ast.Call) and isinstance(call.func, ast.Name)):
-        raise _error(text, 0, "expected an edit such as Zero('blocks.1.attn.z')")
-    return _call(text, call, _EDITS)
+        raise read.error(0, "expected an edit such as Zero('blocks.1.attn.z')")
+    return _call(read, call, _EDITS)
 
 
-def _call(text: str, call: ast.Call, known: dict[str, Callable[..., Any]]) -> Any:
+def _call(read: Text, call: ast.Call, known: dict[str, Callable[..., Any]]) -> Any:
     assert isinstance(call.func, ast.Name)
     name = call.func.id
     if name not in known:
         hint = did_you_mean(name, known) or f"; known: {', '.join(known)}"
-        raise _error(text, call.func, f"no edit {name!r}{hint}")
-    args = [_value(text, node) for node in call.args]
-    keywords: dict[str, Any] = {}
-    for keyword in call.keywords:
-        if keyword.arg is None:
-            raise _error(text, keyword.value, "no ** here")
-        if keyword.arg in keywords:
-            raise _error(text, keyword, f"{keyword.arg}= is given twice")
-        keywords[keyword.arg] = _value(text, keyword.value)
+        raise read.error(call.func, f"no edit {name!r}{hint}")
+    args, keywords = read.arguments(call, lambda node: _value(read, node))
     try:
         return known[name](*args, **keywords)
     except (TypeError, ValueError, OverflowError) as error:
-        raise _error(text, call.func, str(error)) from None
+        raise read.error(call.func, str(error)) from None
 
 
-def _value(text: str, node: ast.expr) -> Any:
+def _value(read: Text, node: ast.expr) -> Any:
     if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
         known = {**_EDITS, **_VALUES}
         if did_you_mean(node.func.id, known):
-            return _call(text, node, known)
+            return _call(read, node, known)
     if isinstance(node, ast.List | ast.Tuple) and any(
         isinstance(part, ast.Call) for part in ast.walk(node)
     ):
-        return [_value(text, part) for part in node.elts]
-    try:
-        return ast.literal_eval(node)
-    except (ValueError, TypeError):
-        source = ast.get_source_segment(text, node)
-        message = f"expected a string, a number or a list, got {source!r}"
-        raise _error(text, node, message) from None
-    except (RecursionError, MemoryError):
-        raise _error(text, node, "too deeply nested") from None
-
-
-def _error(text: str, place: int | ast.expr | ast.keyword, message: str) -> ValueError:
-    if not isinstance(place, int):
-        # Python counts lines, and within a line the bytes.
-        line = text.split("\n")[place.lineno - 1].encode()
-        within = len(line[: place.col_offset].decode())
-        place = _lines_before(text, place.lineno) + within
-    return ValueError(f"{text!r}, character {place + 1}: {message}")
-
-
-def _lines_before(text: str, lineno: int) -> int:
-    return sum(len(line) + 1 for line in text.split("\n")[: lineno - 1])
+        return [_value(read, part) for part in node.elts]
+    return read.literal(node, "a string, a number or a list")

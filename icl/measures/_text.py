@@ -7,6 +7,7 @@ import inspect
 from collections.abc import Callable
 from typing import Any, ParamSpec, TypeVar
 
+from opto.grammar import Text
 from opto.hints import did_you_mean
 
 from ..plugins import check_one_origin, import_installed
@@ -61,13 +62,10 @@ def parse(text: str, task: Any = None, model: Any = None) -> AnyMeasure:
 
     **Raises:** `ValueError` that points at what it does not understand.
     """
-    try:
-        node = ast.parse(text.strip(), mode="eval").body
-    except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
-        reason = getattr(error, "msg", None) or str(error) or "too deeply nested"
-        raise ValueError(f"measure {text!r}: {reason}") from None
+    read = Text(text.strip(), "measure ")
+    node = read.expression()
     import_installed()
-    return _measure(text.strip(), node, _Scored(task, metric_names(task, model)))
+    return _measure(read, node, _Scored(task, metric_names(task, model)))
 
 
 def names(task: Any = None, model: Any = None) -> dict[str, str]:
@@ -91,55 +89,38 @@ class _Scored:
     metrics: tuple[str, ...]
 
 
-def _measure(text: str, node: ast.expr, scored: _Scored) -> AnyMeasure:
+def _measure(read: Text, node: ast.expr, scored: _Scored) -> AnyMeasure:
     call = node if isinstance(node, ast.Call) else None
     name = call.func if call else node
     if not isinstance(name, ast.Name):
-        raise _error(text, node, "expected a measure such as induction_strength")
+        raise read.error(node, "expected a measure such as induction_strength")
     if name.id in scored.metrics:
         if call:
-            raise _error(text, name, f"the metric {name.id} takes no arguments")
+            raise read.error(name, f"the metric {name.id} takes no arguments")
         return task_metric(scored.task, name.id)
     if name.id not in _MEASURES:
-        raise _error(text, name, _unknown(name.id, scored.metrics))
-    args, keywords = _arguments(text, call, scored) if call else ([], {})
-    return _made(text, name, args, keywords)
+        raise read.error(name, _unknown(name.id, scored.metrics))
+    if call is None:
+        return _made(read, name, [], {})
+    value = lambda node: _value(read, node, scored)
+    args, keywords = read.arguments(call, value, unsaid=_UNSAID)
+    return _made(read, name, args, keywords)
 
 
-def _arguments(
-    text: str, call: ast.Call, scored: _Scored
-) -> tuple[list[Any], dict[str, Any]]:
-    keywords: dict[str, Any] = {}
-    for keyword in call.keywords:
-        if keyword.arg is None:
-            raise _error(text, keyword.value, "no ** here")
-        if keyword.arg in _UNSAID:
-            raise _error(text, keyword, f"{keyword.arg}= cannot be said in a text")
-        if keyword.arg in keywords:
-            raise _error(text, keyword, f"{keyword.arg}= is given twice")
-        keywords[keyword.arg] = _value(text, keyword.value, scored)
-    return [_value(text, node, scored) for node in call.args], keywords
-
-
-def _value(text: str, node: ast.expr, scored: _Scored) -> Any:
+def _value(read: Text, node: ast.expr, scored: _Scored) -> Any:
     if isinstance(node, ast.Name | ast.Call):
-        return _measure(text, node, scored)
-    try:
-        return ast.literal_eval(node)
-    except (ValueError, TypeError, RecursionError, MemoryError):
-        source = ast.get_source_segment(text, node)
-        message = f"expected a number, a string or a measure, got {source!r}"
-        raise _error(text, node, message) from None
+        return _measure(read, node, scored)
+    return read.literal(node, "a number, a string or a measure")
 
 
-def _made(text: str, name: ast.Name, args: list, keywords: dict) -> AnyMeasure:
+def _made(read: Text, name: ast.Name, args: list, keywords: dict) -> AnyMeasure:
     make = _MEASURES[name.id]
     try:
         inspect.signature(make).bind(*args, **keywords)
         return make(*args, **keywords)
     except (TypeError, ValueError) as error:
         message = f"{error}; it is {name.id}{_takes(make)}"
-        raise _error(text, name, message) from None
+        raise read.error(name, message) from None
 
 
 def _unknown(name: str, metrics: tuple[str, ...]) -> str:
@@ -173,10 +154,3 @@ def _takes(make: Callable[..., Any]) -> str:
 
 def _line(make: Callable[..., Any]) -> str:
     return (make.__doc__ or "").strip().split("\n")[0]
-
-
-def _error(text: str, node: ast.expr | ast.keyword, message: str) -> ValueError:
-    # Python counts the bytes of a line.
-    line = text.split("\n")[node.lineno - 1].encode()
-    place = len(line[: node.col_offset].decode()) + 1
-    return ValueError(f"measure {text!r}, character {place}: {message}")

@@ -15,13 +15,13 @@ from icl.batches import batch
 from icl.data import HDF5Classes, LowRankClasses, make_omniglot
 from icl.experiments import evaluate
 from icl.presets.gradient_descent import lsa
-from icl.report.demo import demo, Findings
+from icl.report.demo import demo, DemoFindings
 
 
 OMNIGLOT = Path(__file__).parents[1].parent / "shared/data/omniglot"
 
 
-def assert_induction_heads(found: Findings) -> None:
+def assert_induction_heads(found: DemoFindings) -> None:
     best = int(np.argmax(found.induction_strength))
     assert found.crossing is not None
     assert 1.5e5 < found.crossing < 4e5  # the paper: 2.57e5

@@ -45,6 +45,20 @@ def import_plugin(name: str) -> ModuleType:
     return module
 
 
+def is_there(name: str) -> bool:
+    """Whether there is such a module, or such a file, for `import_plugin`."""
+    if name.endswith(".py"):
+        return Path(name).is_file()
+    with _told(name):
+        try:
+            return name in sys.modules or importlib.util.find_spec(name) is not None
+        except ModuleNotFoundError as error:
+            # A package that it would be in is not there.
+            if error.name and f"{name}.".startswith(f"{error.name}."):
+                return False
+            raise
+
+
 def imported() -> tuple[str, ...]:
     """What this process was told to import: names of modules, absolute paths of files.
 
@@ -103,7 +117,10 @@ def scan(package: str) -> None:
 
 @contextlib.contextmanager
 def made_with(names: Iterable[str]) -> Iterator[None]:
-    """While what was made with plug-ins is read: errors say which are not imported."""
+    """While what was made with plug-ins is read: errors say which are not imported.
+
+    They also say which of these are not there any more.
+    """
     try:
         yield
     except ValueError as error:
@@ -111,7 +128,9 @@ def made_with(names: Iterable[str]) -> Iterator[None]:
         if not missing:
             raise
         options = " ".join(f"{_OPTION} {shlex.quote(name)}" for name in missing)
-        raise ValueError(f"{error} (it was made with {options})") from None
+        gone = ", ".join(name for name in missing if not is_there(name))
+        where = f"; there is no {gone}" if gone else ""
+        raise ValueError(f"{error} (it was made with {options}{where})") from None
 
 
 def check_one_origin(what: str, name: str, there: Any, new: Any) -> None:

@@ -91,7 +91,7 @@ class Folder:
     def read(self) -> dict[str, Any]:
         """What `study.json` says: the study, its scale, and each run's planned config.
 
-        Also the file of the study and other plug-ins that were imported to launch it.
+        Also the file of the study and other plug-ins that launches of it imported.
 
         **Raises:** `ValueError` if there is no study.
         """
@@ -182,7 +182,8 @@ class Folder:
         Of the runs that were planned before and are not chosen now, nothing changes.
         """
         file = self.sweep / "study.json"
-        before = self.read()["runs"] if self.is_study else {}
+        found = self.read() if self.is_study else {}
+        before = found.get("runs", {})
         new = {
             name: to_json(experiment)
             for name, experiment in experiments.items()
@@ -192,7 +193,8 @@ class Folder:
             "study": study,
             "scale": scale,
             "folder": str(self.path),
-            "plugins": imported(),
+            # Of runs that earlier launches planned too.
+            "plugins": [*dict.fromkeys([*found.get("plugins", ()), *imported()])],
             "runs": before | new,
         }
         self._write(file, content)

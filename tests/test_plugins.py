@@ -6,6 +6,7 @@ import subprocess
 import sys
 
 import pytest
+from small import small
 
 from icl import measures, plugins
 from icl.presets import preset
@@ -229,6 +230,18 @@ def test_what_is_not_there_is_told(tmp_path, monkeypatch):
         plugins.import_plugin("yours.py")
 
 
+def test_what_is_there(tmp_path, monkeypatch):
+    package(tmp_path, {"herd/__init__.py": "", "herd/cow.py": "1 / 0"})
+    package(tmp_path, {"flock/__init__.py": "import nothing_of_this_name"})
+    monkeypatch.syspath_prepend(tmp_path)
+    for name in ("herd", "herd.cow", "json", str(tmp_path / "herd/cow.py")):
+        assert plugins.is_there(name)
+    for name in ("heard", "heard.cow", "json.decoder.no", str(tmp_path / "cow.py")):
+        assert not plugins.is_there(name)
+    with pytest.raises(ValueError, match="^flock.hen cannot be imported: Mod.*nothing"):
+        plugins.is_there("flock.hen")
+
+
 def test_the_option_is_read_wherever_it_stands(tmp_path, monkeypatch):
     for name in ("one", "two"):
         (tmp_path / f"{name}.py").touch()
@@ -360,6 +373,28 @@ def test_a_studys_own_file_defines_what_its_jobs_train(tmp_path):
     assert f"(it was made with --import {study})" in message
     status, _, err = icl("eval", out / "seed-0", "--import", study)
     assert status == 0, err
+    # On another machine the file is not there, or elsewhere.
+    moved = study.rename(tmp_path / "moved.py")
+    status, _, err = sweeps("collect", out)
+    assert status == 2
+    assert "seed-0 cannot be read: config: type must be one of ExemplarLabel" in err
+    assert f"(it was made with --import {study}; there is no {study})" in err
+    status, text, err = sweeps("collect", out, "--import", moved)
+    assert status == 0, err
+    assert f"2 runs: {out / 'collected.h5'}" in text
+
+
+def test_a_study_keeps_the_plug_ins_of_every_launch(tmp_path):
+    """A launch keeps the runs that others planned, which may need what they import."""
+    folder, files = Folder(tmp_path / "out"), [tmp_path / f"{x}.py" for x in "ab"]
+    with folder.claimed("ours", "smoke"):
+        for file in (*files, files[0]):
+            file.touch()
+            plugins._imported.clear()
+            plugins.import_plugin(str(file))
+            folder.begin("ours", "smoke", {file.stem: small()}, {file.stem}, (), ())
+    assert folder.read()["plugins"] == [*map(str, files)]
+    assert [*folder.read()["runs"]] == ["a", "b"]
 
 
 def test_a_job_whose_study_is_gone_says_so(tmp_path):

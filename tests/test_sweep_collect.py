@@ -2,6 +2,7 @@
 
 import csv
 import dataclasses
+import json
 import math
 import shutil
 from pathlib import Path
@@ -373,6 +374,40 @@ def test_a_full_disk_leaves_the_earlier_table(study, monkeypatch):
         collect([str(study.path), "--only", "a"])
     assert (study.path / "collected.h5").read_bytes() == before
     assert not [*study.path.glob(".*.tmp")]
+
+
+@pytest.fixture
+def made_with(study):
+    """Says that the study was launched with some plug-ins."""
+
+    def write(*names):
+        file = study.sweep / "study.json"
+        file.write_text(json.dumps({**study.read(), "plugins": names}))
+
+    return write
+
+
+def test_a_plug_in_that_is_gone_matters_to_who_needs_it(study, made_with, capsys):
+    gone = "/gone/study.py"
+    made_with(gone, "gone_too.runs")
+    assert collect([str(study.path)]) == 0
+    assert capsys.readouterr().err == "late has logged nothing yet\n"
+    file = study.run("c") / "config.json"
+    config = json.loads(file.read_text()) if file.exists() else study.configs["c"]
+    config["task"] = {"type": "OfThatStudy"}
+    file.write_text(json.dumps(config))
+    assert collect([str(study.path)]) == 1
+    *_, problem = capsys.readouterr().err.splitlines()
+    assert problem.startswith("c cannot be read: config: type must be one of Ex")
+    assert problem.endswith(f"; there is no {gone}, gone_too.runs)")
+    with pytest.warns(UserWarning, match="c cannot be read.* there is no /gone/study"):
+        assert {*collected(study.path)["run"]} == {"a", "b"}
+
+
+def test_a_plug_in_that_fails_is_named(study, made_with, tmp_path):
+    (tmp_path / "broken.py").write_text("1 / 0")
+    made_with(str(tmp_path / "broken.py"))
+    refused("broken.py cannot be imported: ZeroDivisionError", study.path)
 
 
 def test_a_large_study(tmp_path):

@@ -18,7 +18,7 @@ from tqdm import tqdm
 from icl.cli.options import parse
 from icl.config import from_json
 from icl.files import write_bytes, write_hdf5
-from icl.plugins import import_plugin
+from icl.plugins import import_plugin, is_there, made_with
 from icl.protocols import Summary, TaskConfig
 from icl.summaries import over_events, scalars
 
@@ -53,10 +53,11 @@ class CollectOptions:
 
 
 def collect(arguments: list[str]) -> int:
-    """Runs the command; returns its exit status, 1 if a log could not be read.
+    """Runs the command; returns its exit status, 1 if a run could not be read.
 
     **Raises:** `ValueError` for a folder that is no study's, a pattern of no run, a
-    file that is in the way, and if no run has logged anything.
+    file that is in the way, for a plug-in of the study that fails, and if no run has
+    logged anything.
     """
     options = parse(CollectOptions, arguments, "collect", program="python -m sweeps")
     folder = Folder(options.folder)
@@ -92,9 +93,10 @@ def collected(folder: str | os.PathLike) -> dict[str, np.ndarray]:
     `run`, the fields that the runs differ in, `sequences`, `set` and the metrics: what
     a set comes to (`icl.summaries.scalars`: a metric by position has two columns) or,
     of the set `training`, means over the steps since the last event. What a row has not
-    is NaN, or the empty text. Warns of logs that cannot be read.
+    is NaN, or the empty text. Warns of configs and logs that cannot be read.
 
-    **Raises:** `ValueError` for a folder that is no study's.
+    **Raises:** `ValueError` for a folder that is no study's, and for a plug-in of the
+    study that fails. One that is gone matters only to the runs that need it.
     """
     study = Folder(folder)
     configs = study.configs
@@ -111,7 +113,7 @@ def collected(folder: str | os.PathLike) -> dict[str, np.ndarray]:
 class _Gathered:
     columns: dict[str, np.ndarray]
     problems: list[str]
-    """Logs that could not be read, and why."""
+    """Runs whose config or log could not be read, and why."""
     empty: list[str]
     """Runs that have logged nothing."""
 
@@ -122,14 +124,20 @@ _Block = tuple[str, str, np.ndarray, Mapping[str, np.ndarray]]
 
 def _gather(folder: Folder, configs: Mapping[str, Any], runs: list[str]) -> _Gathered:
     # Their tasks say how rows become numbers.
-    for name in folder.read().get("plugins", ()):
+    plugins = folder.read().get("plugins", ())
+    for name in filter(is_there, plugins):
         import_plugin(name)
     blocks: list[_Block] = []
     problems, empty = [], []
     for run in tqdm(runs, desc="collecting", unit="run", disable=None, leave=False):
         file = folder.run(run) / "log.h5"
         try:
-            summaries = from_json(TaskConfig, configs[run]["task"]).summaries
+            with made_with(plugins):
+                summaries = from_json(TaskConfig, configs[run]["task"]).summaries
+        except ValueError as error:
+            problems.append(f"{run} cannot be read: {error}")
+            continue
+        try:
             found = list(_blocks(file, summaries)) if file.exists() else []
         except ValueError as error:
             problems.append(str(error))

@@ -18,6 +18,7 @@ from icl.models import TransformerConfig
 from icl.presets.induction import induction
 from icl.runs import Log
 from icl.tasks.exemplar_label import EvaluationSet
+from icl.tasks.regression import LinearRegression
 from icl.training.optimizers import Adam, Constant
 from icl.training.schedules import At, Every
 from sweeps.folder import Folder
@@ -408,6 +409,42 @@ def test_a_plug_in_that_fails_is_named(study, made_with, tmp_path):
     (tmp_path / "broken.py").write_text("1 / 0")
     made_with(str(tmp_path / "broken.py"))
     refused("broken.py cannot be imported: ZeroDivisionError", study.path)
+
+
+@pytest.mark.parametrize(
+    ("unit", "other", "units"),
+    [
+        ("", LinearRegression(), (None, None)),
+        ("bits", LinearRegression(), ("bits", "bits")),
+        ("", induction().task, (None, None)),
+        ("bits", induction().task, (None, "bits")),
+    ],
+    ids=["no unit", "one unit", "one and none", "two units"],
+)
+def test_losses_have_the_unit_of_their_tasks(tmp_path, monkeypatch, unit, other, units):
+    """`loss` is of both runs, `query_loss` of the first one only."""
+    monkeypatch.setattr(LinearRegression, "loss_unit", unit)
+    monkeypatch.setattr(LinearRegression, "summaries", {})
+    folder, names = Folder(tmp_path / "study"), "ab"
+    tasks = LinearRegression(), other
+    runs = {n: tiny(task=t, data=None) for n, t in zip(names, tasks, strict=True)}
+    with folder.claimed("ours", "smoke"):
+        folder.begin("ours", "smoke", runs, runs, (), ())
+    for name in names:
+        as_trained(folder.run(name), [0, 24], 3)
+    for name in names:
+        with h5py.File(folder.run(name) / "log.h5", "r+") as log:
+            for group in SETS:
+                rows = log[f"eval/{group}/in_context_loss"][()]
+                del log[f"eval/{group}/in_context_loss"]
+                if name == "a":
+                    log[f"eval/{group}/query_loss"] = rows
+    assert collect([str(folder.path)]) == 0
+    with h5py.File(folder.path / "collected.h5") as opened:
+        found = [opened[x].attrs.get("units") for x in ("loss", "query_loss")]
+        assert found == [*units]
+        assert "units" not in opened["grad_norm"].attrs
+        assert opened["sequences"].attrs["units"] == "sequences seen"
 
 
 def test_a_large_study(tmp_path):

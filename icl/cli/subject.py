@@ -17,8 +17,9 @@ class SubjectOptions(RunOptions):
     """The evaluation set that is looked at, or dense, every label pair and order of 100
     pairs of classes, or dense:N, of N; the first set if left out."""
     threshold: float | None = None
-    """A loss in nats: where the set's loss first falls to it, the phase change is
-    marked. Half of ln 2, 0.347, in the induction-head paper's figure 5b."""
+    """A loss, in the unit of the task's losses: where the set's loss first falls to it,
+    the phase change is marked. The induction-head paper's figure 5b has 0.347, half of
+    ln 2, in nats."""
 
     def subject(self) -> Subject:
         """The run as these options say.
@@ -28,8 +29,7 @@ class SubjectOptions(RunOptions):
         """
         level = self.threshold
         if level is not None and not (math.isfinite(level) and level > 0):
-            wanted = "--threshold must be a loss above 0, in nats"
-            raise ValueError(f"{wanted}, got {level}")
+            raise ValueError(f"--threshold must be a loss above 0, got {level}")
         trained = load(self.run)
         edits = None if self.as_trained else self.in_force(trained)
         data = check_set(trained, self.data)

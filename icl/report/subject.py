@@ -35,7 +35,7 @@ class Subject:
     - `metric`, `by`: Of the kinds that draw a metric, and what it is grouped by; by
         the position of the answer if that is empty and sequences have labels.
     - `checkpoint`: Of the kinds that draw one; -1 is the last.
-    - `threshold`: The loss, in nats, at which the phase change is said to be.
+    - `threshold`: The loss at which the phase change is said to be, in its own unit.
     """
 
     trained: Trained

@@ -81,7 +81,7 @@ def collect(arguments: list[str]) -> int:
         "columns": np.array([*columns], _TEXT),
         "unfinished": np.array(unfinished, _TEXT),
     }
-    write(out, columns, attributes)
+    write(out, columns, gathered.units, attributes)
     rows, names = columns["run"], {*columns["run"]}
     print(f"{counted(len(rows), 'row')} of {counted(len(names), 'run')}: {out}")
     return 1 if gathered.problems else 0
@@ -112,6 +112,8 @@ def collected(folder: str | os.PathLike) -> dict[str, np.ndarray]:
 @dataclasses.dataclass(frozen=True)
 class _Gathered:
     columns: dict[str, np.ndarray]
+    units: dict[str, str]
+    """Of the columns whose unit is known."""
     problems: list[str]
     """Runs whose config or log could not be read, and why."""
     empty: list[str]
@@ -129,24 +131,25 @@ def _gather(folder: Folder, configs: Mapping[str, Any], runs: list[str]) -> _Gat
         import_plugin(name)
     blocks: list[_Block] = []
     problems, empty = [], []
+    loss_units: dict[str, str] = {}
     for run in tqdm(runs, desc="collecting", unit="run", disable=None, leave=False):
         file = folder.run(run) / "log.h5"
         try:
             with made_with(plugins):
-                summaries = from_json(TaskConfig, configs[run]["task"]).summaries
+                task = from_json(TaskConfig, configs[run]["task"])
         except ValueError as error:
             problems.append(f"{run} cannot be read: {error}")
             continue
         try:
-            found = list(_blocks(file, summaries)) if file.exists() else []
+            found = list(_blocks(file, task.summaries)) if file.exists() else []
         except ValueError as error:
             problems.append(str(error))
             continue
         blocks += [(run, *block) for block in found]
         empty += [] if found else [run]
-    return _Gathered(
-        _columns(swept(Path(folder.read()["folder"]), configs), blocks), problems, empty
-    )
+        loss_units[run] = task.loss_unit
+    columns = _columns(swept(Path(folder.read()["folder"]), configs), blocks)
+    return _Gathered(columns, _units(blocks, loss_units), problems, empty)
 
 
 def _columns(
@@ -170,6 +173,18 @@ def _columns(
         parts = (m.get(name, np.full(len(s), np.nan)) for _, _, s, m in blocks)
         columns[name] = joined(parts, np.float64)
     return columns
+
+
+def _units(blocks: list[_Block], loss_units: Mapping[str, str]) -> dict[str, str]:
+    """The units of columns: of losses, where the tasks of all runs have the same."""
+    found: dict[str, set[str]] = {}
+    for run, _, _, metrics in blocks:
+        for name in metrics:
+            if name == "loss" or name.endswith("_loss"):
+                found.setdefault(name, set()).add(loss_units[run])
+    same = {name: min(units) for name, units in found.items() if len(units) == 1}
+    losses = {name: unit for name, unit in same.items() if unit}
+    return {"sequences": "sequences seen", **losses}
 
 
 def _blocks(
@@ -245,7 +260,9 @@ def _rows(group: Any, count: int) -> Iterator[tuple[str, np.ndarray]]:
 # The file
 
 
-_Writer = Callable[[Path, Mapping[str, np.ndarray], Mapping[str, Any]], None]
+_Writer = Callable[
+    [Path, Mapping[str, np.ndarray], Mapping[str, str], Mapping[str, Any]], None
+]
 
 
 def _writer(out: Path) -> _Writer:
@@ -278,23 +295,27 @@ def _is_csv(file: Path) -> bool:
 
 
 def _write_hdf5(
-    out: Path, columns: Mapping[str, np.ndarray], attributes: Mapping[str, Any]
+    out: Path,
+    columns: Mapping[str, np.ndarray],
+    units: Mapping[str, str],
+    attributes: Mapping[str, Any],
 ) -> None:
     def fill(file: h5py.File) -> None:
         file.attrs.update(attributes)
         for name, values in columns.items():
             dtype = _TEXT if values.dtype == object else values.dtype
             data = file.create_dataset(name, data=values, dtype=dtype)
-            if name == "sequences":
-                data.attrs["units"] = "sequences seen"
-            elif name == "loss" or name.endswith("_loss"):
-                data.attrs["units"] = "nats"
+            if name in units:
+                data.attrs["units"] = units[name]
 
     write_hdf5(out, fill)
 
 
 def _write_csv(
-    out: Path, columns: Mapping[str, np.ndarray], attributes: Mapping[str, Any]
+    out: Path,
+    columns: Mapping[str, np.ndarray],
+    units: Mapping[str, str],
+    attributes: Mapping[str, Any],
 ) -> None:
     content = io.StringIO()
     writer = csv.writer(content, lineterminator="\n")

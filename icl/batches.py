@@ -72,12 +72,15 @@ def save_batches(file: str | os.PathLike, sets: Mapping[str, PyTree]) -> None:
 def load_batches(file: str | os.PathLike, example: PyTree) -> dict[str, Any]:
     """Reads the batches that `save_batches` wrote.
 
+    Numbers may be anything, such as NaN for padding, unless the example's module has a
+    method `check_batch`: it is called on each, and raises `ValueError` for a bad one.
+
     **Arguments:**
 
     - `example`: What they are batches of; its arrays may be shapes, as of `example_of`.
 
-    **Raises:** `ValueError` if the file is not HDF5, or a set lacks a field or holds
-    one of another rank or type.
+    **Raises:** `ValueError` if the file is not HDF5, a set lacks a field or holds one
+    of another rank or type, or `check_batch` refuses it.
     """
     path = pathlib.Path(file)
     if not path.is_file():
@@ -113,11 +116,16 @@ def _read(name: str, group: Any, example: PyTree) -> Any:
         if not len(found) or len(found) != (length or len(found)):
             got = f"{len(found)} examples, others {length}"
             raise ValueError(f"{where}: {field} has {got}")
-        if np.issubdtype(found.dtype, np.floating) and not np.isfinite(found).all():
-            raise ValueError(f"{where}: {field} must be finite")
         length = len(found)
         leaves.append(jnp.asarray(found, leaf.dtype))
-    return jax.tree.unflatten(jax.tree.structure(example), leaves)
+    batch = jax.tree.unflatten(jax.tree.structure(example), leaves)
+    check = getattr(batch, "check_batch", None)
+    if check is not None:
+        try:
+            check()
+        except ValueError as error:
+            raise ValueError(f"{where}: {error}") from None
+    return batch
 
 
 def _is_kind(found: np.ndarray, leaf: Any) -> bool:

@@ -24,6 +24,7 @@ import jax.numpy as jnp
 import numpy as np
 import oracles
 import pytest
+from jaxtyping import Array, Float
 from regression import examples, linear, main, member, regression
 
 import icl
@@ -32,12 +33,15 @@ import icl.experiments
 import icl.runs._provenance
 import icl.training._fit
 import icl.training._members
-from icl import measures
+from icl import measures, TaskSet
 from icl.data import HDF5Classes, LowRankClasses, save_source
 from icl.models import TransformerConfig
+from icl.presets.gradient_descent import lsa
 from icl.presets.induction import induction
+from icl.protocols import TaskConfig
 from icl.runs import Log, open_run, Run
 from icl.tasks.exemplar_label import EvaluationSet
+from icl.tasks.regression import LinearRegression
 from icl.training import fit, Training
 from icl.training.optimizers import Adam, Constant
 from icl.training.schedules import Every
@@ -693,6 +697,64 @@ def test_a_full_disk_while_an_experiment_saves_its_sets(trained, tmp_path, monke
     monkeypatch.setattr(os, "replace", full)
     with pytest.raises(ValueError, match="cannot write to .*: No space left"):
         icl.run_experiment(read.experiment, tmp_path / "run")
+
+
+def test_a_saved_set_of_exemplars_that_are_not_finite_is_refused(trained, tmp_path):
+    read, _ = trained
+    out = shutil.copytree(read.run.path, tmp_path / "run")
+    with h5py.File(out / "eval_data.h5", "r+") as file:
+        file["train/examples"][2, 1, 0] = np.nan
+    match = "eval_data.h5: set 'train': examples must be finite, got 1 of 108 "
+    with pytest.raises(ValueError, match=match):
+        icl.load(out)
+
+
+class Padded(eqx.Module):
+    """An example of regression, with a list of numbers that has a length of its own."""
+
+    x: Float[Array, "*batch point dim"]
+    y: Float[Array, "*batch point"]
+    numbers: Float[Array, "*batch number"]
+
+
+@dataclasses.dataclass(frozen=True)
+class PaddedWithNaN(TaskConfig):
+    @property
+    def interface(self):
+        return LinearRegression(3, 4).interface
+
+    def sample(self, *, key, seen=0):
+        own = LinearRegression(3, 4).sample(key=key, seen=seen)
+        length = jax.random.randint(key, (), 0, 6)
+        numbers = jnp.where(jnp.arange(6) < length, 1.0, jnp.nan)
+        return Padded(own.x, own.y, numbers)
+
+    def inputs(self, example):
+        return example.x, example.y
+
+    def forward(self, model, example, *, tap):
+        return model(*self.inputs(example), tap=tap)
+
+    def metrics(self, prediction, example):
+        error = prediction - jnp.nansum(example.numbers)
+        return {"loss": error**2}
+
+
+def test_a_task_may_pad_with_nan(tmp_path):
+    """Its sets are read again as they were, to look at them and to go on."""
+    plan = dataclasses.replace(
+        lsa(),
+        task=PaddedWithNaN(),
+        training=Training(64, 32),
+        evaluations={"train": TaskSet(8)},
+    )
+    icl.run_experiment(plan, tmp_path / "run")
+    read, built = icl.load(tmp_path / "run"), plan.build()
+    assert np.isnan(read.evaluations["train"].numbers).any()
+    jax.tree.map(np.testing.assert_array_equal, read.evaluations, built.evaluations)
+    (tmp_path / "run/resume/000000000064.eqx").unlink()
+    result = icl.run_experiment(plan, tmp_path / "run", resume=True)
+    assert np.isfinite(result.log.evaluations["train"]["loss"]).all()
 
 
 def test_experiments_train_together_each_in_its_folder(trained, tmp_path):

@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from ...batches import save_batches
-from ._sequence import Sequence
+from ._sequence import check_finite, Sequence
 
 
 def save_sequences(file: str | os.PathLike, sets: Mapping[str, Sequence]) -> None:
@@ -109,8 +109,8 @@ def _check(where: str, examples, labels, classes) -> None:
         _check_integers(f"{where}: examples without a dim axis", examples)
     elif not np.issubdtype(examples.dtype, np.floating):
         raise ValueError(f"{where}: examples must be floats, got {examples.dtype}")
-    elif not np.isfinite(examples).all():
-        raise ValueError(f"{where}: examples must be finite")
+    else:
+        check_finite(f"{where}: examples", examples)
 
 
 def _check_integers(what: str, value: np.ndarray) -> None:

@@ -489,7 +489,8 @@ def test_maps_of_what_comes_back(shape):
     values = np.linspace(-0.5, 1.5, np.prod(shape)).reshape(shape)
     axes = ["layer", "head", "pos"][-len(shape) :]
     ticks = [[f"t{i}" for i in range(size)] for size in shape]
-    fig = recovered_maps({"a": values, "b": values}, axes, ticks, label="share")
+    maps = {"a": values, "b": values}
+    fig = recovered_maps(maps, axes, dict.fromkeys(maps, ticks), label="share")
     panels = 2 * (shape[0] if len(shape) == 3 else 1)
     *maps, bar = fig.axes
     assert len(maps) == panels
@@ -499,3 +500,30 @@ def test_maps_of_what_comes_back(shape):
         assert maps[0].get_ylabel() == axes[-2]
     assert bool(texts(maps[0])) == (shape[-1] <= 16)
     assert maps[0].images[0].get_clim() == (-1.5, 1.5)
+    names = [{x.get_text() for x in ax.get_xticklabels()} for ax in (maps[0], maps[-1])]
+    assert names[0] == {""}
+    assert "t0" in names[1]
+
+
+@pytest.mark.parametrize("axes", [["pos"], ["layer", "pos"], ["pos", "layer", "head"]])
+def test_maps_of_sets_of_several_lengths(axes):
+    sizes = {"short": 3, "long": 5}
+    shapes = {
+        name: [length if axis == "pos" else 2 for axis in axes]
+        for name, length in sizes.items()
+    }
+    values = {name: np.arange(np.prod(s)).reshape(s) for name, s in shapes.items()}
+    ticks = {n: [[f"t{i}" for i in range(k)] for k in s] for n, s in shapes.items()}
+    fig = recovered_maps(values, axes, ticks, label="share")
+    *maps, bar = fig.axes
+    assert bar.get_ylabel() == "share"
+    found = {ax.get_title().split(",")[0] for ax in maps}
+    assert found == {"short", "long"}
+    assert len(maps) == (8 if axes[0] == "pos" and len(axes) == 3 else 2)
+    for name in sizes:
+        drawn = [ax for ax in maps if ax.get_title().startswith(name)]
+        shown = np.stack([ax.images[0].get_array() for ax in drawn])
+        np.testing.assert_array_equal(shown.ravel(), values[name].ravel())
+        names = [label.get_text() for label in drawn[0].get_xticklabels()]
+        assert names == ticks[name][-1]
+    fig.draw_without_rendering()

@@ -4,6 +4,7 @@ This file defines a task, a model, a kind of attention, an edit, a measure, a pr
 a study. Other processes import it by `--import`, or as the study's file.
 """
 
+import csv
 import dataclasses
 import json
 import os
@@ -274,6 +275,34 @@ def test_ablate_and_patch(run, capsys, tmp_path):
     assert "negative loss" in out
     files = {str(x.relative_to(tmp_path)) for x in tmp_path.rglob("*.png")}
     assert files == {"a/heads.png", "p/patch.png"}
+
+
+def test_patching_sets_of_several_lengths(run, capsys, tmp_path):
+    options = ["--site", "blocks.0.resid_post", "--over", "pos", "--out", tmp_path]
+    status, out, err = _call(capsys, "patch", run, *options)
+    assert status == 0, err
+    with open(tmp_path / "patch.csv", newline="") as file:
+        rows = [*csv.DictReader(file)]
+    assert {row["set"] for row in rows} == {"train", "long"}
+    trained = icl.load(run)
+    for name, length in (("train", 6), ("long", 12)):
+        own = [row for row in rows if row["set"] == name]
+        assert [int(row["pos"]) for row in own] == [*range(length)]
+        # Each position makes its own guess: alone it gives its part of the loss back.
+        batch = trained.evaluations[name]
+        clean, source = (
+            _each_evidence(trained, values, batch.mean)
+            for values in (batch.values, jnp.roll(batch.values, 1, axis=0))
+        )
+        got = [float(row["patched"]) for row in own]
+        np.testing.assert_allclose(got, source.sum() + clean - source, rtol=1e-4)
+
+
+def _each_evidence(trained, values, means):
+    """Minus what each position's guess adds to the loss."""
+    guesses, _ = opto.run(trained.model, values, edits=trained.edits)
+    errors = (np.asarray(guesses) - np.asarray(means)[:, None]) ** 2
+    return -errors.mean(0) / values.shape[1]
 
 
 def test_an_ablation_equals_one_by_hand(run, capsys, tmp_path):

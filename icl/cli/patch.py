@@ -82,18 +82,24 @@ def patch(arguments: list[str]) -> None:
             )
         except ValueError as error:
             raise ValueError(f"set {name!r}: {error}") from None
-    shape = next(iter(done.values())).patched.shape
-    grid = grid_of(table, options.site, options.over, shape)
-    ticks = _ticks(trained, next(iter(sets.values())), options.over, grid)
+    # Sets may differ in how long their sequences are.
+    grids = {
+        name: grid_of(table, options.site, options.over, found.patched.shape)
+        for name, found in done.items()
+    }
+    ticks = {
+        name: _ticks(trained, sets[name], options.over, grid)
+        for name, grid in grids.items()
+    }
     recovered = {name: found.recovered for name, found in done.items()}
     what = evidence_label(trained.task)
     label = f"recovered share of the\n{what}"
     figure = recovered_maps(recovered, options.over, ticks, label=label)
-    files = write_results(out, "patch", _rows(done, options.over, grid), figure)
+    files = write_results(out, "patch", _rows(done, options.over, grids), figure)
     for name, found in done.items():
         size = size_of(sets[name])
         print(f"{name}: {size} sequences, clean {options.site} into {chosen}")
-        print(_table(found, options.over, ticks, what))
+        print(_table(found, options.over, ticks[name], what))
     print(files)
 
 
@@ -108,13 +114,17 @@ def _source(task: Any, name: str) -> tuple[str, PatchSource]:
 
 
 def _rows(
-    done: Mapping[str, Patched], axes: Sequence[str], grid: Sequence[Sequence[int]]
+    done: Mapping[str, Patched],
+    axes: Sequence[str],
+    grids: Mapping[str, Sequence[Sequence[int]]],
 ) -> Iterator[tuple[Any, ...]]:
     yield ("set", *axes, *COLUMNS)
     for name, found in done.items():
         recovered = found.recovered
         for index, point in zip(
-            np.ndindex(found.patched.shape), itertools.product(*grid), strict=True
+            np.ndindex(found.patched.shape),
+            itertools.product(*grids[name]),
+            strict=True,
         ):
             if not np.isnan(found.patched[index]):  # A head that a layer lacks.
                 ends = found.source, found.clean

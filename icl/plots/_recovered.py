@@ -9,10 +9,14 @@ from ._grid import heat_map, inches
 from ._style import figure, style
 
 
+Ticks = Sequence[Sequence[str]]
+"""The name of each index of each axis of a grid."""
+
+
 def recovered_maps(
     recovered: Mapping[str, np.ndarray],
     axes: Sequence[str],
-    ticks: Sequence[Sequence[str]],
+    ticks: Mapping[str, Ticks],
     *,
     label: str,
 ) -> Figure:
@@ -21,35 +25,47 @@ def recovered_maps(
     **Arguments:**
 
     - `recovered`: By set, an array with one, two or three axes; each index of the first
-        of three has a column of panels.
+        of three has a column of panels. Sets may differ in the lengths of the axes.
     - `axes`: The name of each axis.
-    - `ticks`: The name of each index of each axis.
+    - `ticks`: By set, the name of each index of each axis.
     - `label`: What comes back, for the colour bar.
     """
-    panels = ticks[0] if len(axes) == 3 else [""]
-    *_, rows, columns = [[""], *ticks] if len(axes) == 1 else ticks
-    width, height = inches(len(rows), len(columns))
-    longest = max(map(len, columns)) * 0.06
+    grids = {name: _three(ticks[name]) for name in recovered}
+    most = max(len(panels) for panels, _, _ in grids.values())
+    sizes = [inches(len(rows), len(columns)) for _, rows, columns in grids.values()]
+    widths, heights = zip(*sizes, strict=True)
+    longest = max(len(x) for *_, columns in grids.values() for x in columns) * 0.06
+    # Names that are the same below all rows are written once.
+    below = {(len(panels), *columns) for panels, _, columns in grids.values()}
+    once = len(below) == 1
+    named = 1 if once else len(grids)
+    height = 0.5 + sum(heights) + 0.45 * len(grids) + longest * named
     with style():
-        fig = figure(
-            1.9 + (width + 0.5) * len(panels),
-            0.5 + longest + (height + 0.45) * len(recovered),
-        )
-        grid = fig.subplots(len(recovered), len(panels), squeeze=False)
+        fig = figure(1.9 + (max(widths) + 0.5) * most, height)
+        ratios = {"height_ratios": heights}
+        grid = fig.subplots(len(grids), most, squeeze=False, gridspec_kw=ratios)
         bound = max(1.0, *(float(np.nanmax(np.abs(x))) for x in recovered.values()))
         image = None
-        for row, (name, values) in enumerate(recovered.items()):
-            values = values.reshape(len(panels), len(rows), len(columns))
-            for ax, panel, part in zip(grid[row], panels, values, strict=True):
+        for row, (name, (panels, rows, columns)) in enumerate(grids.items()):
+            values = recovered[name].reshape(len(panels), len(rows), len(columns))
+            for ax in grid[row, len(panels) :]:
+                ax.remove()
+            for ax, panel, part in zip(grid[row], panels, values, strict=False):
                 image = heat_map(ax, part, rows, columns, bound=bound, colours="RdBu")
                 of = f", {axes[0]} {panel}" if len(axes) == 3 else ""
                 ax.set_title(f"{name.replace('_', ' ')}{of}", fontsize=9)
-                if row == len(recovered) - 1:
-                    ax.set_xlabel(axes[-1])
-                else:
+                if once and row < len(grids) - 1:
                     ax.set_xticklabels([])
+                else:
+                    ax.set_xlabel(axes[-1])
             if len(axes) > 1:
                 grid[row, 0].set_ylabel(axes[-2])
         assert image is not None
-        fig.colorbar(image, ax=grid, label=label, fraction=0.05)
+        shown = [ax for ax in grid.flat if ax.figure is not None]
+        fig.colorbar(image, ax=shown, label=label, fraction=0.05)
     return fig
+
+
+def _three(ticks: Ticks) -> Ticks:
+    """The names of the panels, rows and columns; one empty name where no axis is."""
+    return [*[[""]] * (3 - len(ticks)), *ticks]

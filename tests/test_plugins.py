@@ -139,6 +139,50 @@ def test_a_new_file_in_a_package_is_a_member(tmp_path, monkeypatch):
     assert [*Animal.members()] == ["Owl", "Lion", "Cow"]
 
 
+READ = """
+import sys
+import icl.edits, icl.measures
+
+for room in (icl.edits, icl.measures):
+    room.__path__.append(sys.argv[1] + "/" + room.__name__)
+from icl.edits.grafts import read_edits
+
+assert "icl.edits.reversing" not in sys.modules  # Only when a text is read.
+assert "icl.measures.sizes" not in sys.modules
+print(*read_edits(["Reverse('embed', head=1)"]))
+print(icl.measures.parse("size(3)").label, icl.measures.names()["size(of=1)"])
+assert not {"icl.edits._hidden", "icl.measures._hidden"} & {*sys.modules}
+"""
+REVERSE = """
+import opto
+
+
+@opto.register
+class Reverse(opto.Zero):
+    pass
+"""
+SIZE = """
+from ._measure import OfModel
+from ._text import register
+
+
+@register
+def size(of=1):
+    "How large it is."
+    return OfModel(lambda *_: of, label=f"size of {of}")
+"""
+
+
+def test_a_new_file_of_edits_or_of_measures_is_found(tmp_path):
+    files = {"icl.edits/reversing.py": REVERSE, "icl.measures/sizes.py": SIZE}
+    hidden = [f"{room}/_hidden.py" for room in ("icl.edits", "icl.measures")]
+    package(tmp_path, files | dict.fromkeys(hidden, "1 / 0"))
+    command = [sys.executable, "-c", READ, str(tmp_path)]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout == "Reverse('embed', head=1)\nsize of 3 How large it is.\n"
+
+
 def test_two_kinds_of_one_name_are_refused(tmp_path):
     class Beast(OpenUnion):
         pass

@@ -1,7 +1,7 @@
 """Edits that know more than arrays: other runs, heads by what they do, token roles.
 
 Edits that know arrays only belong to `opto`. Importing this room lets texts name its
-edits, patterns and roles.
+edits, patterns and roles; a new public file here is found when a text is read.
 """
 
 from . import heads as heads, tokens as tokens

@@ -9,7 +9,7 @@ import jax
 
 import opto
 
-from ..plugins import import_installed
+from ..plugins import import_installed, scan
 from ..runs import Run
 from .donors import Donor, read_donor
 from .names import filled, names
@@ -132,7 +132,13 @@ def _stand_ins(text: str) -> dict[str, int]:
 
 
 def parse_edit(text: str) -> opto.AbstractEdit:
-    """The edit that a text stands for; its grafts name their paths."""
+    """The edit that a text stands for; its grafts name their paths.
+
+    The text may name what the files of this room and plug-ins register.
+
+    **Raises:** `ValueError` as `opto.parse`, and for a module that cannot be imported.
+    """
+    scan(__package__)
     # Also those that stand in the configs of imported runs.
     import_installed()
     return opto.parse(text)

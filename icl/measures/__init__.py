@@ -2,7 +2,7 @@
 
 A measure is a value that says what to record and what to make of it, for one example.
 Which checkpoints it is taken at belongs to `icl.replay`, and measures of one paper to
-its folder of `sweeps.studies`.
+its folder of `sweeps.studies`. A new public file here is found when a text is read.
 """
 
 from ._heads import (

@@ -10,7 +10,7 @@ from typing import Any, ParamSpec, TypeVar
 from opto.grammar import Text
 from opto.hints import did_you_mean
 
-from ..plugins import check_one_origin, import_installed
+from ..plugins import check_one_origin, import_installed, scan
 from ._measure import AnyMeasure, Measure, OfModel, Under
 from ._metrics import metric_names, task_metric
 
@@ -60,11 +60,12 @@ def parse(text: str, task: Any = None, model: Any = None) -> AnyMeasure:
     - `model`: One of the task, without which it is not known of every task which
         metrics it has.
 
-    **Raises:** `ValueError` that points at what it does not understand.
+    **Raises:** `ValueError` that points at what it does not understand, and for a
+    module that cannot be imported.
     """
     read = Text(text.strip(), "measure ")
     node = read.expression()
-    import_installed()
+    _import_all()
     return _measure(read, node, _Scored(task, metric_names(task, model)))
 
 
@@ -73,12 +74,18 @@ def names(task: Any = None, model: Any = None) -> dict[str, str]:
 
     **Arguments:** `task`, `model`: Whose metrics are listed too, as for `parse`.
     """
-    import_installed()
+    _import_all()
     metrics = dict.fromkeys(metric_names(task, model), "A metric of the task.")
     return {
         **metrics,
         **{name + _takes(make): _line(make) for name, make in _MEASURES.items()},
     }
+
+
+def _import_all() -> None:
+    """Imports what registers measures: the public files of this room, and plug-ins."""
+    scan(__package__)
+    import_installed()
 
 
 @dataclasses.dataclass(frozen=True)

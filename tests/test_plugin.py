@@ -33,6 +33,7 @@ from icl.protocols import AttentionConfig, Input, Interface, ModelConfig, TaskCo
 from icl.summaries import Correlation
 from icl.training.optimizers import Adam, Constant
 from icl.training.schedules import Every
+from opto.toolkit import select
 from sweeps import Trial
 
 
@@ -147,11 +148,21 @@ class NumberModelConfig(ModelConfig):
 
 
 @opto.register
-class Negate(opto.Zero):
+class Negate(opto.Edit):
     """Entries with the other sign."""
+
+    site: str = eqx.field(static=True)
+    where: opto.Where
+    strength: jax.Array
+
+    def __init__(self, site, *, strength=1.0, heads=None, **where):
+        select(self, site, strength, heads, where)
 
     def replacement(self, value, site):
         return -value
+
+    def arguments(self):
+        return {}
 
 
 @measures.register

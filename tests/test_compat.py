@@ -1,8 +1,6 @@
 """Runs and weights of icl-dynamics."""
 
 import json
-import sys
-import types
 from pathlib import Path
 
 import h5py
@@ -706,9 +704,8 @@ def test_clamps_of_training_are_edits(peer, tmp_path, monkeypatch):
         seen.append((config["opto_ablate_heads"], folder))
         return ("Zero('blocks.1.attn.z', head=1)",)
 
-    fake = types.ModuleType("icl.compat.icl_dynamics._flags")
-    fake.texts_from_config = texts_from_config
-    monkeypatch.setitem(sys.modules, fake.__name__, fake)
+    where = "icl.compat.icl_dynamics._experiment.texts_from_config"
+    monkeypatch.setattr(where, texts_from_config)
     folder = peer(opto_ablate_heads=["1:1"])
     import_run(folder, tmp_path / "out")
     assert seen == [(["1:1"], folder)]

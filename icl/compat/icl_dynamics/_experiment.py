@@ -23,6 +23,7 @@ from ...tasks.exemplar_label import (
 from ...training import Training
 from ...training.optimizers import Adam, Constant, Optimizer, SGD
 from ...training.schedules import At, Every, Schedule
+from ._flags import texts_from_config
 from ._options import Options, read_options
 from ._sequences import evaluation_kind, labels_of, training_kinds
 from ._weights import model_config
@@ -187,6 +188,4 @@ def _edits(config: dict[str, Any], folder: Path) -> tuple[str, ...]:
     # Numbers set a strength or a layer of what another field switches on.
     if not any(value is True or isinstance(value, str | list) for value in opto):
         return ()
-    from ._flags import texts_from_config
-
     return texts_from_config(config, folder)

@@ -24,6 +24,9 @@ from icl.batches import batch
 from icl.models.linear_attention import LinearSelfAttentionConfig
 from icl.presets.gradient_descent import lsa
 from icl.protocols import TaskConfig
+from icl.report import figures
+from icl.report.grouping import Inapplicable
+from icl.report.subject import Subject
 from icl.tasks.regression import GaussianInputs, LinearRegression, UniformInputs
 from sweeps.folder import Folder
 from sweeps.watch import collect
@@ -255,3 +258,10 @@ def test_the_config_says_how_rows_become_numbers(tmp_path, capsys):
         with pytest.raises(SystemExit):
             cli.main([command[0], str(tmp_path / "run"), *command[1:]])
         assert f"{worst:.4f}" in capsys.readouterr().out
+    trained = icl.load(tmp_path / "run")
+    drawn = figures.metric(Subject(trained, "held", metric="worst")).drawn
+    every = log.evaluations["held"]["loss"].max(1)
+    np.testing.assert_allclose(np.ravel(drawn["mean"].values), every, rtol=1e-6)
+    for asked in ({"by": "position"}, {"edits": ()}):
+        with pytest.raises(Inapplicable, match="'worst' is of the set as a whole"):
+            figures.metric(Subject(trained, "held", metric="worst", **asked))

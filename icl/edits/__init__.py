@@ -1,7 +1,8 @@
 """Edits that know more than arrays: other runs, heads by what they do, token roles.
 
 Edits that know arrays only belong to `opto`. Importing this room lets texts name its
-edits, patterns and roles.
+edits, patterns and roles. `ablation` and `patching` say what a task's metrics become
+under such edits, of every head or of every entry of a site.
 """
 
 from . import heads as heads, tokens as tokens

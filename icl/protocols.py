@@ -42,8 +42,6 @@ class Task(Protocol):
 
         The mean of the scalar `"loss"` is minimised. The log has the loss of each step
         and `grad_norm`, the norm of its gradient before any clipping.
-
-        A task may have `summaries` too, as `TaskConfig` has them.
         """
         ...
 
@@ -198,7 +196,10 @@ class EvaluationConfig(OpenUnion, untagged="EvaluationSet", packages=("icl.tasks
 
 @dataclasses.dataclass(frozen=True)
 class TaskSet(EvaluationConfig):
-    """Examples drawn once from the evaluation seed, from a task of its own."""
+    """Examples drawn once from the evaluation seed, from a task of its own.
+
+    That task only draws them: the task of training scores them, as it does all sets.
+    """
 
     size: int = 500
     """Number of examples."""

@@ -7,7 +7,6 @@ the set as a whole, such as AUROC, is no mean of anything.
 
 import dataclasses
 from collections.abc import Mapping
-from typing import Any
 
 import numpy as np
 from jaxtyping import Float
@@ -19,11 +18,6 @@ MetricRows = Mapping[str, np.ndarray]
 """Each metric of a set, `[sequence]` or `[sequence, position]`."""
 
 
-def summaries_of(task: Any) -> Mapping[str, Summary | None]:
-    """The summaries of a task or of its config; none if it has none."""
-    return getattr(task, "summaries", {})
-
-
 def summarise(
     rows: MetricRows, summaries: Mapping[str, Summary | None]
 ) -> dict[str, Float[np.ndarray, "..."]]:
@@ -32,7 +26,7 @@ def summarise(
     **Arguments:**
 
     - `rows`: Each metric, `[sequence, ...]`.
-    - `summaries`: Those of the task, `summaries_of(task)`.
+    - `summaries`: Those of the task's config, `TaskConfig.summaries`.
 
     **Returns:** float64, a number each, or one by position.
     """

@@ -107,7 +107,8 @@ class Block(Derived, Selection):
     Block(queries="space", keys="word", layer=1)  # as `opto.name_tokens` named them
     ```
 
-    What is left shares the attention. A row with nothing left is NaN.
+    What is left shares the attention, if its kind shares it out: a row with nothing
+    left is NaN then, and zero if not.
     """
 
     default: ClassVar[str] = "**.scores"
@@ -196,13 +197,9 @@ class _Forbid(Edit):
 
     def replacement(self, value: Array, site: Site) -> Array:
         if site.rows and site.rows.are == "kernel":
-            return self._kernel(value, site)
+            # A row with nothing left is the kind's affair: over its sum it is NaN.
+            return value * (1 - self.amount).astype(value.dtype)
         return self._scores(value, site)
-
-    def _kernel(self, value: Array, site: Site) -> Array:
-        new = value * (1 - self.amount).astype(value.dtype)
-        nothing = jnp.all(self._after(new, value, site) == 0, -1, keepdims=True)
-        return jnp.where((self.amount == 1) & nothing, jnp.nan, new)
 
     def _scores(self, value: Array, site: Site) -> Array:
         whole = self.amount == 1

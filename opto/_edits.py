@@ -4,12 +4,13 @@ from collections.abc import Sequence
 from typing import Any
 
 import equinox as eqx
+import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, ArrayLike, Float
 
 from ._edit import check_fits, Edit, Heads, named, select
-from ._site import Site
+from ._site import Site, Sites
 from ._where import Chosen, find_axis, is_concrete, known, Where
 
 
@@ -94,6 +95,9 @@ class Scale(Edit):
 
     On `scores` it is one over the temperature of the attention:
     `Scale("blocks.1.attn.scores", 0.5, head=3)` has head 3 attend at temperature 2.
+
+    **Raises:** `ValueError` from `opto.run` for whole rows of a kernel that is divided
+    by their sums: the factor would drop out.
     """
 
     site: str = eqx.field(static=True)
@@ -117,6 +121,28 @@ class Scale(Edit):
         self.factor, self.axes = _numbers(
             f"Scale at {site!r}: the factor", factor, axes
         )
+
+    def check(self, table: Sites) -> None:
+        super().check(table)
+        for site in self.where.within(table.match(self.site)):
+            after = site.name.rpartition(".")[0] + ".pattern"
+            rows = table[after].rows if after in table else None
+            kernel = site.rows is not None and site.rows.are == "kernel"
+            shared_out = rows is not None and rows.are == "distribution"
+            if rows and kernel and shared_out and self._is_even(site):
+                raise ValueError(
+                    f"{self!r} changes nothing: {rows.of} divides each row of "
+                    f"{site.name!r} by its sum; scale some of the keys"
+                )
+
+    def _is_even(self, site: Site) -> bool:
+        """Whether all keys of a query are multiplied by one number."""
+        factor = jax.ShapeDtypeStruct(self.factor.shape, self.factor.dtype)
+        shape = jax.eval_shape(lambda f: _spread(f, self.axes, site), factor).shape
+        # A mask, or a choice of keys, may take some keys and leave others.
+        chosen = {axis for name in self.where.indices for axis in name.split()}
+        whole = self.where.entries is None and not chosen & {site.axes[-1], "unit"}
+        return whole and shape[-1:] in ((), (1,))
 
     def replacement(self, value: Array, site: Site) -> Array:
         return value * _fitting("Scale", self.factor, self.axes, site)

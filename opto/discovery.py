@@ -57,6 +57,10 @@ class Graph:
             )
             for reader in self._readers
         }
+        # What comes before every writer reads none of them.
+        self._readers = [s for s in self._readers if self._counts[s.name]]
+        if not self._readers:
+            raise ValueError("no reader comes after a writer, so that there is no edge")
         self.edges = tuple(
             (CircuitPart.of(writer, w), CircuitPart.of(reader, r))
             for reader in self._readers
@@ -165,7 +169,7 @@ def find_circuit(
     the circuit alone (all other edges cut), and of none of it.
 
     **Raises:** `ValueError` for a threshold that is not positive, sites that there are
-    not, and a metric that is not one number.
+    not or that no edge joins, and a metric that is not one number.
     """
     if not threshold > 0:
         raise ValueError(f"threshold must be positive, got {threshold}")

@@ -23,6 +23,7 @@ from icl.models import (
     LinearAttention,
     TransformerConfig,
 )
+from icl.models.attention import ProductAttention, SoftmaxAttention
 from icl.models.attention.linear import _Linear, AsPattern, AsScan, features
 
 
@@ -130,6 +131,17 @@ LACKING = {
         lambda: opto.Block(distance=1, site="**.pattern"),
         "is for rows that are 'logits' or 'kernel'; at 'blocks.0.attn.pattern'",
     ),
+    "scale_of_rows": (
+        LinearAttention(),
+        lambda: opto.Scale("**.kernel", 0.5, head=1),
+        "changes nothing: LinearAttention divides each row of 'blocks.0.attn.kernel' "
+        "by its sum; scale some of the keys",
+    ),
+    "scale_of_queries": (
+        LinearAttention(),
+        lambda: opto.Scale("**.kernel", [1, 2, 3, 4, 5], axes="seq"),
+        "changes nothing: LinearAttention divides each row",
+    ),
     "kernel": (
         TransformerConfig().attention,
         lambda: opto.Zero("**.kernel"),
@@ -145,6 +157,47 @@ def test_edits_refuse_by_name_what_a_kind_has_not(name):
     model, inputs = small(attention)
     with pytest.raises(ValueError, match=re.escape(message)):
         opto.run(model, *inputs, edits=[make()])
+
+
+SCALES = {
+    "of_a_key": (LinearAttention(), lambda: opto.Scale("**.kernel", 2, kv_seq=0)),
+    "of_each_key": (
+        LinearAttention(),
+        lambda: opto.Scale("**.kernel", [1, 2, 3, 4, 5], axes="kv_seq"),
+    ),
+    "of_rows": (ProductAttention(), lambda: opto.Scale("**.kernel", 2)),
+    "of_scores": (SoftmaxAttention(), lambda: opto.Scale("**.scores", 2)),
+}
+
+
+@pytest.mark.parametrize("name", SCALES)
+def test_a_scale_that_is_not_divided_out_changes_the_pattern(name):
+    attention, make = SCALES[name]
+    model, inputs = small(attention)
+    before, after = (
+        opto.run(model, *inputs, record="blocks.0.attn.pattern", edits=edits)[1]
+        for edits in ([], [make()])
+    )
+    assert not np.allclose(*(r["blocks.0.attn.pattern"] for r in (before, after)))
+
+
+EMPTY_ROWS = {
+    "softmax": (SoftmaxAttention(), "**.scores", np.nan),
+    "linear": (LinearAttention(), "**.kernel", np.nan),
+    "product": (ProductAttention(), "**.kernel", 0),
+}
+
+
+@pytest.mark.parametrize("name", EMPTY_ROWS)
+def test_a_row_that_is_blocked_whole_is_nan_where_it_would_be_shared_out(name):
+    attention, site, wanted = EMPTY_ROWS[name]
+    model, inputs = small(attention)
+    edit = opto.Block(distance=0, site=site)  # All that the first token sees.
+    site = "blocks.0.attn.pattern"
+    _, record = opto.run(model, *inputs, record=site, edits=[edit])
+    pattern = np.asarray(record[site])
+    np.testing.assert_array_equal(pattern[:, 0, 0], wanted)
+    assert np.isfinite(pattern[:, 1:]).all()
 
 
 SHARES = {

@@ -71,14 +71,14 @@ def test_a_logger_is_told_what_the_log_holds(tmp_path):
     with h5py.File(tmp_path / "run/log.h5") as log:
         assert [n for n, _ in looks] == log["eval/iter"][()].tolist()
         rows = {
-            f"{name}/{metric}": rows[()]
+            f"eval/{name}/{metric}": rows[()]
             for name, group in log["eval"].items()
             if isinstance(group, h5py.Group)
             for metric, rows in group.items()
         }
         train = {f"train/{name}": x[()] for name, x in log["train"].items()}
         assert (train.pop("train/iter") == 8 * np.arange(1, 18)).all()
-    assert {name.partition("/")[0] for name in rows} == {"held"}
+    assert {name.split("/")[1] for name in rows} == {"held"}
     for event, (_, metrics) in enumerate(looks):
         assert metrics.keys() == rows.keys()
         for name, value in metrics.items():

@@ -348,6 +348,13 @@ def test_discovery_in_a_model_of_another_kind():
         ("mlp 1", "final"),
     }
     assert found.faithfulness == 1
+    # What the first layer reads nobody wrote.
+    given = lambda out, *_: out.sum(), Sum(weights), [own], [other]
+    found = opto.find_circuit(*given, threshold=1e-3, writers=["**.out"])
+    assert found.pairs() == {("mlp 1", "final")}
+    first = {"writers": ["**.out"], "readers": ["blocks.0.mlp.in"]}
+    with pytest.raises(ValueError, match="no reader comes after a writer"):
+        opto.find_circuit(*given, threshold=1e-3, **first)
 
 
 def test_discovery_in_an_mlp_of_vectors():

@@ -1,8 +1,12 @@
 """Linear regression in context, and linear self-attention, against NumPy."""
 
 import csv
+import dataclasses
 import subprocess
 import sys
+from collections.abc import Mapping
+from types import SimpleNamespace
+from typing import ClassVar
 
 import equinox as eqx
 import jax
@@ -14,9 +18,15 @@ import rates
 
 import icl
 import opto
+from icl import cli, TaskSet, Training
 from icl.baselines.gradient_descent import one_step
 from icl.batches import batch
 from icl.models.linear_attention import LinearSelfAttentionConfig
+from icl.presets.gradient_descent import lsa
+from icl.protocols import TaskConfig
+from icl.report import figures
+from icl.report.grouping import Inapplicable
+from icl.report.subject import Subject
 from icl.tasks.regression import GaussianInputs, LinearRegression, UniformInputs
 from sweeps.folder import Folder
 from sweeps.watch import collect
@@ -28,6 +38,35 @@ TASKS = {
     "gaussian": LinearRegression(3, 5, GaussianInputs(0.7)),
     "noise": LinearRegression(4, 12, UniformInputs(2.0), noise=0.5),
 }
+
+
+class Point(eqx.Module):
+    """An example of arrays by other names."""
+
+    point: jax.Array
+    value: jax.Array
+
+
+@dataclasses.dataclass(frozen=True)
+class Points(LinearRegression):
+    def sample(self, *, key, seen=0):
+        drawn = super().sample(key=key, seen=seen)
+        return Point(drawn.x, drawn.y)
+
+    def inputs(self, example):
+        return example.point, example.value
+
+
+@dataclasses.dataclass(frozen=True)
+class WorstPoint(TaskConfig):
+    """Settings that are not the task, and say alone how rows become numbers."""
+
+    summaries: ClassVar[Mapping] = {"worst": lambda rows: rows["loss"].max()}
+
+    def build(self, data):
+        return LinearRegression()
+
+
 each_task = pytest.mark.parametrize("task", TASKS.values(), ids=TASKS)
 
 
@@ -182,3 +221,47 @@ def test_a_sweep_over_learning_rates_is_one_program(tmp_path):
     alone = icl.run_experiment(rates.at_rate(rates.RATES[1]), tmp_path / "alone").log
     loss = alone.evaluations["train"]["loss"][-1].mean()
     assert last[names[1]] == pytest.approx(loss, rel=1e-4)
+
+
+# Sets that draw from tasks of their own
+
+
+@pytest.mark.parametrize(
+    ("task", "message"),
+    [
+        (LinearRegression(dim=5), r"evaluation set 'x' is \(x float32\[11, 5\]"),
+        (Points(), r"evaluation set 'x' has examples"),
+    ],
+    ids=["dim", "example"],
+)
+def test_a_set_whose_examples_training_cannot_score_is_refused(task, message):
+    experiment = lsa()
+    with pytest.raises(ValueError, match=message):
+        dataclasses.replace(experiment, evaluations={"x": TaskSet(8, task)}).build()
+
+
+def test_the_config_says_how_rows_become_numbers(tmp_path, capsys):
+    """The task that it builds says nothing: loggers, `eval` and `ablate` all know."""
+
+    logged = []
+    logger = SimpleNamespace(log=lambda _, x: logged.append(x), close=lambda: None)
+    experiment = dataclasses.replace(
+        lsa(),
+        task=WorstPoint(),
+        training=Training(64, 32),
+        evaluations={"held": TaskSet(8)},
+    )
+    log = icl.run_experiment(experiment, tmp_path / "run", logger=logger).log
+    worst = log.evaluations["held"]["loss"][-1].max()
+    assert any(x.get("eval/held/worst") == pytest.approx(worst) for x in logged)
+    for command in (["eval"], ["ablate", "--out", str(tmp_path / "heads")]):
+        with pytest.raises(SystemExit):
+            cli.main([command[0], str(tmp_path / "run"), *command[1:]])
+        assert f"{worst:.4f}" in capsys.readouterr().out
+    trained = icl.load(tmp_path / "run")
+    drawn = figures.metric(Subject(trained, "held", metric="worst")).drawn
+    every = log.evaluations["held"]["loss"].max(1)
+    np.testing.assert_allclose(np.ravel(drawn["mean"].values), every, rtol=1e-6)
+    for asked in ({"by": "position"}, {"edits": ()}):
+        with pytest.raises(Inapplicable, match="'worst' is of the set as a whole"):
+            figures.metric(Subject(trained, "held", metric="worst", **asked))

@@ -59,6 +59,7 @@ def ablate(arguments: list[str]) -> None:
             trained.task,
             batch,
             heads,
+            summaries=trained.summaries,
             site=options.site,
             kind=KINDS[options.ablation],
             edits=edits,
@@ -91,7 +92,7 @@ def _rows(done: Mapping[str, HeadAblations]) -> Iterator[tuple[Any, ...]]:
 def _shown(trained: Trained, found: HeadAblations) -> dict[str, str]:
     """The metrics that tables and figures show, and what a change in them is called."""
     task = trained.experiment.task
-    names = ["accuracy", *(n for n in task.summaries if n != "accuracy"), "loss"]
+    names = ["accuracy", *(n for n in trained.summaries if n != "accuracy"), "loss"]
     unit = f" ({task.loss_unit})" if task.loss_unit else ""
     return {
         name: f"change in {name.replace('_', ' ')}{unit if name == 'loss' else ''}"

@@ -6,7 +6,7 @@ import jax
 
 from ..experiments import evaluate as evaluated, load
 from ..experiments.sets import find_sets
-from ..summaries import scalars, summaries_of, summarise
+from ..summaries import scalars, summarise
 from ..text import aligned
 from .options import parse, SetOptions
 
@@ -25,11 +25,10 @@ def evaluate(arguments: list[str]) -> None:
     options = parse(EvalOptions, arguments, "eval")
     trained = load(options.run, options.checkpoint)
     edits = options.in_force(trained)
-    summaries = summaries_of(trained.task)
     table = {}
     for name, batch in find_sets(trained, options.set).items():
         rows = evaluated(trained.model, trained.task, batch, edits=edits)
-        table[name] = scalars(summarise(jax.device_get(rows), summaries))
+        table[name] = scalars(summarise(jax.device_get(rows), trained.summaries))
     rows = [["", *table]]
     for metric in next(iter(table.values())):
         values = (f"{float(numbers[metric]):.4f}" for numbers in table.values())

@@ -2,6 +2,8 @@
 
 Edits that know arrays only belong to `opto`. Importing this room lets texts name its
 edits, patterns and roles; a new public file here is found when a text is read.
+`ablation` and `patching` say what a task's metrics become under such edits, of every
+head or of every entry of a site.
 """
 
 from . import heads as heads, tokens as tokens

@@ -13,7 +13,8 @@ from jaxtyping import Array, Float, PyTree
 
 import opto
 
-from ..summaries import scalars, summaries_of, summarise
+from ..protocols import Summary
+from ..summaries import scalars, summarise
 
 
 Head = tuple[int, int]
@@ -78,6 +79,7 @@ def ablate_heads(
     batch: PyTree,
     heads: Sequence[Head],
     *,
+    summaries: Mapping[str, Summary | None],
     site: str = "blocks.*.attn.z",
     kind: type[opto.Zero | opto.Mean | opto.Resample] = opto.Zero,
     edits: Sequence[opto.AbstractEdit] = (),
@@ -90,6 +92,7 @@ def ablate_heads(
     - `batch`: The examples; `opto.Mean` and `opto.Resample` take theirs as reference,
         under `edits`.
     - `heads`: (layer, head) pairs, at least one.
+    - `summaries`: How a set's rows become numbers, such as those of `icl.load`.
     - `site`: What of a head is ablated.
     - `kind`: The ablation.
     - `edits`: In force besides, ahead of the ablation.
@@ -119,7 +122,10 @@ def ablate_heads(
     shapes = jax.eval_shape(
         lambda: _rows(task, batch, opto.run(forward, *leaves, edits=edits)[0])
     )
-    found = [_numbers(task, shapes, point) for point in np.asarray(values)]
+    found = [
+        scalars(summarise(_apart(shapes, point), summaries))
+        for point in np.asarray(values)
+    ]
     baseline, *each, together = (np.array([*x.values()], np.float64) for x in found)
     return HeadAblations(
         tuple(heads), tuple(found[0]), baseline, np.stack(each), together
@@ -159,14 +165,13 @@ def _flat_rows(
     return jnp.concatenate(flat, axis=1)
 
 
-def _numbers(
-    task: Any, shapes: Mapping[str, Any], flat: Float[np.ndarray, "example number"]
+def _apart(
+    shapes: Mapping[str, Any], flat: Float[np.ndarray, "example number"]
 ) -> dict[str, np.ndarray]:
-    """What a set comes to, from `_flat_rows`."""
+    """The metrics of each example, from `_flat_rows`."""
     sizes = [math.prod(shapes[name].shape[1:]) for name in sorted(shapes)]
     parts = np.split(flat, np.cumsum(sizes)[:-1], axis=1)
-    rows = {
+    return {
         name: part.reshape(shapes[name].shape)
         for name, part in zip(sorted(shapes), parts, strict=True)
     }
-    return scalars(summarise(rows, summaries_of(task)))

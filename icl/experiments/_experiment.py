@@ -12,7 +12,7 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, PRNGKeyArray
+from jaxtyping import Array, PRNGKeyArray, PyTree
 
 import opto
 
@@ -28,6 +28,7 @@ from ..protocols import (
     ExperimentTask,
     Interface,
     ModelConfig,
+    Summary,
     TaskConfig,
 )
 from ..runs import Run
@@ -166,9 +167,16 @@ class Experiment:
             for name, setting in self.evaluations.items()
         }
         for name, sampler in samplers.items():
-            _check_fits(f"evaluation set {name!r}", sampler, model, task.interface)
-        sets = self._draw(samplers)
-        return Member(model, task, self.optimizer, self.train_seed, edits, sets)
+            _check_fits(f"evaluation set {name!r}", sampler, model, task)
+        return Member(
+            model,
+            task,
+            self.optimizer,
+            self.train_seed,
+            edits,
+            self._draw(samplers),
+            self.task.summaries,
+        )
 
     def _model(self, task: ExperimentTask) -> Any:
         build = _builder(self.model, task.interface)
@@ -206,24 +214,33 @@ def _builder(
 
 
 def _check_fits(
-    what: str, task: ExperimentTask, model: eqx.Module, trained: Interface
+    what: str, sampler: ExperimentTask, model: eqx.Module, trained: ExperimentTask
 ) -> None:
-    """Raises `ValueError` for a task whose examples the model cannot take.
+    """Raises `ValueError` for examples that the task of training cannot score.
 
     **Arguments:** `trained`: What the model was built for.
     """
-    own = task.interface
+    own, known = sampler.interface, trained.interface
     # Ids are looked up in a table, where nothing else would say so.
-    for mine, known in zip(own.inputs, trained.inputs, strict=False):
-        if (mine.count or 0) > (known.count or 0):
-            got = f"{mine.count} {mine.name} for a model of {known.count or 'none'}"
+    for mine, theirs in zip(own.inputs, known.inputs, strict=False):
+        if (mine.count or 0) > (theirs.count or 0):
+            got = f"{mine.count} {mine.name} for a model of {theirs.count or 'none'}"
             raise ValueError(f"{what} has {got}")
-    if len(own.inputs) != len(trained.inputs) or own.num_outputs > trained.num_outputs:
-        raise ValueError(f"{what} is {own}, for a model of {trained}")
+    if len(own.inputs) != len(known.inputs) or own.num_outputs > known.num_outputs:
+        raise ValueError(f"{what} is {own}, for a model of {known}")
+    example = example_of(sampler)
+    if (got := jax.tree.structure(example)) != (
+        wanted := jax.tree.structure(example_of(trained))
+    ):
+        raise ValueError(f"{what} has examples {got}, those of training are {wanted}")
+
+    def score(model: eqx.Module, example: PyTree) -> dict[str, Array]:
+        return trained.metrics(opto.lift(trained.forward)(model, example), example)
+
     try:
-        eqx.filter_eval_shape(opto.lift(task.forward), model, example_of(task))
-    except ValueError as error:
-        raise ValueError(f"{what}: {error}") from None
+        eqx.filter_eval_shape(score, model, example)
+    except (TypeError, ValueError) as error:  # Of shapes, which JAX raises as both.
+        raise ValueError(f"{what} is {own}, for a model of {known}: {error}") from None
 
 
 def _stream(seed: int, purpose: str) -> PRNGKeyArray:
@@ -251,6 +268,11 @@ class Trained:
     edits: tuple[opto.AbstractEdit, ...]
     evaluations: Mapping[str, Any]
     heads: Mapping[str, FoundHeads] = dataclasses.field(default_factory=dict)
+
+    @property
+    def summaries(self) -> Mapping[str, Summary | None]:
+        """How the rows of a set become numbers, as the config of the task says."""
+        return self.experiment.task.summaries
 
 
 def load(path: str | os.PathLike, checkpoint: int = -1) -> Trained:

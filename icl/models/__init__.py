@@ -33,5 +33,6 @@ from .attention import (
     ContextOnly as ContextOnly,
     Everything as Everything,
     LinearAttention as LinearAttention,
+    ProductAttention as ProductAttention,
     SoftmaxAttention as SoftmaxAttention,
 )

@@ -33,7 +33,7 @@ def final_table(subject: Subject) -> str:
     if not numbers:
         return ""
     first = next(iter(numbers.values()))
-    own = [*subject.trained.experiment.task.summaries]
+    own = [*subject.trained.summaries]
     known = [name for name in [*_FIRST, *own] if name in first] or [*first]
     head = "".join(
         f'<th class="number">{html.escape(n.replace("_", " "))}</th>' for n in known

@@ -47,7 +47,12 @@ _ACCURACIES = {
 
 
 def metric(subject: Subject) -> DrawnFigure:
-    """A metric of each sequence, by group; or one by position, at each position."""
+    """A metric of each sequence, by group; or one by position, at each position.
+
+    One of the set as a whole is a single curve.
+    """
+    if subject.trained.summaries.get(subject.metric):
+        return _of_the_set(subject)
     sequences, values = _metric(subject)
     label = subject.label(subject.metric)
     if values.ndim == 3:
@@ -69,6 +74,21 @@ def metric(subject: Subject) -> DrawnFigure:
         groups=subject.groups(by) if by else None,
         label=label,
         by=_described(by),
+        phase_change=subject.phase_change,
+    )
+
+
+def _of_the_set(subject: Subject) -> DrawnFigure:
+    """A number that is no mean over sequences, from the log."""
+    what = f"metric {subject.metric!r} is of the set as a whole"
+    if subject.edits is not None or subject.metric not in subject.curves:
+        raise Inapplicable(f"{what}, from the log of its sets without other edits")
+    if subject.by:
+        raise Inapplicable(f"{what}, and has no groups: leave out --by")
+    return plots.traces(
+        subject.trained.run.log.events,
+        subject.curves[subject.metric][:, None],
+        label=subject.label(subject.metric),
         phase_change=subject.phase_change,
     )
 

@@ -15,10 +15,10 @@ from .. import measures
 from ..batches import first_of
 from ..edits.tokens import token_names
 from ..experiments import Trained
+from ..experiments.curves import curves as learning_curves_of
 from ..experiments.events import first_below
 from ..experiments.sets import find_set
 from ..replay import Replay, replay
-from ..summaries import over_events
 from ..tasks.exemplar_label.dense import GroupedSequences
 from .grouping import GROUPS, Inapplicable, missing_field
 
@@ -103,16 +103,19 @@ class Subject:
         words, unit = metric.replace("_", " "), self.trained.experiment.task.loss_unit
         return f"{words} ({unit})" if unit and metric.endswith("loss") else words
 
+    @functools.cached_property
+    def curves(self) -> Mapping[str, np.ndarray]:
+        """The numbers of the set at each event of the log; none if it is not there."""
+        return learning_curves_of(self.trained.run).numbers.get(self.data, {})
+
     @property
     def phase_change(self) -> float | None:
         """Where the loss of the set, under the edits, falls to the threshold, if so."""
         if self.threshold is None:
             return None
-        log = self.trained.run.log
-        loss = log.evaluations.get(self.data, {}).get("loss")
-        if self.edits is None and loss is not None:
-            mean = over_events({"loss": loss}, {})["loss"]
-            return first_below(log.events, mean, self.threshold)
+        if self.edits is None and "loss" in self.curves:
+            events = self.trained.run.log.events
+            return first_below(events, self.curves["loss"], self.threshold)
         loss = measures.task_metric(self.trained.task, "loss")
         found = self.replay({"loss": loss})
         return first_below(found.sequences, found["loss"], self.threshold)

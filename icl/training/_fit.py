@@ -13,7 +13,7 @@ from tqdm import tqdm
 
 from ..batches import example_of
 from ..runs import Log, RunWriter
-from ..summaries import scalars, summaries_of, summarise
+from ..summaries import scalars, summarise
 from ._members import check_alike, Members
 from ._signals import stop_signals, Stopped as Stopped
 from ._steps import BUFFER, evaluate, initial_state, State, stepper
@@ -98,7 +98,7 @@ class _Fit:
         self.training = training
         self.runs = runs
         self.loggers = loggers
-        self.summaries = summaries_of(members[0].task)
+        self.summaries = members[0].summaries
         self.resume_interval = resume_interval
         self.static = [eqx.filter(m.model, eqx.is_array, inverse=True) for m in members]
         for member in members:
@@ -256,7 +256,7 @@ class _Fit:
     ) -> dict[str, float]:
         """An evaluation by the names that loggers show."""
         return {
-            f"{name}/{metric}": float(value)
+            f"eval/{name}/{metric}": float(value)
             for name, rows in sets.items()
             for metric, value in scalars(summarise(rows, self.summaries)).items()
         }

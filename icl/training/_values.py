@@ -13,7 +13,7 @@ from jaxtyping import Array, Integer, PyTree
 import opto
 
 from ..checks import positive
-from ..protocols import Task
+from ..protocols import Summary, Task
 from ..runs import Log
 from .optimizers import Adam, Optimizer
 from .schedules import Every, Schedule
@@ -83,6 +83,7 @@ class Member(eqx.Module):
     - `train_seed`: The batch of step n is a function of this seed and n alone.
     - `edits`: In force in every forward of training and of evaluation.
     - `evaluations`: Batches of examples by the name of the set.
+    - `summaries`: How loggers make numbers of a set's rows, as in `TaskConfig`.
     """
 
     model: PyTree
@@ -91,6 +92,7 @@ class Member(eqx.Module):
     train_seed: int | Integer[Array, ""] = 0
     edits: tuple[opto.AbstractEdit, ...] = ()
     evaluations: Mapping[str, PyTree] = dataclasses.field(default_factory=dict)
+    summaries: Mapping[str, Summary | None] = dataclasses.field(default_factory=dict)
 
 
 def check_seed(name: str, seed: object) -> None:
@@ -122,7 +124,10 @@ def check_edits(
 
 
 def with_arrays(member: Member) -> Member:
-    """The member without its weights, which are in the state; numbers as arrays."""
+    """What of a member is compiled: no weights, which are in the state; no summaries.
+
+    Numbers are arrays.
+    """
     if isinstance(member.train_seed, int):
         check_seed("train_seed", member.train_seed)
     check_set_names(member.evaluations)

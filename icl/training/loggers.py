@@ -22,11 +22,11 @@ class Logger(Protocol):
     """Is told how one run goes."""
 
     def log(self, sequences: int, metrics: Mapping[str, float]) -> None:
-        """Takes numbers by their names, such as `train/loss` and `heldout/accuracy`.
+        """Takes numbers by their names, such as `train/loss` and `eval/held/accuracy`.
 
-        `train/…` are means since the last call and come about twice a second, those of
-        an evaluation set are means over it. A resumed run begins again at its resume
-        point, so the same number may come twice.
+        The names are those in `log.h5`. `train/…` are means since the last call and
+        come about twice a second; `eval/…` are what an evaluation set comes to. A
+        resumed run begins again at its resume point, so the same number may come twice.
 
         **Arguments:**
 

@@ -12,4 +12,5 @@ from .masks import (
     ContextOnly as ContextOnly,
     Everything as Everything,
 )
+from .product import ProductAttention as ProductAttention
 from .softmax import SoftmaxAttention as SoftmaxAttention

@@ -203,7 +203,10 @@ def _read_object(
         )
         raise _error(path, f"{wanted}, {got}")
     kind = classes[name]
-    _check_names(fields, kind, path)
+    others = [other for other in classes if other != name]
+    assumed = "type" not in value and bool(others)
+    also = f" (no type is given, so {name}; others are {', '.join(others)})"
+    _check_names(fields, kind, path, also if assumed else "")
     hints = _hints(kind)
     arguments = {key: _read(x, hints[key], (*path, key)) for key, x in fields.items()}
     try:
@@ -212,7 +215,9 @@ def _read_object(
         raise _error(path, str(error)) from None
 
 
-def _check_names(given: dict[str, Any], kind: Any, path: tuple[str, ...]) -> None:
+def _check_names(
+    given: dict[str, Any], kind: Any, path: tuple[str, ...], also: str
+) -> None:
     known = {field.name: field for field in dataclasses.fields(kind)}
     problems = [
         f"has no field {name!r}{did_you_mean(name, known)}"
@@ -226,7 +231,7 @@ def _check_names(given: dict[str, Any], kind: Any, path: tuple[str, ...]) -> Non
         and field.default is field.default_factory is dataclasses.MISSING
     ]
     if problems:
-        raise _error(path, f"{kind.__name__} {' and '.join(problems)}")
+        raise _error(path, f"{kind.__name__} {' and '.join(problems)}{also}")
 
 
 def _name(kind: Any) -> str:

@@ -1,5 +1,6 @@
 """Text that commands print: columns."""
 
+import math
 from collections.abc import Iterable, Sequence
 
 
@@ -19,3 +20,8 @@ def aligned(rows: Iterable[Sequence[str]], align: str) -> list[str]:
         ).rstrip()
         for row in texts
     ]
+
+
+def number(value: float, spec: str = ".4f") -> str:
+    """A number as a table has it; NaN, such as what is made of nothing, in words."""
+    return "undefined" if math.isnan(value) else format(value, spec)

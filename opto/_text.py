@@ -10,7 +10,7 @@ from ._edit import AbstractEdit, At
 from ._edits import Clamp, Scale, Steer, Zero
 from ._reference import Mean, Patch, Resample
 from .graft import Graft
-from .grammar import Text
+from .grammar import check_call, Text
 from .hints import did_you_mean
 from .patching import PathPatch
 from .patterns import Kind, PreviousToken, Uniform
@@ -74,6 +74,7 @@ def _call(read: Text, call: ast.Call, known: dict[str, Callable[..., Any]]) -> A
         raise read.error(call.func, f"no edit {name!r}{hint}")
     args, keywords = read.arguments(call, lambda node: _value(read, node))
     try:
+        check_call(name, known[name], args, keywords)
         return known[name](*args, **keywords)
     except (TypeError, ValueError, OverflowError) as error:
         raise read.error(call.func, str(error)) from None

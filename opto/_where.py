@@ -147,7 +147,10 @@ def find_axis(axis: str, site: Site) -> int:
     for name in (axis, *alias.get(axis, ())):
         if name in site.axes:
             return site.axes.index(name)
-    hint = did_you_mean(axis, site.axes)
+    # Of shared keys and values; by their letters alone `d_head` is as near.
+    other = {"head": "kv_head", "kv_head": "head"}.get(axis, "")
+    near = [other] if other in site.axes else site.axes
+    hint = did_you_mean(axis, near)
     raise ValueError(f"site {site} has no axis {axis!r}{hint}")
 
 

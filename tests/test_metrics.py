@@ -122,12 +122,15 @@ def test_labels_beyond_the_logits():
     assert np.isnan(scores([5.0, 1.0, 1.0], 1, [1, 7])["in_context_loss"])
 
 
-def test_nan_is_never_right():
-    logits = [np.nan, 1.0, 1.0]
+def test_of_nan_nothing_is_said():
+    """Nor is it wrong; but a target that is not among the labels is, as ever."""
     for target in range(3):
-        got = scores(logits, target, [0, 1])
-        assert [got[p + "accuracy"] for p in PREFIXES[:2]] == [0, 0]
-        assert np.isnan(got["loss"])
+        got = scores([np.nan, 1.0, 1.0], target, [0, 1])
+        for name in ("loss", "accuracy", "probability"):
+            assert np.isnan(got[name])
+            assert np.isnan(got[f"in_context_{name}"]) == (target < 2)
+        assert got["in_context_accuracy"] == 0 or target < 2
+        assert got["out_of_context_accuracy"] == (target == 2)
 
 
 def test_half_precision_is_scored_in_single():

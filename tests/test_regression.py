@@ -40,23 +40,6 @@ TASKS = {
 }
 
 
-class Point(eqx.Module):
-    """An example of arrays by other names."""
-
-    point: jax.Array
-    value: jax.Array
-
-
-@dataclasses.dataclass(frozen=True)
-class Points(LinearRegression):
-    def sample(self, *, key, seen=0):
-        drawn = super().sample(key=key, seen=seen)
-        return Point(drawn.x, drawn.y)
-
-    def inputs(self, example):
-        return example.point, example.value
-
-
 @dataclasses.dataclass(frozen=True)
 class WorstPoint(TaskConfig):
     """Settings that are not the task, and say alone how rows become numbers."""
@@ -223,21 +206,7 @@ def test_a_sweep_over_learning_rates_is_one_program(tmp_path):
     assert last[names[1]] == pytest.approx(loss, rel=1e-4)
 
 
-# Sets that draw from tasks of their own
-
-
-@pytest.mark.parametrize(
-    ("task", "message"),
-    [
-        (LinearRegression(dim=5), r"evaluation set 'x' is \(x float32\[11, 5\]"),
-        (Points(), r"evaluation set 'x' has examples"),
-    ],
-    ids=["dim", "example"],
-)
-def test_a_set_whose_examples_training_cannot_score_is_refused(task, message):
-    experiment = lsa()
-    with pytest.raises(ValueError, match=message):
-        dataclasses.replace(experiment, evaluations={"x": TaskSet(8, task)}).build()
+# What a set comes to
 
 
 def test_the_config_says_how_rows_become_numbers(tmp_path, capsys):

@@ -18,6 +18,7 @@ from ..edits.ablation import ablate_heads, find_heads, HeadAblations
 from ..experiments import Trained
 from ..experiments.sets import find_sets
 from ..plots import change_bars, change_maps
+from ..text import number
 from .options import parse
 from .probe import opened, ProbeOptions
 from .results import free_folder, indented, write_results
@@ -107,11 +108,12 @@ def _table(found: HeadAblations, metrics: Sequence[str], most: int = 5) -> str:
     base, each, _ = columns["loss"]
     order = sorted(found.heads, key=lambda head: -abs(each[head] - base))
     whole = f"all {len(order)} together"
-    rows = [["", *metrics], ["nothing", *(f"{c[0]:.4f}" for c in columns.values())]]
+    rows = [["", *metrics], ["nothing", *(number(c[0]) for c in columns.values())]]
     for layer, head in order[:most]:
         changes = (each[layer, head] - base for base, each, _ in columns.values())
-        rows.append([f"{layer}:{head}", *map(_signed, changes)])
-    rows.append([whole, *(_signed(end - base) for base, _, end in columns.values())])
+        rows.append([f"{layer}:{head}", *(number(x, "+.4f") for x in changes)])
+    changes = (number(end - base, "+.4f") for base, _, end in columns.values())
+    rows.append([whole, *changes])
     return indented(rows)
 
 
@@ -136,8 +138,3 @@ def _figure(
         return change_maps(maps, together, colours=colours)
     names = [f"{layer}:{head}" for layer, head in heads]
     return change_bars(bars, [*names, "all"])
-
-
-def _signed(change: float) -> str:
-    # A correlation with what is constant, for one.
-    return "undefined" if np.isnan(change) else f"{change:+.4f}"

@@ -7,7 +7,7 @@ import jax
 from ..experiments import evaluate as evaluated, load
 from ..experiments.sets import find_sets
 from ..summaries import scalars, summarise
-from ..text import aligned
+from ..text import aligned, number
 from .options import parse, SetOptions
 
 
@@ -31,6 +31,5 @@ def evaluate(arguments: list[str]) -> None:
         table[name] = scalars(summarise(jax.device_get(rows), trained.summaries))
     rows = [["", *table]]
     for metric in next(iter(table.values())):
-        values = (f"{float(numbers[metric]):.4f}" for numbers in table.values())
-        rows.append([metric, *values])
+        rows.append([metric, *(number(float(x[metric])) for x in table.values())])
     print("\n".join(aligned(rows, "l" + "r" * len(table))))

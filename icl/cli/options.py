@@ -15,7 +15,7 @@ import tyro
 
 import opto
 
-from ..edits.grafts import read_edits
+from ..edits.grafts import check_grafts, read_edits
 from ..experiments import Trained
 
 
@@ -97,10 +97,13 @@ class RunOptions:
     def in_force(self, trained: Trained) -> tuple[opto.AbstractEdit, ...]:
         """The edits that are in force: those of training first.
 
-        **Raises:** `ValueError` for a text that is no edit.
+        **Raises:** `ValueError` for a text that is no edit, and for a graft of a model
+        that does not take the task's examples.
         """
         own = trained.edits if self.training_edits else ()
-        return (*own, *read_edits(self.edit))
+        edits = read_edits(self.edit)
+        check_grafts(edits, trained.task)
+        return (*own, *edits)
 
 
 @dataclasses.dataclass(frozen=True)

@@ -9,6 +9,7 @@ import jax
 
 import opto
 
+from ..batches import example_of
 from ..plugins import import_installed, scan
 from ..runs import Run
 from .donors import Donor, read_donor
@@ -41,6 +42,18 @@ def loaded(edits: Iterable[opto.AbstractEdit]) -> Edits:
     whose own edits graft from that run.
     """
     return jax.tree.map(_loaded, tuple(edits), is_leaf=_is_graft)
+
+
+def check_grafts(edits: Iterable[opto.AbstractEdit], task: Any) -> None:
+    """Raises `ValueError` for a graft of a model that cannot take a task's examples."""
+    for graft in filter(_is_graft, jax.tree.leaves(tuple(edits), is_leaf=_is_graft)):
+        try:
+            forward = opto.lift(task.forward)
+            eqx.filter_eval_shape(forward, graft.model, example_of(task))
+        except (AttributeError, TypeError, ValueError) as error:
+            what = f"{graft!r}: its model does not take these examples"
+            raise ValueError(f"{what}: {error}") from error
+        check_grafts(graft.edits, task)
 
 
 def last_checkpoint(path: str) -> int:

@@ -12,14 +12,21 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, PRNGKeyArray, PyTree
+from jaxtyping import Array, PRNGKeyArray
 
 import opto
 
 from ..batches import batch, example_of, load_batches
 from ..data import absolute, digest, Source
 from ..edits.donors import Donor, register_reader
-from ..edits.grafts import last_checkpoint, pinned, read_edits, sources, with_models
+from ..edits.grafts import (
+    check_grafts,
+    last_checkpoint,
+    pinned,
+    read_edits,
+    sources,
+    with_models,
+)
 from ..edits.ranked import find_heads, FoundHeads, kept_heads, RankedHeads, with_heads
 from ..models import TransformerConfig
 from ..plugins import made_with
@@ -34,6 +41,7 @@ from ..protocols import (
 from ..runs import Run
 from ..training import check_seed, check_set_names, Member, Training
 from ..training.optimizers import Adam, Optimizer
+from ._fits import check_scores, check_task
 from ._start import Start
 
 
@@ -156,18 +164,21 @@ class Experiment:
         - `heads`: Those that were found before; measured now if this is not given.
         """
         task = self.task.build(data)
+        check_task(task)
         model, edits = self._model(task), self._edits(heads)
+        check_scores("the task", task, model, task)
         if self.start is not None:
             model = self.start.into(model)
         # A misspelt site is an error now, not after the compilation.
         opto.check(edits, opto.sites(model, *task.interface.structs))
+        check_grafts(edits, task)
         edits = with_models(edits, lambda graft: graft.model)
         samplers = {
             name: setting.of(self.task).build(data)
             for name, setting in self.evaluations.items()
         }
         for name, sampler in samplers.items():
-            _check_fits(f"evaluation set {name!r}", sampler, model, task)
+            check_scores(f"evaluation set {name!r}", sampler, model, task)
         return Member(
             model,
             task,
@@ -180,7 +191,10 @@ class Experiment:
 
     def _model(self, task: ExperimentTask) -> Any:
         build = _builder(self.model, task.interface)
-        return build(_stream(self.init_seed, "initialisation"))
+        try:
+            return build(_stream(self.init_seed, "initialisation"))
+        except TypeError as error:  # Such as what a class of a plug-in lacks.
+            raise ValueError(f"model: {error}") from error
 
     def _edits(
         self, heads: Mapping[str, FoundHeads] | None
@@ -211,36 +225,6 @@ def _builder(
 ) -> Callable[[PRNGKeyArray], eqx.Module]:
     """Makes models; compiled as one, operation by operation it takes seconds."""
     return eqx.filter_jit(lambda key: config.build(interface, key=key))
-
-
-def _check_fits(
-    what: str, sampler: ExperimentTask, model: eqx.Module, trained: ExperimentTask
-) -> None:
-    """Raises `ValueError` for examples that the task of training cannot score.
-
-    **Arguments:** `trained`: What the model was built for.
-    """
-    own, known = sampler.interface, trained.interface
-    # Ids are looked up in a table, where nothing else would say so.
-    for mine, theirs in zip(own.inputs, known.inputs, strict=False):
-        if (mine.count or 0) > (theirs.count or 0):
-            got = f"{mine.count} {mine.name} for a model of {theirs.count or 'none'}"
-            raise ValueError(f"{what} has {got}")
-    if len(own.inputs) != len(known.inputs) or own.num_outputs > known.num_outputs:
-        raise ValueError(f"{what} is {own}, for a model of {known}")
-    example = example_of(sampler)
-    if (got := jax.tree.structure(example)) != (
-        wanted := jax.tree.structure(example_of(trained))
-    ):
-        raise ValueError(f"{what} has examples {got}, those of training are {wanted}")
-
-    def score(model: eqx.Module, example: PyTree) -> dict[str, Array]:
-        return trained.metrics(opto.lift(trained.forward)(model, example), example)
-
-    try:
-        eqx.filter_eval_shape(score, model, example)
-    except (TypeError, ValueError) as error:  # Of shapes, which JAX raises as both.
-        raise ValueError(f"{what} is {own}, for a model of {known}: {error}") from None
 
 
 def _stream(seed: int, purpose: str) -> PRNGKeyArray:

@@ -32,13 +32,15 @@ def check_set(trained: Trained, name: str) -> str:
         return known[0] if known else ""
     if name in known:
         return name
+    has_pairs = isinstance(trained.task, ExemplarLabelTask)
     if name.startswith(f"{DENSE}:") and _pairs(name) is None:
         raise ValueError(f"data {DENSE}:N is of N pairs of classes, from 1; got {name}")
     if _pairs(name) is None:
-        there = [*known, DENSE, f"{DENSE}:N"]
-        hint = did_you_mean(name, there, cutoff=0.4) or f"; there is {', '.join(there)}"
+        there = [*known, *([DENSE, f"{DENSE}:N"] if has_pairs else [])]
+        every = f"; there is {', '.join(there) or 'none'}"
+        hint = did_you_mean(name, there, cutoff=0.4) or every
         raise ValueError(f"no evaluation set {name!r}{hint}")
-    if not isinstance(trained.task, ExemplarLabelTask):
+    if not has_pairs:
         kind = type(trained.experiment.task).__name__
         raise ValueError(f"data {name!r} is of exemplar-label sequences, not of {kind}")
     return name

@@ -38,7 +38,10 @@ def task_metric(
     if known:
         _check(name, known)
     label = name.replace("_", " ")
-    return Measure(_Metric(task, name), over=over, label=label, text=name)
+    # Of a metric that is one number nobody looks at the name of an axis.
+    return Measure(
+        _Metric(task, name), over=over, label=label, text=name, axes="position"
+    )
 
 
 def metric_names(task: Any, model: PyTree | None = None) -> tuple[str, ...]:

@@ -7,7 +7,7 @@ import inspect
 from collections.abc import Callable
 from typing import Any, ParamSpec, TypeVar
 
-from opto.grammar import Text
+from opto.grammar import check_call, takes, Text
 from opto.hints import did_you_mean
 
 from ..plugins import check_one_origin, import_installed, scan
@@ -78,7 +78,7 @@ def names(task: Any = None, model: Any = None) -> dict[str, str]:
     metrics = dict.fromkeys(metric_names(task, model), "A metric of the task.")
     return {
         **metrics,
-        **{name + _takes(make): _line(make) for name, make in _MEASURES.items()},
+        **{f"{name}{_listed(make)}": _line(make) for name, make in _MEASURES.items()},
     }
 
 
@@ -102,6 +102,9 @@ def _measure(read: Text, node: ast.expr, scored: _Scored) -> AnyMeasure:
     if not isinstance(name, ast.Name):
         raise read.error(node, "expected a measure such as induction_strength")
     if name.id in scored.metrics:
+        if name.id in _MEASURES:
+            both = f"a metric of the task and a measure are called {name.id}"
+            raise read.error(name, f"{both}; rename the measure")
         if call:
             raise read.error(name, f"the metric {name.id} takes no arguments")
         return task_metric(scored.task, name.id)
@@ -123,11 +126,10 @@ def _value(read: Text, node: ast.expr, scored: _Scored) -> Any:
 def _made(read: Text, name: ast.Name, args: list, keywords: dict) -> AnyMeasure:
     make = _MEASURES[name.id]
     try:
-        inspect.signature(make).bind(*args, **keywords)
+        check_call(name.id, make, args, keywords, _UNSAID)
         return make(*args, **keywords)
     except (TypeError, ValueError) as error:
-        message = f"{error}; it is {name.id}{_takes(make)}"
-        raise read.error(name, message) from None
+        raise read.error(name, str(error)) from None
 
 
 def _unknown(name: str, metrics: tuple[str, ...]) -> str:
@@ -148,15 +150,9 @@ def _written(make: Callable[..., Any], bound: dict[str, Any]) -> str:
     return f"{make.__name__}({arguments})" if arguments else make.__name__
 
 
-def _takes(make: Callable[..., Any]) -> str:
-    """The arguments that a text can give, `(layer=None)`; nothing if there are none."""
-    said = [
-        name if default is inspect.Parameter.empty else f"{name}={default!r}"
-        for name, parameter in inspect.signature(make).parameters.items()
-        for default in [parameter.default]
-        if name not in _UNSAID
-    ]
-    return f"({', '.join(said)})" if said else ""
+def _listed(make: Callable[..., Any]) -> str:
+    """The arguments that a text can give, as a text has them."""
+    return takes(make, _UNSAID).replace("*, ", "")
 
 
 def _line(make: Callable[..., Any]) -> str:

@@ -24,10 +24,10 @@ class _Colours:
     @staticmethod
     def of(weights: np.ndarray) -> "_Colours":
         """Shares of attention from 0 to 1; weights that are none as far as they go."""
-        most = float(np.nanmax(np.abs(weights), initial=1))
+        most = float(np.nanmax(np.abs(weights), initial=0))
         if np.nanmin(weights, initial=0) < 0:
             return _Colours(Normalize(-most, most), "RdBu_r")
-        return _Colours(Normalize(0, most), "Blues")
+        return _Colours(Normalize(0, max(1, most)), "Blues")
 
 
 def attention_patterns(

@@ -54,6 +54,8 @@ def metric(subject: Subject) -> DrawnFigure:
     if subject.trained.summaries.get(subject.metric):
         return _of_the_set(subject)
     sequences, values = _metric(subject)
+    if not np.isfinite(values).any():
+        raise Inapplicable(f"metric {subject.metric!r} is finite nowhere")
     label = subject.label(subject.metric)
     if values.ndim == 3:
         means = values.mean(1)

@@ -19,7 +19,8 @@ def classification(
 
     With the prefix `in_context_`, softmax and largest logit are among the labels of the
     context only, and with `out_of_context_` among the others only. If the target is not
-    one of them the loss is infinite and accuracy and probability are 0.
+    one of them the loss is infinite and accuracy and probability are 0. Of logits that
+    are NaN all three are NaN.
 
     `context_probability` is the probability that $p$ gives the labels of the context
     together.
@@ -67,12 +68,14 @@ def _among(
     # Relative to the target's: exact for large logits too, where adding a log is not.
     total = _log_total(_less(logits, own), allowed)
     loss = jnp.where(possible, total - _less(own, own), jnp.inf)
-    # Written so that a NaN is never right.
     wins = (own > logits) | ((own == logits) & (target <= labels))
-    accuracy = possible & jnp.all(wins | ~allowed)
+    right = jnp.all(wins | ~allowed).astype(jnp.float32)
+    # No answer is no wrong answer: a mean over such would look like a finding.
+    unknown = jnp.any(allowed & jnp.isnan(logits))
+    accuracy = jnp.where(possible, jnp.where(unknown, jnp.nan, right), 0.0)
     return {
         f"{prefix}loss": loss,
-        f"{prefix}accuracy": accuracy.astype(jnp.float32),
+        f"{prefix}accuracy": accuracy,
         f"{prefix}probability": jnp.exp(-loss),
     }
 

@@ -1,0 +1,208 @@
+"""What does not fit each other, said in one line before anything runs."""
+
+import dataclasses
+from typing import ClassVar
+
+import equinox as eqx
+import jax.numpy as jnp
+import pytest
+
+import icl
+import opto
+from icl import cli, Experiment, measures, TaskSet, Training
+from icl.config import from_json, to_json
+from icl.data import LowRankClasses
+from icl.measures import _text
+from icl.models import TransformerConfig
+from icl.models.attention import AbstractAttention
+from icl.presets.gradient_descent import lsa
+from icl.presets.induction import induction
+from icl.protocols import AttentionConfig, Input, Interface, ModelConfig, TaskConfig
+from icl.tasks.regression import LinearRegression
+
+
+@dataclasses.dataclass(frozen=True)
+class WithoutLoss(LinearRegression):
+    def metrics(self, prediction, example):
+        return {"error": prediction - example.y[-1]}
+
+
+@dataclasses.dataclass(frozen=True)
+class LossByPosition(LinearRegression):
+    def metrics(self, prediction, example):
+        return {"loss": (prediction - example.y) ** 2}
+
+
+@dataclasses.dataclass(frozen=True)
+class OtherInterface(LinearRegression):
+    @property
+    def interface(self):
+        x, y = Input("x", (11, 9), "float32"), Input("y", (11,), "float32")
+        return Interface((x, y), 1)
+
+
+@dataclasses.dataclass(frozen=True)
+class WithoutMetrics(TaskConfig):
+    interface: ClassVar = LinearRegression().interface
+
+    def sample(self, *, key, seen=0):
+        return LinearRegression().sample(key=key)
+
+    def inputs(self, example):
+        return example.x, example.y
+
+    def forward(self, model, example, *, tap):
+        return model(*self.inputs(example), tap=tap)
+
+
+class Point(eqx.Module):
+    """An example of arrays by other names."""
+
+    point: jnp.ndarray
+    value: jnp.ndarray
+
+
+@dataclasses.dataclass(frozen=True)
+class Points(LinearRegression):
+    def sample(self, *, key, seen=0):
+        drawn = super().sample(key=key, seen=seen)
+        return Point(drawn.x, drawn.y)
+
+    def inputs(self, example):
+        return example.point, example.value
+
+
+class Sum(eqx.Module):
+    weight: jnp.ndarray
+
+    def __call__(self, x, y, *, tap):
+        return self.weight * x.sum()
+
+
+@dataclasses.dataclass(frozen=True)
+class SumConfig(ModelConfig):
+    def build(self, interface, *, key):
+        return Sum(jnp.zeros(()))
+
+
+@dataclasses.dataclass(frozen=True)
+class NamelessAttention(AttentionConfig):
+    def build(self, num_heads, d_head, *, scale, key):
+        return Nameless()
+
+
+class Nameless(AbstractAttention):
+    before: ClassVar = "kernel"
+    rows: ClassVar = "signed"
+    bilinear: ClassVar = True
+
+    def __call__(self, q, k, v, seen, *, tap):
+        return v
+
+
+def exemplars(**fields):
+    few = induction(LowRankClasses(num_classes=60, num_exemplars=1, dim=6))
+    return dataclasses.replace(few, **fields)
+
+
+def regression(**fields):
+    return dataclasses.replace(lsa(), **{"evaluations": {}, **fields})
+
+
+UNFIT = {
+    "no loss": (
+        lambda: regression(task=WithoutLoss()),
+        r"the task: metrics must have a number 'loss', got error\[\]",
+    ),
+    "many losses": (
+        lambda: regression(task=LossByPosition()),
+        r"must have a number 'loss', got loss\[11\]",
+    ),
+    "no metrics": (
+        lambda: regression(task=WithoutMetrics()),
+        "the task WithoutMetrics lacks metrics",
+    ),
+    "interface": (
+        lambda: regression(task=OtherInterface()),
+        r"has floats \[11, 9\], floats \[11\], its inputs are floats \[11, 10\]",
+    ),
+    "model": (
+        lambda: exemplars(model=SumConfig()),
+        "the task is .*, for ExemplarLabelTask with a Sum of .*query_logits",
+    ),
+    "attention": (
+        lambda: exemplars(model=TransformerConfig(attention=NamelessAttention())),
+        "model: Can't instantiate abstract class .*name",
+    ),
+    "set": (
+        lambda: regression(evaluations={"x": TaskSet(8, LinearRegression(dim=5))}),
+        r"evaluation set 'x' is \(x float32\[11, 5\]",
+    ),
+    "examples of a set": (
+        lambda: regression(evaluations={"x": TaskSet(8, Points())}),
+        "evaluation set 'x' has examples",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", UNFIT)
+def test_what_does_not_fit(name):
+    make, message = UNFIT[name]
+    with pytest.raises(ValueError, match=message):
+        make().build()
+
+
+@pytest.mark.parametrize("seam", ["from_", "until"])
+def test_a_graft_of_a_model_that_takes_other_examples(tmp_path, seam):
+    folder = tmp_path / "other"
+    short = regression(task=LinearRegression(dim=4), training=Training(64, 32))
+    icl.run_experiment(short, folder)
+    graft = f"Graft({str(folder)!r}, {seam}=0)"
+    with pytest.raises(ValueError, match=r"Graft\(.*its model does not take these"):
+        regression(edits=(graft,)).build()
+
+
+# What messages say of it
+
+
+def test_sets_that_are_offered_are_there(tmp_path, capsys):
+    sets = {"train": TaskSet(8), "single": TaskSet(1)}
+    short = regression(training=Training(64, 32), evaluations=sets)
+    icl.run_experiment(short, tmp_path / "run")
+    with pytest.raises(SystemExit):
+        cli.main(["eval", str(tmp_path / "run"), "--set", "qqq"])
+    end = "no evaluation set 'qqq'; there is train, single\n"
+    assert capsys.readouterr().err.endswith(end)
+    # One example has no correlation.
+    with pytest.raises(SystemExit):
+        cli.main(["eval", str(tmp_path / "run")])
+    *_, row = capsys.readouterr().out.splitlines()
+    assert row.split()[0] == "correlation"
+    assert row.split()[2] == "undefined"
+
+
+@pytest.mark.parametrize("axis", ["head", "kv_head"])
+def test_heads_that_are_shared_are_called_so(axis):
+    shared = {"head": 1, "kv_head": None}[axis]
+    config = TransformerConfig(num_heads=2, num_kv_heads=shared)
+    member = exemplars(model=config).build()
+    table = opto.sites(member.model, *member.task.interface.structs)
+    other = {"head": "kv_head", "kv_head": "head"}[axis]
+    with pytest.raises(ValueError, match=f"no axis '{axis}'; did you mean '{other}'"):
+        opto.check([opto.Zero("blocks.0.attn.k", **{axis: 0})], table)
+
+
+def test_a_config_without_a_type_says_which_is_meant():
+    config = to_json(regression())
+    del config["task"]["type"]
+    meant = r"no type is given, so ExemplarLabel; others are .*LinearRegression"
+    with pytest.raises(ValueError, match=f"has no field 'dim'.*{meant}"):
+        from_json(Experiment, config)
+
+
+def test_a_measure_and_a_metric_of_one_name(monkeypatch):
+    make = lambda: measures.OfModel(lambda *_: jnp.asarray(8.0))
+    monkeypatch.setitem(_text._MEASURES, "loss", make)
+    task = exemplars().build().task
+    with pytest.raises(ValueError, match="a metric .* and a measure are called loss"):
+        measures.parse("loss", task)

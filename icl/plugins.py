@@ -38,8 +38,11 @@ def import_plugin(name: str) -> ModuleType:
     if name.endswith(".py"):
         name = os.path.abspath(name)
         module = _import_file(Path(name))
-    else:
+    elif all(map(str.isidentifier, name.split("."))):
         module = _import(name)
+    else:
+        wanted = "the name of a module or the path of a file that ends in .py"
+        raise ValueError(f"{_OPTION} takes {wanted}, got {name!r}")
     if name not in _imported:
         _imported.append(name)
     return module

@@ -272,6 +272,9 @@ def test_what_is_not_there_is_told(tmp_path, monkeypatch):
         plugins.import_plugin("yours")
     with pytest.raises(ValueError, match="there is no file .*yours.py"):
         plugins.import_plugin("yours.py")
+    for name in (".", "", "./mine", "../mine"):
+        with pytest.raises(ValueError, match=f"--import takes .*, got '{name}'"):
+            plugins.import_plugin(name)
 
 
 def test_what_is_there(tmp_path, monkeypatch):

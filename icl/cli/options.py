@@ -113,5 +113,6 @@ class SetOptions(RunOptions):
     checkpoint: int = -1
     """Sequences seen at the checkpoint; -1 is the last."""
     set: tyro.conf.UseAppendAction[tuple[str, ...]] = ()
-    """An evaluation set, or dense, every label pair and order of 100 pairs of classes,
-    or dense:N, of N; may be repeated. The default is all evaluation sets."""
+    """An evaluation set; of exemplar-label sequences also dense, every label pair and
+    order of 100 pairs of classes, or dense:N, of N. May be repeated; the default is all
+    evaluation sets."""

@@ -23,8 +23,8 @@ class ReplayOptions(RunOptions):
     """A measure, such as induction_strength, "induction_strength(layer=1)" or loss; may
     be repeated. Without one, the measures that there are are listed."""
     data: str = "train"
-    """An evaluation set of the run, or dense: every label pair and order of 100 pairs
-    of classes, or of N with dense:N."""
+    """An evaluation set of the run; of exemplar-label sequences also dense, every label
+    pair and order of 100 pairs of classes, or dense:N, of N."""
     checkpoint: tyro.conf.UseAppendAction[tuple[int, ...]] = ()
     """Sequences seen at a checkpoint, -1 for the last; may be repeated. The default is
     all of them."""

@@ -14,8 +14,9 @@ class SubjectOptions(RunOptions):
     """Which run, on which sequences, under which edits."""
 
     data: str = ""
-    """The evaluation set that is looked at, or dense, every label pair and order of 100
-    pairs of classes, or dense:N, of N; the first set if left out."""
+    """The evaluation set that is looked at, the first if left out; of exemplar-label
+    sequences also dense, every label pair and order of 100 pairs of classes, or
+    dense:N, of N."""
     threshold: float | None = None
     """A loss, in the unit of the task's losses: where the set's loss first falls to it,
     the phase change is marked. The induction-head paper's figure 5b has 0.347, half of

@@ -146,7 +146,7 @@ def previous_token(subject: Subject) -> DrawnFigure:
 
 
 def tokens(subject: Subject) -> DrawnFigure:
-    """The mean attention from each token to each, in every layer, over training."""
+    """The mean attention from the last tokens to each, layer by layer, in training."""
     found = subject.replay({"attention": measures.attention_patterns()})
     names = subject.token_names
     first = max(1, len(names) - _QUERIES)

@@ -28,8 +28,10 @@ def read_object(file: Path) -> dict[str, Any]:
     """
     try:
         found = json.loads(file.read_text())
-    except (OSError, ValueError) as error:
-        raise ValueError(f"{file} is not readable JSON: {error}") from None
+    except OSError as error:
+        raise ValueError(f"{file} cannot be read: {error.strerror}") from None
+    except ValueError as error:
+        raise ValueError(f"{file} is not JSON: {error}") from None
     if not isinstance(found, dict):
         raise ValueError(f"{file} must hold an object, got {found!r}")
     return found

@@ -131,9 +131,16 @@ def made_with(names: Iterable[str]) -> Iterator[None]:
         if not missing:
             raise
         options = " ".join(f"{_OPTION} {shlex.quote(name)}" for name in missing)
-        gone = ", ".join(name for name in missing if not is_there(name))
+        gone = ", ".join(filter(_is_gone, missing))
         where = f"; there is no {gone}" if gone else ""
         raise ValueError(f"{error} (it was made with {options}{where})") from None
+
+
+def _is_gone(name: str) -> bool:
+    try:
+        return not is_there(name)
+    except ValueError:  # Its package is there, and fails.
+        return False
 
 
 def check_one_origin(what: str, name: str, there: Any, new: Any) -> None:

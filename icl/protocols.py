@@ -27,6 +27,9 @@ class Task(Protocol):
     def sample(self, *, key: PRNGKeyArray, seen: int | Int[Array, ""]) -> PyTree:
         """Draws one example: a module of named arrays.
 
+        Its `check_batch()`, if it has one, raises `ValueError` for what a batch that is
+        read from a file must not hold, such as NaN.
+
         **Arguments:**
 
         - `seen`: The sequences that were seen in training before, for curricula.

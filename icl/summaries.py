@@ -1,8 +1,8 @@
 """How the rows of a set become numbers: the one place where sequences are put together.
 
 A row is what `Task.metrics` gives for one sequence. A metric's number is the mean over
-the set's sequences, unless the task's `summaries` say otherwise: what is a function of
-the set as a whole, such as AUROC, is no mean of anything.
+the set's sequences, unless the `summaries` of the task's config say otherwise: what is
+a function of the set as a whole, such as AUROC, is no mean of anything.
 """
 
 import dataclasses

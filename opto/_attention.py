@@ -107,8 +107,8 @@ class Block(Derived, Selection):
     Block(queries="space", keys="word", layer=1)  # as `opto.name_tokens` named them
     ```
 
-    What is left shares the attention, if its kind shares it out: a row with nothing
-    left is NaN then, and zero if not.
+    What is left shares the attention. A row with nothing left is NaN; it is zero where
+    the kind of attention does not divide rows by their sums.
     """
 
     default: ClassVar[str] = "**.scores"

@@ -123,6 +123,11 @@ class Edit(AbstractEdit, Selection):
         self.where.check(sites)
         check_strength(self.strength)
         self.check_values(sites)
+        if sites and all(self.drops_out(site, table) for site in sites):
+            why = f"each row of {sites[0].name!r} is divided by its sum"
+            raise ValueError(
+                f"{self!r} changes nothing: {why}; choose some of the keys"
+            )
 
     def check_values(self, sites: Sequence[Site]) -> None:
         """Raises `ValueError` if the new values do not fit at all of `sites`."""
@@ -130,6 +135,10 @@ class Edit(AbstractEdit, Selection):
             value = jax.ShapeDtypeStruct(site.shape, site.dtype)
             new = jax.eval_shape(lambda v, s=site: self.replacement(v, s), value)
             check_fits(type(self).__name__, new, site)
+
+    def drops_out(self, site: Site, table: Sites) -> bool:
+        """Whether what it changes at a site makes no difference further on."""
+        return False
 
 
 def select(

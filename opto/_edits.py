@@ -96,8 +96,8 @@ class Scale(Edit):
     On `scores` it is one over the temperature of the attention:
     `Scale("blocks.1.attn.scores", 0.5, head=3)` has head 3 attend at temperature 2.
 
-    **Raises:** `ValueError` from `opto.run` for whole rows of a kernel that is divided
-    by their sums: the factor would drop out.
+    **Raises:** `ValueError` from `opto.run` if it scales nothing but whole rows of a
+    kernel that is divided by their sums: the factor would drop out.
     """
 
     site: str = eqx.field(static=True)
@@ -122,27 +122,23 @@ class Scale(Edit):
             f"Scale at {site!r}: the factor", factor, axes
         )
 
-    def check(self, table: Sites) -> None:
-        super().check(table)
-        for site in self.where.within(table.match(self.site)):
-            after = site.name.rpartition(".")[0] + ".pattern"
-            rows = table[after].rows if after in table else None
-            kernel = site.rows is not None and site.rows.are == "kernel"
-            shared_out = rows is not None and rows.are == "distribution"
-            if rows and kernel and shared_out and self._is_even(site):
-                raise ValueError(
-                    f"{self!r} changes nothing: {rows.of} divides each row of "
-                    f"{site.name!r} by its sum; scale some of the keys"
-                )
-
-    def _is_even(self, site: Site) -> bool:
-        """Whether all keys of a query are multiplied by one number."""
+    def drops_out(self, site: Site, table: Sites) -> bool:
+        """Whether all keys of a query get one factor, and are divided by their sum."""
+        *scope, name = site.name.split(".")
+        after = table.get(".".join([*scope, "pattern"]))
+        if name != "kernel" or not (after and after.rows and site.rows):
+            return False
+        if (site.rows.are, after.rows.are) != ("kernel", "distribution"):
+            return False
+        if is_concrete(self.factor) and not np.all(np.asarray(self.factor)):
+            return False  # Zero over zero is NaN, which is a change.
         factor = jax.ShapeDtypeStruct(self.factor.shape, self.factor.dtype)
         shape = jax.eval_shape(lambda f: _spread(f, self.axes, site), factor).shape
         # A mask, or a choice of keys, may take some keys and leave others.
-        chosen = {axis for name in self.where.indices for axis in name.split()}
-        whole = self.where.entries is None and not chosen & {site.axes[-1], "unit"}
-        return whole and shape[-1:] in ((), (1,))
+        axes = {axis for name in self.where.indices for axis in name.split()}
+        places = {find_axis(axis, site) for axis in axes - {"layer"}}
+        some = self.where.entries is not None or len(site.axes) - 1 in places
+        return not some and shape[-1:] in ((), (1,))
 
     def replacement(self, value: Array, site: Site) -> Array:
         return value * _fitting("Scale", self.factor, self.axes, site)

@@ -134,13 +134,13 @@ LACKING = {
     "scale_of_rows": (
         LinearAttention(),
         lambda: opto.Scale("**.kernel", 0.5, head=1),
-        "changes nothing: LinearAttention divides each row of 'blocks.0.attn.kernel' "
-        "by its sum; scale some of the keys",
+        "changes nothing: each row of 'blocks.0.attn.kernel' is divided by its sum; "
+        "choose some of the keys",
     ),
     "scale_of_queries": (
         LinearAttention(),
         lambda: opto.Scale("**.kernel", [1, 2, 3, 4, 5], axes="seq"),
-        "changes nothing: LinearAttention divides each row",
+        "changes nothing: each row of 'blocks.0.attn.kernel' is divided by its sum",
     ),
     "kernel": (
         TransformerConfig().attention,
@@ -165,6 +165,8 @@ SCALES = {
         LinearAttention(),
         lambda: opto.Scale("**.kernel", [1, 2, 3, 4, 5], axes="kv_seq"),
     ),
+    "of_more_than_rows": (LinearAttention(), lambda: opto.Scale("blocks.0.**", 0.5)),
+    "to_nothing": (LinearAttention(), lambda: opto.Scale("**.kernel", 0)),
     "of_rows": (ProductAttention(), lambda: opto.Scale("**.kernel", 2)),
     "of_scores": (SoftmaxAttention(), lambda: opto.Scale("**.scores", 2)),
 }

@@ -55,6 +55,18 @@ class WithoutMetrics(TaskConfig):
         return model(*self.inputs(example), tap=tap)
 
 
+@dataclasses.dataclass(frozen=True)
+class OtherSummaries(TaskConfig):
+    def build(self, data):
+        return LinearRegression()
+
+
+@dataclasses.dataclass(frozen=True)
+class OneInput(LinearRegression):
+    def inputs(self, example):
+        return example.x
+
+
 class Point(eqx.Module):
     """An example of arrays by other names."""
 
@@ -122,17 +134,25 @@ UNFIT = {
         lambda: regression(task=WithoutMetrics()),
         "the task WithoutMetrics lacks metrics",
     ),
+    "summaries": (
+        lambda: regression(task=OtherSummaries()),
+        "LinearRegression has others: summaries belong to the config, OtherSummaries",
+    ),
+    "inputs": (
+        lambda: regression(task=OneInput()),
+        "the task OneInput: inputs must give a tuple, got ShapeDtypeStruct",
+    ),
     "interface": (
         lambda: regression(task=OtherInterface()),
         r"has floats \[11, 9\], floats \[11\], its inputs are floats \[11, 10\]",
     ),
     "model": (
         lambda: exemplars(model=SumConfig()),
-        "the task is .*, for ExemplarLabelTask with a Sum of .*query_logits",
+        "the task: ExemplarLabelTask cannot score Sum: AttributeError: .*query_logits",
     ),
     "attention": (
         lambda: exemplars(model=TransformerConfig(attention=NamelessAttention())),
-        "model: Can't instantiate abstract class .*name",
+        "model: TransformerConfig: TypeError: Can't instantiate abstract class .*name",
     ),
     "set": (
         lambda: regression(evaluations={"x": TaskSet(8, LinearRegression(dim=5))}),
@@ -140,7 +160,7 @@ UNFIT = {
     ),
     "examples of a set": (
         lambda: regression(evaluations={"x": TaskSet(8, Points())}),
-        "evaluation set 'x' has examples",
+        "'x' has examples of point, value, those of training x, y, weights",
     ),
 }
 

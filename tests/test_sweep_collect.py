@@ -393,10 +393,7 @@ def test_a_plug_in_that_is_gone_matters_to_who_needs_it(study, made_with, capsys
     made_with(gone, "gone_too.runs")
     assert collect([str(study.path)]) == 0
     assert capsys.readouterr().err == "late has logged nothing yet\n"
-    file = study.run("c") / "config.json"
-    config = json.loads(file.read_text()) if file.exists() else study.configs["c"]
-    config["task"] = {"type": "OfThatStudy"}
-    file.write_text(json.dumps(config))
+    made_of(study, "c", "OfThatStudy")
     assert collect([str(study.path)]) == 1
     *_, problem = capsys.readouterr().err.splitlines()
     assert problem.startswith("c cannot be read: config: type must be one of Ex")
@@ -405,10 +402,43 @@ def test_a_plug_in_that_is_gone_matters_to_who_needs_it(study, made_with, capsys
         assert {*collected(study.path)["run"]} == {"a", "b"}
 
 
-def test_a_plug_in_that_fails_is_named(study, made_with, tmp_path):
+def made_of(study, run, kind):
+    """Gives a run a task of a plug-in."""
+    file = study.run(run) / "config.json"
+    config = json.loads(file.read_text()) if file.exists() else study.configs[run]
+    file.write_text(json.dumps({**config, "task": {"type": kind}}))
+
+
+def test_a_plug_in_that_fails_is_named_if_it_is_needed(
+    study, made_with, tmp_path, capsys
+):
     (tmp_path / "broken.py").write_text("1 / 0")
     made_with(str(tmp_path / "broken.py"))
-    refused("broken.py cannot be imported: ZeroDivisionError", study.path)
+    assert collect([str(study.path)]) == 0
+    made_of(study, "c", "OfThatStudy")
+    assert collect([str(study.path)]) == 1
+    failed = "broken.py cannot be imported: ZeroDivisionError"
+    assert failed in capsys.readouterr().err
+
+
+def test_of_two_copies_of_a_study_the_latest_is_known(study, made_with, tmp_path):
+    """Both define the task: known at once, neither could be told from the other."""
+    text = """
+import dataclasses
+from icl.tasks.regression import LinearRegression
+
+@dataclasses.dataclass(frozen=True)
+class Copied(LinearRegression):
+    loss_unit = {unit!r}
+    summaries = {{}}
+"""
+    for name in ("first", "second"):
+        (tmp_path / f"{name}.py").write_text(text.format(unit=name))
+    made_with(*(str(tmp_path / f"{name}.py") for name in ("first", "second")))
+    made_of(study, "c", "Copied")
+    assert collect([str(study.path), "--only", "c"]) == 0
+    with h5py.File(study.path / "collected.h5") as file:
+        assert file["loss"].attrs["units"] == "second"
 
 
 @pytest.mark.parametrize(

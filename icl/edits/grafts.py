@@ -52,7 +52,8 @@ def check_grafts(edits: Iterable[opto.AbstractEdit], task: Any) -> None:
             eqx.filter_eval_shape(forward, graft.model, example_of(task))
         except (AttributeError, TypeError, ValueError) as error:
             what = f"{graft!r}: its model does not take these examples"
-            raise ValueError(f"{what}: {error}") from error
+            reason = f"{type(error).__name__}: {error}"
+            raise ValueError(f"{what}: {reason}") from error
         check_grafts(graft.edits, task)
 
 

@@ -164,7 +164,7 @@ class Experiment:
         - `heads`: Those that were found before; measured now if this is not given.
         """
         task = self.task.build(data)
-        check_task(task)
+        check_task(task, self.task)
         model, edits = self._model(task), self._edits(heads)
         check_scores("the task", task, model, task)
         if self.start is not None:
@@ -194,7 +194,8 @@ class Experiment:
         try:
             return build(_stream(self.init_seed, "initialisation"))
         except TypeError as error:  # Such as what a class of a plug-in lacks.
-            raise ValueError(f"model: {error}") from error
+            kind = type(self.model).__name__
+            raise ValueError(f"model: {kind}: TypeError: {error}") from error
 
     def _edits(
         self, heads: Mapping[str, FoundHeads] | None

@@ -1,5 +1,6 @@
 """Whether a task, a model and a set's examples fit each other, before anything runs."""
 
+from inspect import getattr_static
 from typing import Any
 
 import equinox as eqx
@@ -10,28 +11,39 @@ from jaxtyping import Array, PyTree
 import opto
 
 from ..batches import example_of
-from ..protocols import ExperimentTask
+from ..protocols import ExperimentTask, TaskConfig
 
 
 _MEMBERS = ("sample", "forward", "metrics", "interface", "inputs")
 
 
-def check_task(task: Any) -> None:
-    """Raises `ValueError` unless a task has what a run needs, and of one shape."""
+def check_task(task: Any, config: TaskConfig) -> None:
+    """Raises `ValueError` unless a task has what a run needs, and of one shape.
+
+    **Arguments:** `config`: What built it; it alone says how rows become numbers.
+    """
     kind = type(task).__name__
-    if lacking := [name for name in _MEMBERS if not hasattr(task, name)]:
+    missing = object()
+    lacking = [x for x in _MEMBERS if getattr_static(task, x, missing) is missing]
+    if lacking:
         raise ValueError(f"the task {kind} lacks {', '.join(lacking)}")
+    if getattr(task, "summaries", config.summaries) != config.summaries:
+        wanted = f"summaries belong to the config, {type(config).__name__}"
+        raise ValueError(f"the task {kind} has others: {wanted}")
     given = jax.eval_shape(task.inputs, example_of(task))
-    got, wanted = (list(map(_struct, x)) for x in (given, task.interface.structs))
+    if not isinstance(given, tuple):
+        raise ValueError(f"the task {kind}: inputs must give a tuple, got {given}")
+    got, wanted = (", ".join(map(_struct, x)) for x in (given, task.interface.structs))
     if got != wanted:
-        what = f"the task {kind}: its interface has {', '.join(wanted)}"
-        raise ValueError(f"{what}, its inputs are {', '.join(got)}")
+        what = f"the task {kind}: its interface has {wanted}"
+        raise ValueError(f"{what}, its inputs are {got}")
 
 
 def _struct(x: jax.ShapeDtypeStruct) -> str:
-    # Of any precision, which a switch of JAX sets.
-    kind = "floats" if jnp.issubdtype(x.dtype, jnp.floating) else "integers"
-    return f"{kind} {list(x.shape)}"
+    # JAX's switch of precision sets the number of bits: they are not compared.
+    kinds = {jnp.floating: "floats", jnp.integer: "integers"}
+    known = (name for kind, name in kinds.items() if jnp.issubdtype(x.dtype, kind))
+    return f"{next(known, str(x.dtype))} {list(x.shape)}"
 
 
 def check_scores(
@@ -41,7 +53,7 @@ def check_scores(
 
     **Arguments:**
 
-    - `what`: Of which they are, for messages.
+    - `what`: What they are called in messages.
     - `sampler`: Draws them.
     - `model`: Built for `trained`.
     """
@@ -53,20 +65,30 @@ def check_scores(
             raise ValueError(f"{what} has {got}")
     if len(own.inputs) != len(known.inputs) or own.num_outputs > known.num_outputs:
         raise ValueError(f"{what} is {own}, for a model of {known}")
-    example, theirs = example_of(sampler), example_of(trained)
-    got, wanted = jax.tree.structure(example), jax.tree.structure(theirs)
+    example = example_of(sampler)
+    got, wanted = _fields(example), _fields(example_of(trained))
     if got != wanted:
-        raise ValueError(f"{what} has examples {got}, those of training are {wanted}")
+        raise ValueError(f"{what} has examples of {got}, those of training {wanted}")
 
     def score(model: eqx.Module, example: PyTree) -> dict[str, Array]:
-        return trained.metrics(opto.lift(trained.forward)(model, example), example)
+        found = trained.metrics(opto.lift(trained.forward)(model, example), example)
+        return {name: jnp.asarray(value) for name, value in found.items()}
 
     try:
         metrics = eqx.filter_eval_shape(score, model, example)
     except (AttributeError, TypeError, ValueError) as error:
-        # Of shapes JAX raises either, and of another kind of model Python the first.
-        kinds = f"{type(trained).__name__} with a {type(model).__name__}"
-        raise ValueError(f"{what} is {own}, for {kinds} of {known}: {error}") from error
-    if getattr(metrics.get("loss"), "shape", None) != ():
+        # JAX raises the last two for shapes; Python the first for a model that lacks
+        # what the task calls.
+        kinds = f"{type(trained).__name__} cannot score {type(model).__name__}"
+        sizes = "" if own == known else f" is {own}, for a model of {known}"
+        reason = f"{type(error).__name__}: {error}"
+        raise ValueError(f"{what}{sizes}: {kinds}: {reason}") from error
+    if "loss" not in metrics or metrics["loss"].shape != ():
         got = ", ".join(f"{name}{list(x.shape)}" for name, x in metrics.items())
         raise ValueError(f"{what}: metrics must have a number 'loss', got {got}")
+
+
+def _fields(example: PyTree) -> str:
+    """The names of an example's arrays."""
+    leaves, _ = jax.tree.flatten_with_path(example)
+    return ", ".join(jax.tree_util.keystr(path).lstrip(".") for path, _ in leaves)

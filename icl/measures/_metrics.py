@@ -38,7 +38,7 @@ def task_metric(
     if known:
         _check(name, known)
     label = name.replace("_", " ")
-    # Of a metric that is one number nobody looks at the name of an axis.
+    # The name of an axis is left aside where the metric is one number.
     return Measure(
         _Metric(task, name), over=over, label=label, text=name, axes="position"
     )

@@ -104,7 +104,7 @@ def _measure(read: Text, node: ast.expr, scored: _Scored) -> AnyMeasure:
     if name.id in scored.metrics:
         if name.id in _MEASURES:
             both = f"a metric of the task and a measure are called {name.id}"
-            raise read.error(name, f"{both}; rename the measure")
+            raise read.error(name, f"{both}; rename one")
         if call:
             raise read.error(name, f"the metric {name.id} takes no arguments")
         return task_metric(scored.task, name.id)
@@ -128,8 +128,11 @@ def _made(read: Text, name: ast.Name, args: list, keywords: dict) -> AnyMeasure:
     try:
         check_call(name.id, make, args, keywords, _UNSAID)
         return make(*args, **keywords)
-    except (TypeError, ValueError) as error:
+    except TypeError as error:
         raise read.error(name, str(error)) from None
+    except ValueError as error:
+        message = f"{error}; it is {name.id}{takes(make, _UNSAID)}"
+        raise read.error(name, message) from None
 
 
 def _unknown(name: str, metrics: tuple[str, ...]) -> str:

@@ -51,7 +51,9 @@ def metric(subject: Subject) -> DrawnFigure:
 
     One of the set as a whole is a single curve.
     """
-    if subject.trained.summaries.get(subject.metric):
+    trained = subject.trained
+    each = measures.metric_names(trained.task, trained.model)
+    if trained.summaries.get(subject.metric) and subject.metric not in each:
         return _of_the_set(subject)
     sequences, values = _metric(subject)
     if not np.isfinite(values).any():
@@ -83,10 +85,12 @@ def metric(subject: Subject) -> DrawnFigure:
 def _of_the_set(subject: Subject) -> DrawnFigure:
     """A number that is no mean over sequences, from the log."""
     what = f"metric {subject.metric!r} is of the set as a whole"
-    if subject.edits is not None or subject.metric not in subject.curves:
-        raise Inapplicable(f"{what}, from the log of its sets without other edits")
+    if subject.edits is not None:
+        raise Inapplicable(f"{what} and is read from the log: leave out the edits")
+    if subject.metric not in subject.curves:
+        raise Inapplicable(f"{what}, and {subject.data!r} is not in the log")
     if subject.by:
-        raise Inapplicable(f"{what}, and has no groups: leave out --by")
+        raise Inapplicable(f"{what} and has no groups: leave out --by")
     return plots.traces(
         subject.trained.run.log.events,
         subject.curves[subject.metric][:, None],

@@ -19,8 +19,8 @@ def classification(
 
     With the prefix `in_context_`, softmax and largest logit are among the labels of the
     context only, and with `out_of_context_` among the others only. If the target is not
-    one of them the loss is infinite and accuracy and probability are 0. Of logits that
-    are NaN all three are NaN.
+    one of them the loss is infinite and accuracy and probability are 0. If a logit
+    among them is NaN, all three are NaN.
 
     `context_probability` is the probability that $p$ gives the labels of the context
     together.

@@ -16,7 +16,7 @@ from jaxtyping import Array, Float, Int, PRNGKeyArray
 
 from opto import identity, Tap
 
-from ..checks import positive
+from ..checks import finite, positive
 from ..protocols import Input, Interface, Summary, TaskConfig
 from ..summaries import Correlation
 
@@ -39,6 +39,11 @@ class RegressionExample(eqx.Module):
     x: Float[Array, "*batch point dim"]
     y: Float[Array, "*batch point"]
     weights: Float[Array, "*batch dim"]
+
+    def check_batch(self) -> None:
+        """Raises `ValueError` for numbers that are not finite."""
+        for name in ("x", "y", "weights"):
+            finite(name, getattr(self, name))
 
 
 @dataclasses.dataclass(frozen=True)

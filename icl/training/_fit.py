@@ -12,6 +12,7 @@ import numpy as np
 from tqdm import tqdm
 
 from ..batches import example_of
+from ..protocols import Summary
 from ..runs import Log, RunWriter
 from ..summaries import scalars, summarise
 from ._members import check_alike, Members
@@ -98,7 +99,7 @@ class _Fit:
         self.training = training
         self.runs = runs
         self.loggers = loggers
-        self.summaries = members[0].summaries
+        self.summaries = [member.summaries for member in members]
         self.resume_interval = resume_interval
         self.static = [eqx.filter(m.model, eqx.is_array, inverse=True) for m in members]
         for member in members:
@@ -239,8 +240,9 @@ class _Fit:
             for log, sets, lacks in zip(self.logs, metrics, lacking, strict=True):
                 if lacks:
                     log.add_evaluation(self.sequences, sets)
-            for logger, sets in zip(self.loggers, metrics, strict=False):
-                logger.log(self.sequences, self._numbers(sets))
+            own = zip(self.loggers, metrics, self.summaries, strict=False)
+            for logger, sets, summaries in own:
+                logger.log(self.sequences, _numbers(sets, summaries))
         if keep and self.runs:
             models = self.members.unstack(self.state.model)
             for run, model in zip(self.runs, models, strict=True):
@@ -250,16 +252,6 @@ class _Fit:
         interval = self.resume_interval and max(self.resume_interval, 10 * self.saving)
         if time.monotonic() - self.saved_at >= interval:
             self._save()
-
-    def _numbers(
-        self, sets: Mapping[str, Mapping[str, np.ndarray]]
-    ) -> dict[str, float]:
-        """An evaluation by the names that loggers show."""
-        return {
-            f"eval/{name}/{metric}": float(value)
-            for name, rows in sets.items()
-            for metric, value in scalars(summarise(rows, self.summaries)).items()
-        }
 
     def _save(self) -> None:
         if not self.runs:
@@ -312,3 +304,15 @@ def check_members(members: Sequence[Member]) -> None:
     """Raises `ValueError` for members that differ in more than numbers."""
     check_alike([with_arrays(member) for member in members])
     check_alike([eqx.filter(member.model, eqx.is_array) for member in members])
+
+
+def _numbers(
+    sets: Mapping[str, Mapping[str, np.ndarray]],
+    summaries: Mapping[str, Summary | None],
+) -> dict[str, float]:
+    """An evaluation by the names that loggers show."""
+    return {
+        f"eval/{name}/{metric}": float(value)
+        for name, rows in sets.items()
+        for metric, value in scalars(summarise(rows, summaries)).items()
+    }

@@ -83,7 +83,8 @@ class Member(eqx.Module):
     - `train_seed`: The batch of step n is a function of this seed and n alone.
     - `edits`: In force in every forward of training and of evaluation.
     - `evaluations`: Batches of examples by the name of the set.
-    - `summaries`: How loggers make numbers of a set's rows, as in `TaskConfig`.
+    - `summaries`: How loggers make numbers of a set's rows: those of the task's config;
+        nothing else is asked.
     """
 
     model: PyTree
@@ -124,9 +125,9 @@ def check_edits(
 
 
 def with_arrays(member: Member) -> Member:
-    """What of a member is compiled: no weights, which are in the state; no summaries.
+    """The part of a member that is compiled, with arrays for numbers.
 
-    Numbers are arrays.
+    Weights are in the state, and summaries are made outside.
     """
     if isinstance(member.train_seed, int):
         check_seed("train_seed", member.train_seed)

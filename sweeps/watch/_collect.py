@@ -56,8 +56,7 @@ def collect(arguments: list[str]) -> int:
     """Runs the command; returns its exit status, 1 if a run could not be read.
 
     **Raises:** `ValueError` for a folder that is no study's, a pattern of no run, a
-    file that is in the way, for a plug-in of the study that fails, and if no run has
-    logged anything.
+    file that is in the way, and if no run has logged anything.
     """
     options = parse(CollectOptions, arguments, "collect", program="python -m sweeps")
     folder = Folder(options.folder)
@@ -95,8 +94,9 @@ def collected(folder: str | os.PathLike) -> dict[str, np.ndarray]:
     of the set `training`, means over the steps since the last event. What a row has not
     is NaN, or the empty text. Warns of configs and logs that cannot be read.
 
-    **Raises:** `ValueError` for a folder that is no study's, and for a plug-in of the
-    study that fails. One that is gone matters only to the runs that need it.
+    A plug-in of the study that fails or is gone matters only to the runs that need it.
+
+    **Raises:** `ValueError` for a folder that is no study's.
     """
     study = Folder(folder)
     configs = study.configs
@@ -125,10 +125,8 @@ _Block = tuple[str, str, np.ndarray, Mapping[str, np.ndarray]]
 
 
 def _gather(folder: Folder, configs: Mapping[str, Any], runs: list[str]) -> _Gathered:
-    # Their tasks say how rows become numbers.
     plugins = folder.read().get("plugins", ())
-    for name in filter(is_there, plugins):
-        import_plugin(name)
+    waiting = [name for name in plugins if is_there(name)]
     blocks: list[_Block] = []
     problems, empty = [], []
     loss_units: dict[str, str] = {}
@@ -136,7 +134,7 @@ def _gather(folder: Folder, configs: Mapping[str, Any], runs: list[str]) -> _Gat
         file = folder.run(run) / "log.h5"
         try:
             with made_with(plugins):
-                task = from_json(TaskConfig, configs[run]["task"])
+                task = _task(configs[run], waiting)
         except ValueError as error:
             problems.append(f"{run} cannot be read: {error}")
             continue
@@ -150,6 +148,21 @@ def _gather(folder: Folder, configs: Mapping[str, Any], runs: list[str]) -> _Gat
         loss_units[run] = task.loss_unit
     columns = _columns(swept(Path(folder.read()["folder"]), configs), blocks)
     return _Gathered(columns, _units(blocks, loss_units), problems, empty)
+
+
+def _task(config: Mapping[str, Any], waiting: list[str]) -> TaskConfig:
+    """A run's task, which says how rows become numbers.
+
+    Imports those of the plug-ins that wait, the latest first, which it takes to read
+    it: two copies of one study's file cannot both be known.
+    """
+    while True:
+        try:
+            return from_json(TaskConfig, config["task"])
+        except ValueError:
+            if not waiting:
+                raise
+            import_plugin(waiting.pop())
 
 
 def _columns(

@@ -9,7 +9,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from ...batches import save_batches
-from ._sequence import check_finite, Sequence
+from ...checks import finite
+from ._sequence import Sequence
 
 
 def save_sequences(file: str | os.PathLike, sets: Mapping[str, Sequence]) -> None:
@@ -110,7 +111,7 @@ def _check(where: str, examples, labels, classes) -> None:
     elif not np.issubdtype(examples.dtype, np.floating):
         raise ValueError(f"{where}: examples must be floats, got {examples.dtype}")
     else:
-        check_finite(f"{where}: examples", examples)
+        finite(f"{where}: examples", examples)
 
 
 def _check_integers(what: str, value: np.ndarray) -> None:

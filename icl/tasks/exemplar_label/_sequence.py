@@ -1,10 +1,9 @@
 """What an exemplar-label sequence is."""
 
-from typing import Any
-
 import equinox as eqx
-import numpy as np
 from jaxtyping import Array, Float, Int
+
+from ...checks import finite
 
 
 class Sequence(eqx.Module):
@@ -23,13 +22,5 @@ class Sequence(eqx.Module):
     classes: Int[Array, "*batch exemplar"]
 
     def check_batch(self) -> None:
-        """Raises `ValueError` for examples that are not finite; for what was read."""
-        check_finite("examples", self.examples)
-
-
-def check_finite(what: str, values: Any) -> None:
-    """Raises `ValueError` unless all numbers of an array are finite."""
-    finite = np.isfinite(np.asarray(values))
-    if not finite.all():
-        wrong = f"{(~finite).sum()} of {finite.size}"
-        raise ValueError(f"{what} must be finite, got {wrong} that are not")
+        """Raises `ValueError` for examples that are not finite."""
+        finite("examples", self.examples)

@@ -63,7 +63,7 @@ def save_batches(file: str | os.PathLike, sets: Mapping[str, PyTree]) -> None:
 
     def fill(opened: h5py.File) -> None:
         for name, examples in sets.items():
-            for field, leaf in _fields(examples):
+            for field, leaf in fields_of(examples):
                 opened[f"{name}/{field}"] = np.asarray(leaf)
 
     write_hdf5(pathlib.Path(file), fill)
@@ -96,7 +96,7 @@ def load_batches(file: str | os.PathLike, example: PyTree) -> dict[str, Any]:
     return sets
 
 
-def _fields(example: PyTree) -> Iterator[tuple[str, Any]]:
+def fields_of(example: PyTree) -> Iterator[tuple[str, Any]]:
     """Each array and its name, `field` or `field/part`."""
     for path, leaf in jax.tree.leaves_with_path(example):
         yield jax.tree_util.keystr(path, simple=True, separator="/"), leaf
@@ -104,7 +104,7 @@ def _fields(example: PyTree) -> Iterator[tuple[str, Any]]:
 
 def _read(name: str, group: Any, example: PyTree) -> Any:
     where, length, leaves = f"set {name!r}", None, []
-    for field, leaf in _fields(example):
+    for field, leaf in fields_of(example):
         stored = group.get(field) if isinstance(group, h5py.Group) else None
         if not isinstance(stored, h5py.Dataset):
             raise ValueError(f"{where} has no dataset {field!r}")

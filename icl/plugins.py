@@ -122,7 +122,7 @@ def scan(package: str) -> None:
 def made_with(names: Iterable[str]) -> Iterator[None]:
     """While what was made with plug-ins is read: errors say which are not imported.
 
-    They also say which of these are not there any more.
+    Of these they name the ones that do not exist.
     """
     try:
         yield

@@ -23,5 +23,5 @@ def aligned(rows: Iterable[Sequence[str]], align: str) -> list[str]:
 
 
 def number(value: float, spec: str = ".4f") -> str:
-    """A number as a table has it; NaN, such as what is made of nothing, in words."""
+    """A number as a table has it; NaN, such as a constant's correlation, in words."""
     return "undefined" if math.isnan(value) else format(value, spec)

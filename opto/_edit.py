@@ -123,11 +123,9 @@ class Edit(AbstractEdit, Selection):
         self.where.check(sites)
         check_strength(self.strength)
         self.check_values(sites)
-        if sites and all(self.drops_out(site, table) for site in sites):
-            why = f"each row of {sites[0].name!r} is divided by its sum"
-            raise ValueError(
-                f"{self!r} changes nothing: {why}; choose some of the keys"
-            )
+        reasons = [self.drops_out(site, table) for site in sites]
+        if reasons and all(reasons):
+            raise ValueError(f"{self!r} changes nothing: {reasons[0]}")
 
     def check_values(self, sites: Sequence[Site]) -> None:
         """Raises `ValueError` if the new values do not fit at all of `sites`."""
@@ -136,9 +134,9 @@ class Edit(AbstractEdit, Selection):
             new = jax.eval_shape(lambda v, s=site: self.replacement(v, s), value)
             check_fits(type(self).__name__, new, site)
 
-    def drops_out(self, site: Site, table: Sites) -> bool:
-        """Whether what it changes at a site makes no difference further on."""
-        return False
+    def drops_out(self, site: Site, table: Sites) -> str:
+        """Why what it changes at a site makes no difference; "" if it may make one."""
+        return ""
 
 
 def select(

@@ -122,23 +122,24 @@ class Scale(Edit):
             f"Scale at {site!r}: the factor", factor, axes
         )
 
-    def drops_out(self, site: Site, table: Sites) -> bool:
-        """Whether all keys of a query get one factor, and are divided by their sum."""
+    def drops_out(self, site: Site, table: Sites) -> str:
+        """Where all keys of a query get one factor, and are divided by their sum."""
         *scope, name = site.name.split(".")
         after = table.get(".".join([*scope, "pattern"]))
         if name != "kernel" or not (after and after.rows and site.rows):
-            return False
+            return ""
         if (site.rows.are, after.rows.are) != ("kernel", "distribution"):
-            return False
+            return ""
         if is_concrete(self.factor) and not np.all(np.asarray(self.factor)):
-            return False  # Zero over zero is NaN, which is a change.
-        factor = jax.ShapeDtypeStruct(self.factor.shape, self.factor.dtype)
-        shape = jax.eval_shape(lambda f: _spread(f, self.axes, site), factor).shape
-        # A mask, or a choice of keys, may take some keys and leave others.
-        axes = {axis for name in self.where.indices for axis in name.split()}
-        places = {find_axis(axis, site) for axis in axes - {"layer"}}
-        some = self.where.entries is not None or len(site.axes) - 1 in places
-        return not some and shape[-1:] in ((), (1,))
+            return ""  # Zero over zero is NaN, which is a change.
+        shapes = jax.eval_shape(
+            lambda: (_spread(self.factor, self.axes, site), self.where.mask(site))
+        )
+        # With an axis of keys, some may get another factor than others.
+        if any(x.shape[-1:] not in ((), (1,)) for x in shapes if x is not None):
+            return ""
+        why = f"each row of {site.name!r} is divided by its sum"
+        return f"{why}; choose some of the keys"
 
     def replacement(self, value: Array, site: Site) -> Array:
         return value * _fitting("Scale", self.factor, self.axes, site)

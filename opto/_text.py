@@ -1,6 +1,7 @@
 """The text form of an edit: what `repr` prints, the command line takes, JSON stores."""
 
 import ast
+import inspect
 from collections.abc import Callable
 from typing import Any, TypeVar
 
@@ -10,7 +11,7 @@ from ._edit import AbstractEdit, At
 from ._edits import Clamp, Scale, Steer, Zero
 from ._reference import Mean, Patch, Resample
 from .graft import Graft
-from .grammar import check_call, Text
+from .grammar import takes, Text
 from .hints import did_you_mean
 from .patching import PathPatch
 from .patterns import Kind, PreviousToken, Uniform
@@ -73,9 +74,13 @@ def _call(read: Text, call: ast.Call, known: dict[str, Callable[..., Any]]) -> A
         hint = did_you_mean(name, known) or f"; known: {', '.join(known)}"
         raise read.error(call.func, f"no edit {name!r}{hint}")
     args, keywords = read.arguments(call, lambda node: _value(read, node))
+    make = known[name]
     try:
-        check_call(name, known[name], args, keywords)
-        return known[name](*args, **keywords)
+        inspect.signature(make).bind(*args, **keywords)
+    except TypeError as error:
+        raise read.error(call.func, f"{error}; it is {name}{takes(make)}") from None
+    try:
+        return make(*args, **keywords)
     except (TypeError, ValueError, OverflowError) as error:
         raise read.error(call.func, str(error)) from None
 

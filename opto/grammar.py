@@ -6,7 +6,7 @@ A text is read as Python's syntax and never evaluated. Errors point at a charact
 import ast
 import dataclasses
 import inspect
-from collections.abc import Callable, Container, Mapping, Sequence
+from collections.abc import Callable, Container
 from typing import Any
 
 
@@ -83,23 +83,6 @@ class Text:
 
     def _lines_before(self, lineno: int) -> int:
         return sum(len(line) + 1 for line in self.text.split("\n")[: lineno - 1])
-
-
-def check_call(
-    name: str,
-    make: Callable[..., Any],
-    args: Sequence[Any],
-    keywords: Mapping[str, Any],
-    unsaid: Container[str] = (),
-) -> None:
-    """Raises `TypeError`, which says what a call takes, for arguments that it does not.
-
-    **Arguments:** `unsaid`: Parameters that a text cannot give.
-    """
-    try:
-        inspect.signature(make).bind(*args, **keywords)
-    except TypeError as error:
-        raise TypeError(f"{error}; it is {name}{takes(make, unsaid)}") from None
 
 
 def takes(make: Callable[..., Any], unsaid: Container[str] = ()) -> str:

@@ -11,6 +11,7 @@ from jaxtyping import Float32, Int
 
 from opto.hints import did_you_mean
 
+from ..checks import finite
 from ..files import write_hdf5
 
 
@@ -99,8 +100,7 @@ def write_classes(
             "features must have shape [class, exemplar, dim, …] and not be empty, got "
             f"{features.shape}"
         )
-    if not np.isfinite(features).all():
-        raise ValueError("features must be finite")
+    finite("features", features)
     if len(names) != len(features):
         raise ValueError(
             f"names must have one name per class, {len(features)}, got {len(names)}"

@@ -10,7 +10,7 @@ from jaxtyping import Array, PyTree
 
 import opto
 
-from ..batches import example_of
+from ..batches import example_of, fields_of
 from ..protocols import ExperimentTask, TaskConfig
 
 
@@ -68,7 +68,7 @@ def check_scores(
     example, theirs = example_of(sampler), example_of(trained)
     if sampler is not trained and eqx.tree_equal(example, theirs):
         return  # Scored as those of training, which were checked before.
-    got, wanted = _fields(example), _fields(theirs)
+    got, wanted = (", ".join(x for x, _ in fields_of(e)) for e in (example, theirs))
     if got != wanted:
         raise ValueError(f"{what} has examples of {got}, those of training {wanted}")
 
@@ -88,9 +88,3 @@ def check_scores(
     if "loss" not in metrics or metrics["loss"].shape != ():
         got = ", ".join(f"{name}{list(x.shape)}" for name, x in metrics.items())
         raise ValueError(f"{what}: metrics must have a number 'loss', got {got}")
-
-
-def _fields(example: PyTree) -> str:
-    """The names of an example's arrays."""
-    leaves, _ = jax.tree.flatten_with_path(example)
-    return ", ".join(jax.tree_util.keystr(path).lstrip(".") for path, _ in leaves)

@@ -7,7 +7,7 @@ import inspect
 from collections.abc import Callable
 from typing import Any, ParamSpec, TypeVar
 
-from opto.grammar import check_call, takes, Text
+from opto.grammar import takes, Text
 from opto.hints import did_you_mean
 
 from ..plugins import check_one_origin, import_installed, scan
@@ -126,11 +126,9 @@ def _value(read: Text, node: ast.expr, scored: _Scored) -> Any:
 def _made(read: Text, name: ast.Name, args: list, keywords: dict) -> AnyMeasure:
     make = _MEASURES[name.id]
     try:
-        check_call(name.id, make, args, keywords, _UNSAID)
+        inspect.signature(make).bind(*args, **keywords)
         return make(*args, **keywords)
-    except TypeError as error:
-        raise read.error(name, str(error)) from None
-    except ValueError as error:
+    except (TypeError, ValueError) as error:
         message = f"{error}; it is {name.id}{takes(make, _UNSAID)}"
         raise read.error(name, message) from None
 

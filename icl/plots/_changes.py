@@ -5,6 +5,7 @@ from collections.abc import Iterable, Mapping, Sequence
 import numpy as np
 from matplotlib.figure import Figure
 
+from ..text import number
 from ._grid import heat_map, inches
 from ._style import figure, style
 
@@ -86,8 +87,7 @@ def change_bars(changes: Mapping[str, Changes], heads: Sequence[str]) -> Figure:
 
 
 def _signed(change: float) -> str:
-    # A correlation with what is constant, for one.
-    return "undefined" if np.isnan(change) else f"{change:+.2f}".replace("-", "−")
+    return number(change, "+.2f").replace("-", "−")
 
 
 def _bound(values: Iterable[np.ndarray]) -> float:

@@ -5,8 +5,8 @@ import json
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from ..experiments.curves import curves
 from ..runs import is_finished, read_object, Run
+from ..text import number
 from .subject import Subject
 
 
@@ -29,7 +29,7 @@ def subtitle(subject: Subject) -> str:
 
 def final_table(subject: Subject) -> str:
     """A table of the last evaluation."""
-    numbers = curves(subject.trained.run).numbers
+    numbers = subject.curves.numbers
     if not numbers:
         return ""
     first = next(iter(numbers.values()))
@@ -40,7 +40,9 @@ def final_table(subject: Subject) -> str:
     )
     rows = []
     for name, found in numbers.items():
-        cells = (f'<td class="number">{found[n][-1]:.4f}</td>' for n in known)
+        cells = (
+            f'<td class="number">{number(float(found[n][-1]))}</td>' for n in known
+        )
         rows.append(
             f"<tr><td>{html.escape(name.replace('_', ' '))}</td>{''.join(cells)}</tr>"
         )

@@ -8,7 +8,6 @@ import opto
 from opto.hints import did_you_mean
 
 from .. import measures, plots
-from ..experiments.curves import curves as learning_curves_of
 from ..plots import DrawnFigure
 from .grouping import GROUPS, Inapplicable, missing_field
 from .subject import Subject
@@ -21,7 +20,7 @@ def learning(subject: Subject) -> DrawnFigure:
     """Loss and accuracy of every evaluation set, from the log."""
     if subject.edits is not None:
         raise Inapplicable("learning curves are logged: leave out the edits")
-    curves = learning_curves_of(subject.trained.run)
+    curves = subject.curves
     if not curves.numbers:
         raise Inapplicable(f"{subject.trained.run.path} has no evaluations in its log")
     each = next(iter(curves.numbers.values()))
@@ -51,9 +50,11 @@ def metric(subject: Subject) -> DrawnFigure:
 
     One of the set as a whole is a single curve.
     """
-    trained = subject.trained
-    each = measures.metric_names(trained.task, trained.model)
-    if trained.summaries.get(subject.metric) and subject.metric not in each:
+    trained, name = subject.trained, subject.metric
+    # The metrics of each sequence take a trace of the model to know.
+    if trained.summaries.get(name) and name not in measures.metric_names(
+        trained.task, trained.model
+    ):
         return _of_the_set(subject)
     sequences, values = _metric(subject)
     if not np.isfinite(values).any():
@@ -87,13 +88,14 @@ def _of_the_set(subject: Subject) -> DrawnFigure:
     what = f"metric {subject.metric!r} is of the set as a whole"
     if subject.edits is not None:
         raise Inapplicable(f"{what} and is read from the log: leave out the edits")
-    if subject.metric not in subject.curves:
+    curve = subject.curve(subject.metric)
+    if curve is None:
         raise Inapplicable(f"{what}, and {subject.data!r} is not in the log")
     if subject.by:
         raise Inapplicable(f"{what} and has no groups: leave out --by")
     return plots.traces(
-        subject.trained.run.log.events,
-        subject.curves[subject.metric][:, None],
+        subject.curves.events,
+        curve[:, None],
         label=subject.label(subject.metric),
         phase_change=subject.phase_change,
     )

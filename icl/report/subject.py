@@ -15,7 +15,7 @@ from .. import measures
 from ..batches import first_of
 from ..edits.tokens import token_names
 from ..experiments import Trained
-from ..experiments.curves import curves as learning_curves_of
+from ..experiments.curves import Curves, curves
 from ..experiments.events import first_below
 from ..experiments.sets import find_set
 from ..replay import Replay, replay
@@ -104,18 +104,22 @@ class Subject:
         return f"{words} ({unit})" if unit and metric.endswith("loss") else words
 
     @functools.cached_property
-    def curves(self) -> Mapping[str, np.ndarray]:
-        """The numbers of the set at each event of the log; none if it is not there."""
-        return learning_curves_of(self.trained.run).numbers.get(self.data, {})
+    def curves(self) -> Curves:
+        """The learning curves of all sets, as the log has them."""
+        return curves(self.trained.run)
+
+    def curve(self, metric: str) -> np.ndarray | None:
+        """That of a metric of the set; `None` if the log does not have it."""
+        return self.curves.numbers.get(self.data, {}).get(metric)
 
     @property
     def phase_change(self) -> float | None:
         """Where the loss of the set, under the edits, falls to the threshold, if so."""
         if self.threshold is None:
             return None
-        if self.edits is None and "loss" in self.curves:
-            events = self.trained.run.log.events
-            return first_below(events, self.curves["loss"], self.threshold)
+        logged = self.curve("loss")
+        if self.edits is None and logged is not None:
+            return first_below(self.curves.events, logged, self.threshold)
         loss = measures.task_metric(self.trained.task, "loss")
         found = self.replay({"loss": loss})
         return first_below(found.sequences, found["loss"], self.threshold)

@@ -125,7 +125,8 @@ _Block = tuple[str, str, np.ndarray, Mapping[str, np.ndarray]]
 
 
 def _gather(folder: Folder, configs: Mapping[str, Any], runs: list[str]) -> _Gathered:
-    plugins = folder.read().get("plugins", ())
+    study = folder.read()
+    plugins = study.get("plugins", ())
     waiting = [name for name in plugins if is_there(name)]
     blocks: list[_Block] = []
     problems, empty = [], []
@@ -146,7 +147,7 @@ def _gather(folder: Folder, configs: Mapping[str, Any], runs: list[str]) -> _Gat
         blocks += [(run, *block) for block in found]
         empty += [] if found else [run]
         loss_units[run] = task.loss_unit
-    columns = _columns(swept(Path(folder.read()["folder"]), configs), blocks)
+    columns = _columns(swept(Path(study["folder"]), configs), blocks)
     return _Gathered(columns, _units(blocks, loss_units), problems, empty)
 
 

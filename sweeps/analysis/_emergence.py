@@ -27,8 +27,9 @@ class Estimate:
     - `value`: The mean. If there are seeds where it was never reached, the median of
         all, which is infinite if they are half: a mean of the others would be too low.
         NaN of no seeds.
-    - `low`, `high`: A 95 % confidence interval of the mean (Student's t); NaN for fewer
-        than two seeds, or if it was not reached in one.
+    - `low`, `high`: A 95 % confidence interval of the mean (Student's t; of a number
+        with bounds, of its angle); NaN for fewer than two seeds, or if it was not
+        reached in one.
     - `known`, `count`: In how many seeds it was reached, of how many.
     """
 
@@ -39,10 +40,21 @@ class Estimate:
     count: int
 
     @staticmethod
-    def of(values: Iterable[float]) -> "Estimate":
+    def of(
+        values: Iterable[float], bounds: tuple[float, float] | None = None
+    ) -> "Estimate":
         """Of one value a seed; infinite where it was never reached.
 
         Seeds with NaN (unknown) are ignored.
+
+        **Arguments:**
+
+        - `bounds`: The smallest and the largest value there can be, such as 0 and 1 of
+            an accuracy; the interval stays within them. It is that of the angle
+            arcsin √p, of which bounded numbers have about the same variance everywhere
+            (Bartlett 1936); a logarithm of odds would be infinite at the bounds.
+
+        **Raises:** `ValueError` for a value outside of the bounds.
         """
         array = np.asarray([*values], float)
         array = array[~np.isnan(array)]
@@ -52,9 +64,8 @@ class Estimate:
             # Of an even number the larger one in the middle: no mean with infinity.
             median = float(np.sort(array)[count // 2]) if count else math.nan
             return Estimate(median, math.nan, math.nan, known, count)
-        low, high = Confidence().bounds(there[None])
-        mean = float(there.mean())
-        return Estimate(mean, float(low[0]), float(high[0]), known, count)
+        low, high = _interval(there) if bounds is None else _within(there, *bounds)
+        return Estimate(float(there.mean()), low, high, known, count)
 
     def __str__(self) -> str:
         if not self.known:
@@ -70,6 +81,24 @@ class Estimate:
     def __truediv__(self, unit: float) -> "Estimate":
         low, high = self.low / unit, self.high / unit
         return Estimate(self.value / unit, low, high, self.known, self.count)
+
+
+def _interval(values: Float[np.ndarray, " seed"]) -> tuple[float, float]:
+    low, high = Confidence().bounds(values[None])
+    return float(low[0]), float(high[0])
+
+
+def _within(
+    values: Float[np.ndarray, " seed"], least: float, most: float
+) -> tuple[float, float]:
+    """The interval of the angle arcsin √p, and back."""
+    # A mean of float32 may be 1 and a little.
+    if np.any((values < least - 1e-6) | (values > most + 1e-6)):
+        raise ValueError(f"values must lie in [{least}, {most}], got {values}")
+    parts = np.clip((values - least) / (most - least), 0, 1)
+    ends = _interval(np.arcsin(np.sqrt(parts)))
+    low, high = np.sin(np.clip(ends, 0, np.pi / 2)) ** 2 * (most - least) + least
+    return float(low), float(high)
 
 
 def crossing(sequences: np.ndarray, losses: np.ndarray, level: float = HALF) -> float:

@@ -7,11 +7,26 @@ are in its folder of `sweeps.studies`.
 from ._claims import (
     Alike as Alike,
     Claim as Claim,
+    Exceeds as Exceeds,
     Ordering as Ordering,
     Same as Same,
+    Times as Times,
     Together as Together,
     Within as Within,
 )
 from ._curves import crossings as crossings, curves as curves, has_set as has_set
 from ._figure import Figure as Figure, Measured as Measured, Runs as Runs
 from ._found import all_figures as all_figures, find_figure as find_figure
+from ._row import (
+    ACCURACY as ACCURACY,
+    ATTENTION as ATTENTION,
+    NATS as NATS,
+    NUMBER as NUMBER,
+    QUOTIENT as QUOTIENT,
+    Row as Row,
+    rows_of as rows_of,
+    SEQUENCES as SEQUENCES,
+    STEPS as STEPS,
+)
+from ._table import Judged as Judged
+from ._verdict import Verdict as Verdict, verdict_of_row as verdict_of_row

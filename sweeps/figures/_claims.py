@@ -7,7 +7,7 @@ all of a run, later than any that did; NaN is what was not measured.
 import abc
 import dataclasses
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 
 
 RowNumbers = Mapping[str, float]
@@ -30,18 +30,6 @@ class Claim(abc.ABC):
         if False in found:
             return False
         return None if None in found else True
-
-    def over_seeds(
-        self, value: RowNumbers, each: Sequence[RowNumbers], targets: RowNumbers
-    ) -> bool | None:
-        """Whether it does of several seeds: of the numbers over them.
-
-        **Arguments:**
-
-        - `value`: Each row over seeds, a mean or a median.
-        - `each`: The rows of each seed.
-        """
-        return self.holds(value, targets)
 
     def against(self, numbers: RowNumbers, targets: RowNumbers) -> list[str]:
         """What of it does not hold or cannot be told, in words."""
@@ -134,30 +122,53 @@ class Same(Claim):
 
 
 @dataclasses.dataclass(frozen=True)
-class Together(Claim):
-    """Claims that say something of a seed only if all of them hold in it.
+class Exceeds(Claim):
+    """A row that is so much above another one."""
 
-    Holds if at least `seeds` seeds satisfy all claims; every seed, if there are fewer.
-    """
+    row: str
+    other: str
+    by: float
+
+    def parts(self, numbers, targets):
+        x, y = numbers[self.row], numbers[self.other]
+        known = math.isfinite(x) and math.isfinite(y)
+        text = f"{self.row} {shown(x)}, {self.other} {shown(y)}"
+        yield Comparison(x >= y + self.by if known else None, text)
+
+    def __str__(self) -> str:
+        return f"{self.row} at least {shown(self.by)} above {self.other}"
+
+
+@dataclasses.dataclass(frozen=True)
+class Times(Claim):
+    """A row that is so many times another one; one that was not reached is."""
+
+    row: str
+    other: str
+    factor: float
+
+    def parts(self, numbers, targets):
+        x, y = numbers[self.row], numbers[self.other]
+        known = not math.isnan(x) and math.isfinite(y)
+        text = f"{self.row} {shown(x)}, {self.other} {shown(y)}"
+        yield Comparison(x >= self.factor * y if known else None, text)
+
+    def __str__(self) -> str:
+        return f"{self.row} at least {self.factor:g} times {self.other}"
+
+
+@dataclasses.dataclass(frozen=True)
+class Together(Claim):
+    """Claims that say something of a seed only if all of them hold in it."""
 
     claims: tuple[Claim, ...]
-    seeds: int = 1
-
-    def over_seeds(self, value, each, targets):
-        found = [self.holds(one, targets) for one in each]
-        good, unknown = found.count(True), found.count(None)
-        wanted = min(self.seeds, len(found))
-        if found and good >= wanted:
-            return True
-        return None if good + unknown >= wanted else False
 
     def parts(self, numbers, targets):
         for claim in self.claims:
             yield from claim.parts(numbers, targets)
 
     def __str__(self) -> str:
-        several = f", in {self.seeds} seeds or more" if self.seeds > 1 else ""
-        return ", and then ".join(map(str, self.claims)) + several
+        return ", and ".join(map(str, self.claims))
 
 
 def shown(value: float) -> str:

@@ -11,6 +11,7 @@ from jaxtyping import Float
 from icl.plots import DrawnFigure
 
 from ._claims import Claim
+from ._row import Row
 
 
 _SEED = "{seed}"
@@ -61,9 +62,12 @@ class Figure:
         there at a scale.
     - `cost`: How long it takes at scale `small` on two cores, roughly.
     - `measure`: What is read off and drawn.
-    - `targets`: By the name of the row, in order; what was published, or NaN.
-    - `claims`: What it is said to show.
-    - `about`: What the targets are, `"sequences until …"`.
+    - `rows`: By name, in order: what was published, and its unit.
+    - `claims`: What it is said to show, written down before the runs that they are
+        judged on.
+    - `about`: What the rows are, `"sequences until …"`.
+    - `fresh`: The seeds that claims are judged on, where others were seen before the
+        claims were written; empty if all are.
     """
 
     name: str
@@ -72,10 +76,20 @@ class Figure:
     cost: str
     about: str
     measure: Callable[[Runs], Measured]
-    targets: Mapping[str, float]
+    rows: Mapping[str, Row]
     claims: tuple[Claim, ...]
     study: str = ""
     runs: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    fresh: tuple[int, ...] = ()
+
+    @property
+    def targets(self) -> dict[str, float]:
+        """What was published, by row."""
+        return {name: row.target for name, row in self.rows.items()}
+
+    def judged(self, seeds: tuple[int, ...]) -> tuple[int, ...]:
+        """Those of the seeds that claims are judged on; all if none is fresh."""
+        return tuple(seed for seed in seeds if seed in self.fresh) or seeds
 
     @property
     def stem(self) -> str:

@@ -1,13 +1,21 @@
 """The numbers of a figure beside those published, in plain text and as JSON."""
 
+import dataclasses
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from ..analysis import Estimate
 from ..text import counted, NONE, table
-from ._claims import Claim, shown
+from ._claims import Claim, RowNumbers, shown
 from ._figure import Figure, Measured
+from ._verdict import (
+    seeds_wanted,
+    Verdict,
+    verdict_of_claim,
+    verdict_of_figure,
+    verdict_of_row,
+)
 
 
 def figures_table(figures: Iterable[Figure]) -> str:
@@ -17,112 +25,135 @@ def figures_table(figures: Iterable[Figure]) -> str:
     return table(rows, header, "llll")
 
 
-def estimates(chosen: Figure, measured: Measured) -> dict[str, Estimate]:
-    """Each row over seeds; of none if it was not measured."""
-    return {row: Estimate.of(measured.values.get(row, ())) for row in chosen.targets}
+@dataclasses.dataclass(frozen=True)
+class Judged:
+    """What was measured for a figure, and what it comes to."""
+
+    chosen: Figure
+    measured: Measured
+    seeds: tuple[int, ...]
+    """Of the runs, in the order of the measured values."""
+
+    @property
+    def estimates(self) -> dict[str, Estimate]:
+        """Each row over all seeds; of none if it was not measured."""
+        return {
+            name: Estimate.of(self.measured.values.get(name, ()), row.unit.bounds)
+            for name, row in self.chosen.rows.items()
+        }
+
+    @property
+    def rows(self) -> dict[str, Verdict | None]:
+        """The verdict of each row; `None` if no number was published."""
+        found = self.estimates
+        return {
+            name: verdict_of_row(row, found[name])
+            for name, row in self.chosen.rows.items()
+        }
+
+    @property
+    def claims(self) -> Mapping[Claim, Verdict]:
+        """The verdict of each claim."""
+        each, targets = self.judged_seeds, self.chosen.targets
+        return {
+            claim: verdict_of_claim(claim, each, targets)
+            for claim in self.chosen.claims
+        }
+
+    @property
+    def verdict(self) -> Verdict:
+        """The verdict of the figure."""
+        return verdict_of_figure(self.claims.values(), self.rows.values())
+
+    @property
+    def judged_seeds(self) -> list[dict[str, float]]:
+        """The rows of each seed that claims are judged on; NaN if not measured."""
+        chosen = self.chosen.judged(self.seeds)
+        places = [k for k, seed in enumerate(self.seeds) if seed in chosen]
+        values, missing = self.measured.values, [math.nan] * len(self.seeds)
+        return [
+            {row: float(values.get(row, missing)[k]) for row in self.chosen.rows}
+            for k in places
+        ]
+
+    def good(self, claim: Claim) -> int:
+        """In how many of the judged seeds a claim holds."""
+        targets = self.chosen.targets
+        return sum(claim.holds(one, targets) is True for one in self.judged_seeds)
 
 
-def numbers(chosen: Figure, measured: Measured) -> dict[str, float]:
-    """Each row as one number, NaN if it was not measured.
-
-    The mean over seeds, or their median where it was not reached in all of them.
-    """
-    return {row: each.value for row, each in estimates(chosen, measured).items()}
-
-
-def verdict(chosen: Figure, measured: Measured) -> bool:
-    """Whether all that is claimed holds."""
-    return all(holds(claim, chosen, measured) for claim in chosen.claims)
-
-
-def holds(claim: Claim, chosen: Figure, measured: Measured) -> bool | None:
-    """Whether a claim does, of all seeds; `None` if it cannot be told."""
-    found, each = numbers(chosen, measured), by_seed(chosen, measured)
-    return claim.over_seeds(found, each, chosen.targets)
-
-
-def by_seed(chosen: Figure, measured: Measured) -> list[dict[str, float]]:
-    """The rows of each seed; NaN for what was not measured."""
-    count = max((len(values) for values in measured.values.values()), default=0)
-    nothing = [math.nan] * count
-    return [
-        {row: float(measured.values.get(row, nothing)[k]) for row in chosen.targets}
-        for k in range(count)
-    ]
-
-
-def report(
-    chosen: Figure,
-    measured: Measured,
-    seeds: tuple[int, ...],
-    about: Iterable[str],
-    judged: bool,
-) -> str:
-    """Target against measured, and whether what is claimed holds.
+def report(found: Judged, about: Iterable[str], judged: bool) -> str:
+    """Target against measured, and what claims come to.
 
     **Arguments:**
 
     - `about`: Lines on where the numbers are from.
     - `judged`: Whether training was long enough to tell.
     """
-    several = len(seeds) > 1
-    header = ["", "target", "measured", *(["95% interval"] if several else []), "ratio"]
-    rows = [_row(row, chosen, measured, several) for row in chosen.targets]
+    chosen, several = found.chosen, len(found.seeds) > 1
+    interval = ["95% interval"] if several else []
+    header = ["", "target", "measured", *interval, "ratio"]
+    header += ["verdict"] if judged else []
+    rows = [_row(name, found, several, judged) for name in chosen.rows]
     head = [f"{chosen.name}: {chosen.shows}", f"({chosen.source})", *about]
-    lines = [_line(claim, chosen, measured, judged) for claim in chosen.claims]
-    over = f"; over {counted(len(seeds), 'seed')}" if several else ""
-    text = table(rows, header, "l" + "r" * (len(header) - 1))
-    return "\n".join([*head, "", f"{chosen.about}{over}", text, "", *lines])
+    over = f"; over {counted(len(found.seeds), 'seed')}" if several else ""
+    align = "l" + "r" * (3 + several) + ("l" if judged else "")
+    text = table(rows, header, align)
+    last = f"figure: {found.verdict}" if judged else ""
+    lines = [_line(claim, found, judged) for claim in chosen.claims]
+    parts = [*head, "", f"{chosen.about}{over}", text, "", _rule(found), *lines, last]
+    return "\n".join(parts).rstrip()
 
 
-def as_json(
-    chosen: Figure,
-    measured: Measured,
-    seeds: tuple[int, ...],
-    scale: str,
-    about: Iterable[str],
-) -> dict[str, Any]:
+def as_json(found: Judged, scale: str, about: Iterable[str]) -> dict[str, Any]:
     """The same as data; what is not a number, or was not reached, is null."""
-    every = estimates(chosen, measured)
+    chosen, measured = found.chosen, found.measured
+    estimates, verdicts = found.estimates, found.rows
     return {
         "figure": chosen.name,
         "source": chosen.source,
         "scale": scale if chosen.study else "",
         "about": [*about],
         "unit": chosen.about,
-        "seeds": [*seeds] if chosen.study else [],
+        "seeds": [*found.seeds] if chosen.study else [],
+        "judged": [*chosen.judged(found.seeds)] if chosen.study else [],
         "rows": {
-            row: {
-                "target": _finite(target),
-                "measured": [*map(_finite, measured.values.get(row, ()))],
-                "value": _finite(every[row].value),
-                "interval": [_finite(every[row].low), _finite(every[row].high)],
-                "reached": every[row].known,
-                "seeds": every[row].count,
+            name: {
+                "target": _finite(row.target),
+                "unit": row.unit.name,
+                "measured": [*map(_finite, measured.values.get(name, ()))],
+                "value": _finite(estimates[name].value),
+                "interval": [
+                    _finite(estimates[name].low),
+                    _finite(estimates[name].high),
+                ],
+                "reached": estimates[name].known,
+                "seeds": estimates[name].count,
+                "verdict": verdicts[name],
             }
-            for row, target in chosen.targets.items()
+            for name, row in chosen.rows.items()
         },
         "claims": {
-            str(claim): {
-                "holds": holds(claim, chosen, measured),
-                "seeds": _good(claim, chosen, measured),
-            }
-            for claim in chosen.claims
+            str(claim): {"verdict": verdict, "seeds": found.good(claim)}
+            for claim, verdict in found.claims.items()
         },
+        "verdict": found.verdict,
     }
 
 
-def _row(row: str, chosen: Figure, measured: Measured, several: bool) -> list[str]:
-    target, found = chosen.targets[row], estimates(chosen, measured)[row]
-    known = math.isfinite(found.low)
-    interval = f"{shown(found.low)} to {shown(found.high)}" if known else NONE
-    ratio = found.value / target if math.isfinite(found.value) and target else math.nan
+def _row(name: str, found: Judged, several: bool, judged: bool) -> list[str]:
+    target, estimate = found.chosen.targets[name], found.estimates[name]
+    known = math.isfinite(estimate.low)
+    interval = f"{shown(estimate.low)} to {shown(estimate.high)}" if known else NONE
+    value = estimate.value
+    ratio = value / target if math.isfinite(value) and target else math.nan
     return [
-        row,
+        name,
         NONE if math.isnan(target) else shown(target),
-        _value(found, len(measured.values.get(row, ()))),
+        _value(estimate, len(found.measured.values.get(name, ()))),
         *([interval] if several else []),
         f"{ratio:.2f}" if math.isfinite(ratio) else NONE,
+        *([found.rows[name] or NONE] if judged else []),
     ]
 
 
@@ -139,21 +170,27 @@ def _finite(value: Any) -> float | None:
     return float(value) if math.isfinite(value) else None
 
 
-def _line(claim: Claim, chosen: Figure, measured: Measured, judged: bool) -> str:
+def _rule(found: Judged) -> str:
+    seeds = found.chosen.judged(found.seeds)
+    if len(seeds) < 2:
+        return "claims:"
+    names = ", ".join(map(str, seeds))
+    return f"claims, in {seeds_wanted(len(seeds))} or more of the seeds {names}:"
+
+
+def _line(claim: Claim, found: Judged, judged: bool) -> str:
     if not judged:
         return f"{claim}: not judged at scale smoke, where training is too short"
-    found = holds(claim, chosen, measured)
-    good, count = _good(claim, chosen, measured)
-    seeds = f" (in {good} of {count} seeds)" if count > 1 else ""
-    if found:
-        return f"{claim}: holds{seeds}"
-    verb = "cannot be told" if found is None else "does not hold"
-    reasons = claim.against(numbers(chosen, measured), chosen.targets)
-    why = f": {'; '.join(reasons)}" if reasons else ""
-    return f"{claim}: {verb}{seeds}{why}"
+    verdict, each = found.claims[claim], found.judged_seeds
+    seeds = f" (in {found.good(claim)} of {len(each)} seeds)" if len(each) > 1 else ""
+    line = f"{claim}: {verdict}{seeds}"
+    if verdict is Verdict.HOLDS:
+        return line
+    reasons = _reasons(claim, each, found.chosen.targets)
+    return f"{line}: {reasons}" if reasons else line
 
 
-def _good(claim: Claim, chosen: Figure, measured: Measured) -> tuple[int, int]:
-    """In how many of the seeds it holds, and how many there are."""
-    each = by_seed(chosen, measured)
-    return sum(claim.holds(one, chosen.targets) is True for one in each), len(each)
+def _reasons(claim: Claim, each: Sequence[RowNumbers], targets: RowNumbers) -> str:
+    """What does not hold in the first seed where something does not."""
+    against = (claim.against(one, targets) for one in each)
+    return "; ".join(next((found for found in against if found), []))

@@ -28,7 +28,8 @@ from ..study import list_trials, load_study, StudyModule, StudyScale
 from ._figure import Figure, Measured, Runs
 from ._found import all_figures, find_figure
 from ._place import place
-from ._table import as_json, figures_table, report, verdict
+from ._table import as_json, figures_table, Judged, report
+from ._verdict import Verdict
 
 
 @dataclasses.dataclass(frozen=True)
@@ -36,8 +37,7 @@ class FigureOptions:
     """Make one figure of a paper: train its runs, measure, compare and draw.
 
     Runs that are there are taken, a launch that was stopped goes on. The status is 0 if
-    what the figure is said to show holds, 1 if it does not; at scale smoke, where
-    training is too short to tell, 0.
+    the claims hold, 1 if not; at scale smoke, where training is too short to tell, 0.
     """
 
     name: tyro.conf.Positional[str] = ""
@@ -204,8 +204,10 @@ def _finish(
     path = folder / f"{chosen.stem}{scale}{own}{some}.png"
     for file in (path, path.with_suffix(".pdf")):
         plots.save(measured.figure, file)
-    content = as_json(chosen, measured, seeds, options.scale, about)
+    found = Judged(chosen, measured, seeds)
+    content = as_json(found, options.scale, about)
     write_bytes(path.with_suffix(".json"), json.dumps(content, indent=2).encode())
-    print(report(chosen, measured, seeds, about, judged))
+    print(report(found, about, judged))
     print(f"{path}, .pdf; what is drawn: .h5; the table: .json", file=sys.stderr)
-    return 0 if not judged or verdict(chosen, measured) else 1
+    failed = {Verdict.NOT_REPRODUCED, Verdict.ABSENT} & {*found.claims.values()}
+    return 1 if judged and failed else 0

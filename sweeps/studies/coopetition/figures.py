@@ -7,8 +7,8 @@ import numpy as np
 
 from icl import plots, toys
 
-from ...figures import Figure, Measured, Runs, Same
-from .._transience import comes_and_goes, HEIGHTS, TIMES, transient
+from ...figures import Figure, Measured, NATS, rows_of, Runs, Same, STEPS
+from .._transience import comes_and_goes, rows, TRANSIENT
 
 
 _PAPER = "Singh et al. 2025, arXiv 2503.05631"
@@ -58,11 +58,9 @@ FIGURES = (
         study="coopetition",
         runs={"main": "main"},
         measure=comes_and_goes,
-        targets={
-            **dict(zip(HEIGHTS, (0.713, 0.0146, 0.89, 0.987), strict=True)),
-            **dict(zip(TIMES, (3.3e6, 4.28e6, 6.3e6), strict=True)),
-        },
-        claims=transient(seeds=1),
+        # The end on icl is that at 20 million sequences; at 320 it is .466.
+        rows=rows((0.713, 0.0146, 0.89, 0.60, 0.987), (3.3e6, 4.28e6, 6.3e6)),
+        claims=TRANSIENT,
     ),
     Figure(
         "coopetition/5",
@@ -71,13 +69,23 @@ FIGURES = (
         cost="30 s",
         about="gradient steps until the loss is 1e-6, and of seed 7 steps and losses",
         measure=_two_mechanisms,
-        targets={
-            **{f"seed {seed}": float(steps) for seed, steps in _STEPS.items()},
-            "plateau": 0.105,
-            "divot low": 4628,
-            "divot high": 4808,
-            "loss at the low": 0.309,
-            "loss at the high": 0.320,
+        rows={
+            **rows_of(
+                STEPS,
+                {
+                    **{f"seed {seed}": float(steps) for seed, steps in _STEPS.items()},
+                    "divot low": 4628,
+                    "divot high": 4808,
+                },
+            ),
+            **rows_of(
+                NATS,
+                {
+                    "plateau": 0.105,
+                    "loss at the low": 0.309,
+                    "loss at the high": 0.320,
+                },
+            ),
         },
         claims=(
             Same(tuple(f"seed {seed}" for seed in _STEPS)),

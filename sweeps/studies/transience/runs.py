@@ -11,6 +11,7 @@ whether it is with those of the clusters' shape was not tested.
 """
 
 import dataclasses
+from collections.abc import Iterable
 from pathlib import Path
 
 from icl import Experiment
@@ -45,30 +46,30 @@ class TransienceRun:
         return stand_in(self.classes, self.exemplars, dim=self.dim, seed=self.data_seed)
 
 
-# The script's second run is called seed 5, but has 2023, which it gives to all.
-OMNIGLOT = (
-    TransienceRun("omniglot-12800-seed-6", 12_800, 20, 6),
-    TransienceRun("omniglot-1600-seed-5", 1600, 20, 5),
+# Of the shape of Omniglot's. The script's second run is called seed 5, but has 2023,
+# which it gives to all.
+PUBLISHED = (
+    TransienceRun("classes-12800-seed-6", 12_800, 20, 6),
+    TransienceRun("classes-1600-seed-5", 1600, 20, 5),
 )
-# Of LLaMA (1): the sizes as the script has them, and the length of an embedding. The
-# "70B" one is that of 65 billion.
-MODELS = {"7B": 4096, "13B": 5120, "30B": 6656, "70B": 8192}
+# The lengths of LLaMA's (1) token embeddings, of 7, 13, 30 and 65 billion weights.
+DIMS = (4096, 5120, 6656, 8192)
 SHAPES = ((1600, 10), (3200, 5))
 CLUSTER_SEEDS = (4, 5)
 INIT_SEEDS = (5, 6)
 
 
 def clusters(
-    models: dict[str, int] = MODELS, shapes: tuple[tuple[int, int], ...] = SHAPES
+    dims: tuple[int, ...] = DIMS, shapes: tuple[tuple[int, int], ...] = SHAPES
 ) -> list[TransienceRun]:
-    """The runs on clusters of embeddings: 32."""
+    """The runs on classes of the shape of clusters of embeddings: 32."""
     return [
         TransienceRun(
-            f"llama-{model}-{classes}x{exemplars}-clusters-{seed}-seed-{init_seed}",
+            f"dim-{dim}-{classes}x{exemplars}-data-{seed}-seed-{init_seed}",
             *(classes, exemplars, init_seed, dim, seed),
             clusters=True,
         )
-        for model, dim in models.items()
+        for dim in dims
         for classes, exemplars in shapes
         for seed in CLUSTER_SEEDS
         for init_seed in INIT_SEEDS
@@ -85,8 +86,28 @@ def trials(scale: StudyScale, folder: Path, data: Source | None) -> list[Trial]:
     **Raises:** `ValueError` if they suffice for none.
     """
     runs = {"paper": _paper, "small": _small, "smoke": _smoke}[scale]()
-    if data is not None:
-        runs = _on(data, runs)
+    return _trials(_on(data, runs) if data is not None else runs, scale, data)
+
+
+def synthetic(scale: StudyScale, seeds: Iterable[int]) -> list[Trial]:
+    """The run on 12,800 classes (6400 at `small`, 64 at `smoke`), of other seeds."""
+    count, each, dim = {"paper": (12_800, 20, 512), **_SIZES}[scale]
+    runs = [
+        TransienceRun(f"classes-{count}-seed-{seed}", count, each, seed, dim=dim)
+        for seed in seeds
+    ]
+    return _trials(runs, scale, None)
+
+
+# Classes, exemplars of each and features.
+_SIZES = {"small": (6400, 20, 512), "smoke": (64, 1, 32)}
+SEEDS = (10, 11, 12, 13, 14, 15, 16, 17, 18, 19)
+"""Of `small`; 5 to 9 were seen before the claims were written down."""
+
+
+def _trials(
+    runs: list[TransienceRun], scale: StudyScale, data: Source | None
+) -> list[Trial]:
     build = {"paper": _published, "small": _two_layers, "smoke": _tiny}[scale]
     return [
         Trial(
@@ -100,20 +121,19 @@ def trials(scale: StudyScale, folder: Path, data: Source | None) -> list[Trial]:
 
 
 def _paper() -> list[TransienceRun]:
-    return [*OMNIGLOT, *clusters()]
+    return [*PUBLISHED, *clusters()]
 
 
 def _small() -> list[TransienceRun]:
-    omniglot = [
-        TransienceRun(f"omniglot-6400-seed-{seed}", 6400, 20, seed)
-        for seed in (5, 6, 7, 8, 9)
+    runs = [
+        TransienceRun(f"classes-6400-seed-{s}", *_SIZES["small"][:2], s) for s in SEEDS
     ]
-    return [*omniglot, *(run for run in clusters({"7B": 512}) if run.data_seed == 4)]
+    return [*runs, *(run for run in clusters((512,)) if run.data_seed == 4)]
 
 
 def _smoke() -> list[TransienceRun]:
-    omniglot = TransienceRun("omniglot-64-seed-6", 64, 1, 6, dim=32)
-    return [omniglot, *clusters({"7B": 32}, ((32, 2), (64, 1)))]
+    few = TransienceRun("classes-64-seed-6", 64, 1, 6, dim=32)
+    return [few, *clusters((32,), ((32, 2), (64, 1)))]
 
 
 def _on(data: Source, runs: list[TransienceRun]) -> list[TransienceRun]:
@@ -121,7 +141,7 @@ def _on(data: Source, runs: list[TransienceRun]) -> list[TransienceRun]:
     found = {}
     for run in runs:
         if run.classes <= count and run.exemplars <= each:
-            kind = "clusters" if run.clusters else "omniglot"
+            kind = "clusters" if run.clusters else "classes"
             name = f"{kind}-{run.classes}x{run.exemplars}-seed-{run.init_seed}"
             found.setdefault(name, dataclasses.replace(run, name=name))
     if not found:

@@ -1,4 +1,4 @@
-"""The study of figure 5b over seeds.
+"""The study of figures 3, 4a and 5b over seeds.
 
-All else of the paper is in the folder above.
+Everything else of the paper is in the folder above.
 """

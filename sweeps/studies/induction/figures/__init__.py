@@ -3,8 +3,14 @@
 What they are drawn from is read off runs in `analysis`, beside this folder.
 """
 
-from . import _heads, _losses
+from . import _appendix, _heads, _losses, _sizes, _toy
 
 
-FIGURES = (*_losses.FIGURES, *_heads.FIGURES)
+FIGURES = (
+    *_losses.FIGURES,
+    *_sizes.FIGURES,
+    *_heads.FIGURES,
+    *_appendix.FIGURES,
+    *_toy.FIGURES,
+)
 """All of them."""

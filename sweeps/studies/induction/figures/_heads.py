@@ -14,9 +14,23 @@ import icl
 from icl import measures, plots
 
 from ....analysis import Estimate
-from ....figures import Figure, Measured, Ordering, Runs, Within
+from ....figures import (
+    ACCURACY,
+    ATTENTION,
+    Exceeds,
+    Figure,
+    Measured,
+    NATS,
+    NUMBER,
+    Row,
+    rows_of,
+    Runs,
+    Times,
+    Within,
+)
 from .. import analysis
 from ..edits import NUM_HEADS
+from ._common import CLAMPS
 
 
 PAPER = "Singh et al. 2024, arXiv 2404.07129"
@@ -75,15 +89,14 @@ def _alone(runs: Runs) -> Measured:
         }
         for row, value in found.items():
             rows.setdefault(row, []).append(float(value))
-    accuracies = {row: _ALONE[row] for row in rows if not row.startswith("loss")}
-    return _against(rows, accuracies, "accuracy")
+    return _against(rows, _ACCURACIES, "accuracy")
 
 
 def _strongest(k: int) -> str:
     return f"loss with the strongest {k + 1}" if k else "loss with the strongest"
 
 
-_ALONE = {
+_ACCURACIES = {
     "all heads": 0.99999,
     "without the one missed most": np.nan,
     **{
@@ -92,8 +105,8 @@ _ALONE = {
             (0.980, 0.765, 0.752, 0.588, 0.646, 0.403, 0.428, 0.292)
         )
     },
-    **{_strongest(k): loss for k, loss in enumerate((0.117, 0.044, 0.010, 0.005))},
 }
+_LOSSES = {_strongest(k): loss for k, loss in enumerate((0.117, 0.044, 0.010, 0.005))}
 
 
 def _paths(runs: Runs) -> Measured:
@@ -134,7 +147,7 @@ def _against(
     rows: Mapping[str, list[float]], targets: Mapping[str, float], label: str
 ) -> Measured:
     """Rows beside their targets, as dots."""
-    every = {row: Estimate.of(rows[row]) for row in targets}
+    every = {row: Estimate.of(rows[row], ACCURACY.bounds) for row in targets}
     figure = plots.intervals(
         {
             "paper (one seed)": {
@@ -154,19 +167,22 @@ FIGURES = (
         f"{PAPER}, figure 3b",
         cost="12 min",
         about="induction strength at the end, over all training sequences there are",
-        study="clamps",
         runs={"main": "seed-{seed}"},
         measure=_strengths,
-        targets={
-            **{
-                rank(k): strength
-                for k, strength in enumerate(
-                    (0.845, 0.736, 0.708, 0.570, 0.553, 0.418, 0.289, 0.104)
-                )
-            },
-            "heads above 0.4": 6,
+        rows={
+            **rows_of(
+                ATTENTION,
+                {
+                    rank(k): strength
+                    for k, strength in enumerate(
+                        (0.845, 0.736, 0.708, 0.570, 0.553, 0.418, 0.289, 0.104)
+                    )
+                },
+            ),
+            "heads above 0.4": Row(6, NUMBER),
         },
-        claims=(Within("1st head", low=0.7), Within("heads above 0.4", low=1)),
+        claims=(Within("1st head", low=0.7), Within("heads above 0.4", low=2)),
+        **CLAMPS,
     ),
     Figure(
         "induction/4a",
@@ -174,15 +190,17 @@ FIGURES = (
         f"{PAPER}, figures 4a, A13, A14, table 2",
         cost="15 min",
         about="accuracy at the end, over all training sequences there are, and nats",
-        study="clamps",
         runs={"main": "seed-{seed}"},
         measure=_alone,
-        targets=_ALONE,
+        rows={**rows_of(ACCURACY, _ACCURACIES), **rows_of(NATS, _LOSSES)},
         claims=(
             Within("without the one missed most", low=0.95),
-            Ordering(("all heads", "1st head alone", "2nd head alone")),
-            Ordering(tuple(_strongest(k) for k in range(4))),
+            Within("1st head alone", low=0.9),
+            Exceeds("1st head alone", "2nd head alone", by=0.05),
+            # Heads add up: with four there is a tenth of the loss with one.
+            Times(_strongest(0), _strongest(3), 10),
         ),
+        **CLAMPS,
     ),
     Figure(
         "induction/table-1",
@@ -190,23 +208,21 @@ FIGURES = (
         f"{PAPER}, table 1 and figure A11",
         cost="15 min",
         about="accuracy at the end, without heads of layer 0, or with a pair alone",
-        study="clamps",
         runs={"main": "seed-{seed}"},
         measure=_paths,
-        targets=_PATHS,
+        rows=rows_of(ACCURACY, _PATHS),
         claims=(
-            Ordering(
-                (
-                    "previous-token heads, missed through values",
-                    "previous-token heads, missed through keys and queries",
-                )
+            Exceeds(
+                "previous-token heads, missed through values",
+                "previous-token heads, missed through keys and queries",
+                by=0.1,
             ),
-            Ordering(
-                (
-                    "the others, missed through keys and queries",
-                    "the others, missed through values",
-                )
+            Exceeds(
+                "the others, missed through keys and queries",
+                "the others, missed through values",
+                by=0.1,
             ),
         ),
+        **CLAMPS,
     ),
 )

@@ -1,0 +1,77 @@
+"""What a number or a claim comes to, in one of four words.
+
+A claim is judged seed by seed, and holds if it does in four of five of them. A figure
+holds if its claims and its numbers do, and differs if only its claims do.
+"""
+
+import enum
+import math
+from collections.abc import Iterable, Sequence
+
+from ..analysis import Estimate
+from ._claims import Claim, RowNumbers
+from ._row import Row
+
+
+class Verdict(enum.StrEnum):
+    """How what we found compares with what was published."""
+
+    HOLDS = "holds"
+    DIFFERS = "differs"
+    """The number is another one."""
+    NOT_REPRODUCED = "not reproduced"
+    """The effect is not there."""
+    ABSENT = "absent"
+    """Not run, or not measured, or it cannot be told."""
+
+
+SHARE = 0.8
+"""Of how many of the seeds a claim must hold."""
+
+
+def seeds_wanted(count: int) -> int:
+    """In how many of `count` seeds a claim must hold."""
+    return math.ceil(SHARE * count)
+
+
+def verdict_of_row(row: Row, found: Estimate) -> Verdict | None:
+    """Of a number over seeds; `None` if none was published.
+
+    An event that came in the paper and in less than half of our seeds, or the other way
+    around, is not reproduced.
+    """
+    if math.isnan(row.target):
+        return None
+    if not found.count:
+        return Verdict.ABSENT
+    if math.isinf(found.value) or math.isinf(row.target):
+        same = found.value == row.target
+        return Verdict.HOLDS if same else Verdict.NOT_REPRODUCED
+    near = row.unit.near.holds(found.value, row.target)
+    return Verdict.HOLDS if near else Verdict.DIFFERS
+
+
+def verdict_of_claim(
+    claim: Claim, each: Sequence[RowNumbers], targets: RowNumbers
+) -> Verdict:
+    """Of a claim, from the numbers of each seed."""
+    found = [claim.holds(one, targets) for one in each]
+    good, unknown = found.count(True), found.count(None)
+    wanted = seeds_wanted(len(found))
+    if not found or good < wanted <= good + unknown:
+        return Verdict.ABSENT
+    return Verdict.HOLDS if good >= wanted else Verdict.NOT_REPRODUCED
+
+
+def verdict_of_figure(
+    claims: Iterable[Verdict], rows: Iterable[Verdict | None]
+) -> Verdict:
+    """Of a whole figure: the worst of its claims, else that of its numbers."""
+    claims, numbers = [*claims], [row for row in rows if row is not None]
+    for worst in (Verdict.NOT_REPRODUCED, Verdict.ABSENT):
+        if worst in claims:
+            return worst
+    if not claims and not numbers:
+        return Verdict.ABSENT
+    other = any(each is not Verdict.HOLDS for each in numbers)
+    return Verdict.DIFFERS if other else Verdict.HOLDS

@@ -1,0 +1,1 @@
+"""The control study of the transience paper: how exemplars of a class differ."""

@@ -178,6 +178,30 @@ def test_estimates_say_what_is_not_known():
     assert str(analysis.Estimate.of([2.0])) == "2"
 
 
+@pytest.mark.parametrize(
+    "values", [[1.0, 1.0, 1.0, 0.5], [0.99, 1.0], [0.0, 0.02, 0.01], [1.0, 1.0]]
+)
+def test_an_interval_stays_within_the_bounds(values):
+    found = analysis.Estimate.of(values, (0.0, 1.0))
+    assert 0 <= found.low <= found.high <= 1
+    # Of the angle, whose cosine is 1 - 2 p; Student's t from SciPy.
+    angle = np.arccos(1 - 2 * np.array(values))
+    spread = stats.sem(angle)
+    if spread:
+        low, high = stats.t.interval(0.95, len(angle) - 1, angle.mean(), spread)
+        expected = (1 - np.cos(np.clip([low, high], 0, np.pi))) / 2
+        np.testing.assert_allclose([found.low, found.high], expected, atol=1e-12)
+    # On another scale the same.
+    strengths = analysis.Estimate.of([2 * x - 1 for x in values], (-1.0, 1.0))
+    assert strengths.low == pytest.approx(2 * found.low - 1, abs=1e-9)
+
+
+def test_a_value_out_of_bounds_is_refused():
+    assert analysis.Estimate.of([1.0 + 1e-7, 1.0], (0.0, 1.0)).high == 1
+    with pytest.raises(ValueError, match=r"must lie in \[0.0, 1.0\], got"):
+        analysis.Estimate.of([1.2, 1.0], (0.0, 1.0))
+
+
 def test_seeds_of_a_clamp_are_found_by_name(tmp_path):
     names = ("seed-5", "seed-6", "seed-5-match", "seed-6-match", "seed-5-copy")
     study = analysis.Study(tmp_path, "small", names, 5)

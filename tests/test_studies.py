@@ -25,7 +25,9 @@ from sweeps.studies.coopetition import runs as coopetition
 from sweeps.studies.induction import runs as induction
 from sweeps.studies.induction.clamps import runs as clamps
 from sweeps.studies.induction.edits import but
+from sweeps.studies.induction.replicas import runs as replicas
 from sweeps.studies.transience import runs as transience
+from sweeps.studies.transience.spread import runs as spread
 from sweeps.study import list_trials
 
 
@@ -35,6 +37,8 @@ STUDIES = {
     "clamps": clamps,
     "coopetition": coopetition,
     "transience": transience,
+    "replicas": replicas,
+    "spread": spread,
 }
 SCALES = ("smoke", "small", "paper")
 every_study = pytest.mark.parametrize("study", STUDIES)
@@ -52,7 +56,8 @@ def experiments(study, scale):
     # Of the induction heads' runs two are not in the scripts: A18's other seeds.
     [
         *(("induction", 32 + 31 + 2), ("coopetition", 27 + 18 + 2)),
-        *(("transience", 2 + 32), ("clamps", 5 * 7)),
+        *(("transience", 2 + 32), ("clamps", 10 * 7)),
+        *(("replicas", 5 * 57), ("spread", 5 * 3)),
     ],
 )
 def test_a_paper_has_its_runs(study, count):
@@ -93,9 +98,12 @@ def test_what_a_run_needs_is_kept(study, scale):
     wanted = {
         # All but the main run, four seeds, and those of one head each.
         "induction": {"smoke": 9, "small": 65 - 13, "paper": 65 - 13},
-        "clamps": {"smoke": 12, "small": 30, "paper": 30},
+        "clamps": {"smoke": 12, "small": 60, "paper": 60},
         "coopetition": {"smoke": 4, "small": 5, "paper": 22},
         "transience": dict.fromkeys(SCALES, 0),
+        "spread": dict.fromkeys(SCALES, 0),
+        # All but the main run and those of one head each.
+        "replicas": {"smoke": 2 * 10, "small": 5 * 48, "paper": 5 * 48},
     }
     assert dependent == wanted[study][scale]
 
@@ -247,7 +255,7 @@ def test_heads_are_those_of_the_unclamped_run():
 def test_the_clamps_over_seeds():
     found = experiments("clamps", "paper")
     one = experiments("induction", "paper")
-    for seed in range(5, 10):
+    for seed in range(10, 20):
         plain = found[f"seed-{seed}"]
         assert (plain.init_seed, plain.training.num_sequences) == (seed, 1_000_000)
         for name in clamps.CLAMPS:
@@ -259,12 +267,12 @@ def test_the_clamps_over_seeds():
             assert runs == {str(FOLDER / f"seed-{seed}")}
     # The seeds of a clamp train together, though their heads differ.
     packed = groups(found, needs(found, FOLDER), FOLDER)
-    assert sorted(len(group.runs) for group in packed) == [5] * 7
+    assert sorted(len(group.runs) for group in packed) == [10] * 7
     small = experiments("clamps", "small")
-    assert small["seed-6"].training.checkpoint_at == Every(10_000)
-    assert small["seed-6-none"].training.checkpoint_at == Every(20_000)
-    assert small["seed-6-none"].training.evaluate_at == Every(2000)
-    assert small["seed-6-copy"].training.checkpoint_at == At((600_000,))
+    assert small["seed-16"].training.checkpoint_at == Every(10_000)
+    assert small["seed-16-none"].training.checkpoint_at == Every(20_000)
+    assert small["seed-16-none"].training.evaluate_at == Every(2000)
+    assert small["seed-16-copy"].training.checkpoint_at == At((600_000,))
 
 
 def test_classes_for_testing_stay_the_same():
@@ -308,16 +316,16 @@ def test_the_coopetition_papers_numbers():
 
 def test_the_transience_papers_numbers():
     found = experiments("transience", "paper")
-    omniglot = found["omniglot-12800-seed-6"]
-    assert omniglot.training.num_sequences == 1_600_000_000
-    assert omniglot.init_seed == 6
-    assert found["omniglot-1600-seed-5"].init_seed == 5
-    llama = found["llama-13B-3200x5-clusters-5-seed-6"]
-    assert llama.training.num_sequences == 64_000_000
-    assert llama.task.context.burstiness == 3
+    classes = found["classes-12800-seed-6"]
+    assert classes.training.num_sequences == 1_600_000_000
+    assert classes.init_seed == 6
+    assert found["classes-1600-seed-5"].init_seed == 5
+    clusters = found["dim-5120-3200x5-data-5-seed-6"]
+    assert clusters.training.num_sequences == 64_000_000
+    assert clusters.task.context.burstiness == 3
     noise = {"spread": 0.0, "class_spread": 0.5}
-    assert llama.data == LowRankClasses(3200, 5, dim=5120, seed=5, **noise)
-    assert llama.optimizer.learning_rate.rate == 3e-4
+    assert clusters.data == LowRankClasses(3200, 5, dim=5120, seed=5, **noise)
+    assert clusters.optimizer.learning_rate.rate == 3e-4
 
 
 @pytest.mark.parametrize("name", presets())
@@ -330,7 +338,7 @@ def test_presets_need_no_arguments(name):
 @every_scale
 def test_too_little_data_is_refused_in_a_line(study, scale):
     few = LowRankClasses(num_classes=31, num_exemplars=1)
-    with pytest.raises(ValueError, match="needs .*; got 31|got 31 of 1") as caught:
+    with pytest.raises(ValueError, match="needs .*; got 31|got 31 of 1|no --data") as caught:
         list_trials(STUDIES[study], scale, FOLDER, few)
     assert "\n" not in str(caught.value)
 

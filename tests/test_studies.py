@@ -338,7 +338,9 @@ def test_presets_need_no_arguments(name):
 @every_scale
 def test_too_little_data_is_refused_in_a_line(study, scale):
     few = LowRankClasses(num_classes=31, num_exemplars=1)
-    with pytest.raises(ValueError, match="needs .*; got 31|got 31 of 1|no --data") as caught:
+    with pytest.raises(
+        ValueError, match="needs .*; got 31|got 31 of 1|no --data"
+    ) as caught:
         list_trials(STUDIES[study], scale, FOLDER, few)
     assert "\n" not in str(caught.value)
 

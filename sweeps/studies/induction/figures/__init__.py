@@ -3,7 +3,7 @@
 What they are drawn from is read off runs in `analysis`, beside this folder.
 """
 
-from . import _appendix, _heads, _losses, _sizes, _toy
+from . import _appendix, _circuits, _heads, _losses, _sizes, _toy
 
 
 FIGURES = (
@@ -11,6 +11,7 @@ FIGURES = (
     *_sizes.FIGURES,
     *_heads.FIGURES,
     *_appendix.FIGURES,
+    *_circuits.FIGURES,
     *_toy.FIGURES,
 )
 """All of them."""

@@ -74,13 +74,17 @@ class Estimate:
         if math.isinf(self.value):
             return f"reached in {seeds}"
         if self.known < self.count:
-            return f"median {self.value:.3g}, reached in {seeds}"
-        interval = f" [{self.low:.3g}, {self.high:.3g}]"
-        return f"{self.value:.3g}" + (interval if math.isfinite(self.low) else "")
+            return f"median {_short(self.value)}, reached in {seeds}"
+        interval = f" [{_short(self.low)}, {_short(self.high)}]"
+        return _short(self.value) + (interval if math.isfinite(self.low) else "")
 
     def __truediv__(self, unit: float) -> "Estimate":
         low, high = self.low / unit, self.high / unit
         return Estimate(self.value / unit, low, high, self.known, self.count)
+
+
+def _short(value: float) -> str:
+    return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.3g}"
 
 
 def _interval(values: Float[np.ndarray, " seed"]) -> tuple[float, float]:

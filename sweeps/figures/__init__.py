@@ -16,7 +16,13 @@ from ._claims import (
 )
 from ._curves import crossings as crossings, curves as curves, has_set as has_set
 from ._figure import Figure as Figure, Measured as Measured, Runs as Runs
-from ._found import all_figures as all_figures, find_figure as find_figure
+from ._found import (
+    all_figures as all_figures,
+    all_published as all_published,
+    find_figure as find_figure,
+)
+from ._kept import drawn_from as drawn_from, table_of as table_of
+from ._published import Published as Published
 from ._row import (
     ACCURACY as ACCURACY,
     ATTENTION as ATTENTION,
@@ -28,5 +34,5 @@ from ._row import (
     SEQUENCES as SEQUENCES,
     STEPS as STEPS,
 )
-from ._table import Judged as Judged
+from ._table import Judged as Judged, NOT_REACHED as NOT_REACHED
 from ._verdict import Verdict as Verdict, verdict_of_row as verdict_of_row

@@ -2,22 +2,38 @@
 
 import functools
 import importlib
+from types import ModuleType
 
 from opto.hints import did_you_mean
 
 from ..study import STUDIES, STUDIES_FOLDER
 from ..text import some_of
 from ._figure import Figure
+from ._published import Published
 
 
 @functools.cache
 def all_figures() -> dict[str, Figure]:
     """The figures of all papers by name: `FIGURES` of each folder's `figures`."""
-    files = (*STUDIES_FOLDER.glob("*/figures.py"), *STUDIES_FOLDER.glob("*/figures/"))
-    every: list[Figure] = []
-    for paper in {file.parent.name for file in files}:
-        every += importlib.import_module(f"{STUDIES}.{paper}.figures").FIGURES
+    every = [each for module in _modules("figures") for each in module.FIGURES]
     return {each.name: each for each in sorted(every, key=lambda each: each.name)}
+
+
+def all_published() -> dict[str, tuple[Published, ...]]:
+    """What each paper published, by its name: of each folder's `published`."""
+    return {module.PAPER: module.PUBLISHED for module in _modules("published")}
+
+
+def _modules(name: str) -> list[ModuleType]:
+    """The module or package of a name in each paper's folder."""
+    papers = {
+        file.parent.name
+        for pattern in (f"*/{name}.py", f"*/{name}/")
+        for file in STUDIES_FOLDER.glob(pattern)
+    }
+    return [
+        importlib.import_module(f"{STUDIES}.{paper}.{name}") for paper in sorted(papers)
+    ]
 
 
 def find_figure(name: str) -> Figure:

@@ -18,6 +18,9 @@ from ._verdict import (
 )
 
 
+NOT_REACHED = "not reached"
+
+
 def figures_table(figures: Iterable[Figure]) -> str:
     """What figures there are."""
     rows = [(each.name, each.study or NONE, each.cost, each.shows) for each in figures]
@@ -105,8 +108,22 @@ def report(found: Judged, about: Iterable[str], judged: bool) -> str:
     return "\n".join(parts).rstrip()
 
 
-def as_json(found: Judged, scale: str, about: Iterable[str]) -> dict[str, Any]:
-    """The same as data; what is not a number, or was not reached, is null."""
+def as_json(
+    found: Judged,
+    scale: str,
+    about: Iterable[str],
+    *,
+    chosen_seeds: bool,
+    own_data: bool,
+) -> dict[str, Any]:
+    """The same as data; NaN is null, and an infinite time is `NOT_REACHED`.
+
+    **Arguments:**
+
+    - `about`: Lines on where the numbers are from, without paths of this machine.
+    - `chosen_seeds`: Whether the user chose some of the seeds.
+    - `own_data`: Whether the user gave the classes.
+    """
     chosen, measured = found.chosen, found.measured
     estimates, verdicts = found.estimates, found.rows
     return {
@@ -117,15 +134,17 @@ def as_json(found: Judged, scale: str, about: Iterable[str]) -> dict[str, Any]:
         "unit": chosen.about,
         "seeds": [*found.seeds] if chosen.study else [],
         "judged": [*chosen.judged(found.seeds)] if chosen.study else [],
+        "chosen": chosen_seeds,
+        "own_data": own_data,
         "rows": {
             name: {
-                "target": _finite(row.target),
+                "target": _json(row.target),
                 "unit": row.unit.name,
-                "measured": [*map(_finite, measured.values.get(name, ()))],
-                "value": _finite(estimates[name].value),
+                "measured": [*map(_json, measured.values.get(name, ()))],
+                "value": _json(estimates[name].value),
                 "interval": [
-                    _finite(estimates[name].low),
-                    _finite(estimates[name].high),
+                    _json(estimates[name].low),
+                    _json(estimates[name].high),
                 ],
                 "reached": estimates[name].known,
                 "seeds": estimates[name].count,
@@ -166,8 +185,10 @@ def _value(found: Estimate, seeds: int) -> str:
     return reached if math.isinf(found.value) else f"{shown(found.value)}, {reached}"
 
 
-def _finite(value: Any) -> float | None:
-    return float(value) if math.isfinite(value) else None
+def _json(value: Any) -> float | str | None:
+    if math.isnan(value):
+        return None
+    return NOT_REACHED if math.isinf(value) else float(value)
 
 
 def _rule(found: Judged) -> str:

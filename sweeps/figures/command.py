@@ -94,7 +94,8 @@ def figure(arguments: list[str], program: str = "icl") -> int:
             print("the same command draws the figure once the runs are finished")
             return 0
     measured = chosen.measure(needed.runs)
-    about = f"study {chosen.study}, scale {options.scale}: {needed.folder.path}"
+    print(f"runs: {needed.folder.path}", file=sys.stderr)
+    about = f"study {chosen.study}, scale {options.scale}"
     return _finish(chosen, options, measured, needed.runs.seeds, [about, needed.data])
 
 
@@ -173,7 +174,8 @@ def _experiments(
 
 def _data_text(data: Source) -> str:
     if isinstance(data, HDF5Classes):
-        return f"on {data.file}, as they are, for the paper's features of Omniglot"
+        name = Path(data.file).name
+        return f"on {name}, as they are, for the paper's features of Omniglot"
     kind = type(data).__name__
     return f"on synthetic classes ({kind}), for the paper's features of Omniglot"
 
@@ -205,7 +207,13 @@ def _finish(
     for file in (path, path.with_suffix(".pdf")):
         plots.save(measured.figure, file)
     found = Judged(chosen, measured, seeds)
-    content = as_json(found, options.scale, about)
+    content = as_json(
+        found,
+        options.scale,
+        about,
+        chosen_seeds=bool(options.seeds),
+        own_data=bool(options.data),
+    )
     write_bytes(path.with_suffix(".json"), json.dumps(content, indent=2).encode())
     print(report(found, about, judged))
     print(f"{path}, .pdf; what is drawn: .h5; the table: .json", file=sys.stderr)

@@ -115,7 +115,8 @@ def _strength_and_accuracy(runs: Runs) -> Measured:
     values = {
         "the strongest alone": _array(t.alone["accuracy"][t.best] for t in tables),
         "rank correlation": _array(
-            stats.spearmanr(t.strength, t.alone["accuracy"])[0] for t in tables
+            np.asarray(stats.spearmanr(t.strength, t.alone["accuracy"])).item(0)
+            for t in tables
         ),
     }
     points = {

@@ -1,5 +1,4 @@
-"""Figures of Singh et al. 2025, "Strategy coopetition explains the emergence and
-transience of in-context learning" (arXiv 2503.05631)."""
+"""The toy model of the coopetition paper, figure 5."""
 
 import math
 
@@ -7,11 +6,10 @@ import numpy as np
 
 from icl import plots, toys
 
-from ...figures import Figure, Measured, NATS, rows_of, Runs, Same, STEPS
-from .._transience import comes_and_goes, rows, TRANSIENT
+from ....figures import Figure, Measured, NATS, rows_of, Runs, Same, STEPS
+from ._common import PAPER
 
 
-_PAPER = "Singh et al. 2025, arXiv 2503.05631"
 _STEPS = {0: 8834, 1: 14482, 2: math.inf, 3: 6138, 7: 9620}
 
 
@@ -50,22 +48,9 @@ def _two_mechanisms(runs: Runs) -> Measured:
 
 FIGURES = (
     Figure(
-        "coopetition/1b",
-        "learning in context appears and is given up for what is in weights",
-        f"{_PAPER}, figure 1b: 12,800 classes, rate 1e-5, 64 million sequences",
-        cost="20 min",
-        about="accuracy among labels in context, and sequences seen",
-        study="coopetition",
-        runs={"main": "main"},
-        measure=comes_and_goes,
-        # The end on icl is that at 20 million sequences; at 320 it is .466.
-        rows=rows((0.713, 0.0146, 0.89, 0.60, 0.987), (3.3e6, 4.28e6, 6.3e6)),
-        claims=TRANSIENT,
-    ),
-    Figure(
         "coopetition/5",
         "a toy of two mechanisms that share vectors: one gives way to the other",
-        f"{_PAPER}, figure 5 (seed 7); targets are of its public code",
+        f"{PAPER}, figure 5 (seed 7); targets are of its public code",
         cost="30 s",
         about="gradient steps until the loss is 1e-6, and of seed 7 steps and losses",
         measure=_two_mechanisms,

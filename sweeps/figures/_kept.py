@@ -1,0 +1,72 @@
+"""Tables of figures that were drawn, and figures of runs that are there."""
+
+import json
+import math
+from typing import Any
+
+from icl.plots import DrawnFigure
+
+from ..analysis import Estimate, runs_folder, Study, Table
+from ._figure import Runs
+from ._found import find_figure
+from ._table import NOT_REACHED
+
+
+def drawn_from(name: str, study: Study) -> DrawnFigure | Table:
+    """A figure of a paper from the runs that a study has, as far as they are there.
+
+    A table that says so if there are none.
+    """
+    chosen = find_figure(name)
+    found = chosen.found(study.names)
+    if not found:
+        return Table(("not run", "runs"), [(str(study), name)])
+    seeds = tuple(next(iter(found.values())))
+    folders = {
+        label: tuple(study.path / run for run in by_seed.values())
+        for label, by_seed in found.items()
+    }
+    return chosen.measure(Runs(folders, seeds)).figure
+
+
+def table_of(name: str, *, scale: str = "small", file: str = "") -> Table:
+    """The numbers and the verdicts that `icl figure NAME` left in the folder of runs.
+
+    A table that says so if the figure was not drawn at this scale.
+
+    **Arguments:**
+
+    - `file`: The name of the file without its ending, if it is not the figure's own.
+    """
+    chosen = find_figure(name)
+    stem = file or f"{chosen.stem}{f'-{scale}' if chosen.study else ''}"
+    path = runs_folder() / "figures" / f"{stem}.json"
+    if not path.is_file():
+        return Table(("not drawn", "command"), [(name, f"icl figure {name}")])
+    found = json.loads(path.read_text())
+    seeds = len(found["judged"])
+    over = f"ours: {len(found['seeds'])} seeds" if found["seeds"] else "ours"
+    rows = [_row(row, values) for row, values in found["rows"].items()]
+    rows += [
+        (claim, None, f"{told['seeds']} of {seeds} seeds" if seeds else None)
+        + (told["verdict"],)
+        for claim, told in found["claims"].items()
+    ]
+    last = ("the figure", None, None, found["verdict"])
+    return Table((found["unit"], "paper", over, "verdict"), [*rows, last])
+
+
+def _row(name: str, values: dict[str, Any]) -> tuple[Any, ...]:
+    """A row of the table; what is not a number was not reached, or not measured."""
+    value, low, high = (
+        _number(each) for each in (values["value"], *values["interval"])
+    )
+    found = Estimate(value, low, high, values["reached"], values["seeds"])
+    return name, _number(values["target"]), found, values["verdict"]
+
+
+def _number(value: float | str | None) -> float:
+    """A number as the table's file has it (`_table.as_json`)."""
+    if value is None:
+        return math.nan
+    return math.inf if value == NOT_REACHED else float(value)

@@ -1,0 +1,161 @@
+"""Figures 4a to 4c and 6 of the coopetition paper: CIWL helps learning in context to
+emerge, and too much of it hinders."""
+
+import math
+
+import numpy as np
+
+from icl import plots
+
+from ....analysis import MetricCurves
+from ....figures import (
+    ACCURACY,
+    curves,
+    Figure,
+    Measured,
+    NATS,
+    Ordering,
+    Row,
+    rows_of,
+    Runs,
+    Times,
+    Within,
+)
+from ._common import METRIC, PAPER
+
+
+def _last(runs: Runs) -> Measured:
+    """The loss of the `icl` evaluator, which figures 4a and 4b of the paper show."""
+    found = curves(runs, "icl")
+    values = {label: each[-1] for label, each in found.by_label.items()}
+    return Measured(values, _by_run(found, "loss on icl (nats)"))
+
+
+def _peaks(runs: Runs) -> Measured:
+    """How far learning in context comes, from each start."""
+    found = curves(runs, "flip", METRIC)
+    values = {
+        label: np.nanmax(each[found.sequences > 0], axis=0)
+        for label, each in found.by_label.items()
+    }
+    return Measured(values, _by_run(found, "accuracy on flip", threshold=0.5))
+
+
+def _ends(runs: Runs) -> Measured:
+    """Whether learning in context stays when a class is shown as one exemplar."""
+    found = {name: curves(runs, name, METRIC) for name in ("matched_flip", "flip")}
+    values = {f"{name} at the end": each.values[-1] for name, each in found.items()}
+    first = found["matched_flip"]
+    figure = plots.traces(
+        first.sequences,
+        {f"on {name}": each.values for name, each in found.items()},
+        label="accuracy among\nlabels in context",
+        trace="run",
+        limits=(0, 1.02),
+        threshold=0.5,
+        columns=2,
+    )
+    return Measured(values, figure)
+
+
+def _by_run(
+    found: MetricCurves, label: str, threshold: float | None = None
+) -> plots.DrawnFigure:
+    return plots.traces(
+        found.sequences,
+        found.values,
+        groups=np.array(found.labels),
+        by="run",
+        trace="run",
+        label=label,
+        limits=(0, None),
+        threshold=threshold,
+    )
+
+
+_INSIDE, _BEFORE, _AFTER = "CIWL's, in the window", "CIWL's, before", "CIWL's, after"
+_STARTS = ("first", "second", "third", "fourth", "last")
+
+FIGURES = (
+    Figure(
+        "coopetition/4ab",
+        "layer 1 of CIWL ends the plateau of sequences that only the context solves",
+        f"{PAPER}, figures 4a and 4b; the targets are what it says of final losses",
+        cost="40 min",
+        about="loss on icl at the end, by whose layer 1 is given",
+        study="coopetition",
+        runs={
+            "nothing": "icl-only",
+            "the main run's": "graft-init-* | graft-main-*",
+            _BEFORE: "graft-ciwl-80000 | graft-ciwl-4M",
+            _INSIDE: "graft-ciwl-1.6M | graft-ciwl-20M",
+            _AFTER: "graft-ciwl-4.8M | graft-ciwl-64M",
+        },
+        measure=_last,
+        rows=rows_of(
+            NATS,
+            {
+                "nothing": math.nan,
+                "the main run's": 0.1,
+                _BEFORE: 0.85,
+                _INSIDE: 0.1,
+                _AFTER: 0.85,
+            },
+        ),
+        claims=(
+            # The positive control is the main run's own layer, the negative ones are
+            # no layer and one from before CIWL was learned.
+            Times("nothing", _INSIDE, 3),
+            Times("nothing", "the main run's", 3),
+            Times(_BEFORE, _INSIDE, 3),
+            Times(_AFTER, _INSIDE, 3),
+        ),
+    ),
+    Figure(
+        "coopetition/4c",
+        "started from CIWL, learning in context emerges only if that is not far yet",
+        f"{PAPER}, figure 4c: from 4, 5, 6, 7 and 16 million sequences",
+        cost="40 min",
+        about="the largest accuracy on flip, by when CIWL's weights are taken",
+        study="coopetition",
+        runs={
+            f"the {name} start": f"start-ciwl-{small} | start-ciwl-{paper}"
+            for name, small, paper in zip(
+                _STARTS,
+                ("0.16M", "0.32M", "0.48M", "0.64M", "1.6M"),
+                ("4M", "5M", "6M", "7M", "16M"),
+                strict=True,
+            )
+        },
+        measure=_peaks,
+        rows=rows_of(
+            ACCURACY,
+            {
+                f"the {name} start": peak
+                for name, peak in zip(
+                    _STARTS, (0.89, 0.88, 0.76, 0.44, math.nan), strict=True
+                )
+            },
+        ),
+        claims=(
+            Within("the first start", low=0.6),
+            Within("the last start", high=0.5),
+            Ordering(("the first start", "the fourth start")),
+        ),
+    ),
+    Figure(
+        "coopetition/6",
+        "where a class is shown as one exemplar, learning in context stays",
+        f"{PAPER}, figure 6",
+        cost="20 min",
+        about="accuracy among labels in context at the end",
+        study="coopetition",
+        runs={"matched": "matched"},
+        measure=_ends,
+        rows={
+            "matched_flip at the end": Row(0.92, ACCURACY),
+            "flip at the end": Row(math.nan, ACCURACY),
+        },
+        claims=(Within("matched_flip at the end", low=0.8),),
+    ),
+)

@@ -1,0 +1,140 @@
+"""What solves the task at the end: figure 3a and appendix B.1 of the coopetition paper.
+
+A model that keeps its accuracy without any head has learned in weights alone (IWL),
+whatever it does on `ciwl`: the paper's CIWL needs heads, which turn round on `flip`.
+"""
+
+import math
+
+import numpy as np
+
+import icl
+from icl import measures, plots
+
+from ....analysis import curves_of, Estimate
+from ....figures import (
+    ACCURACY,
+    ATTENTION,
+    Exceeds,
+    Figure,
+    Measured,
+    rows_of,
+    Runs,
+    Within,
+)
+from ..analysis import lower_layer_ablations
+from ._common import MAIN, METRIC, PAPER
+
+
+def _strengths(runs: Runs) -> Measured:
+    """The induction strength of layer 1 on `flip`, the mean over its heads."""
+    found = []
+    for folder in runs.folders["main"]:
+        replayed = icl.replay(
+            folder, {"strength": measures.induction_strength(1)}, data="flip"
+        )
+        found.append(
+            ("mean of heads", (replayed.sequences, replayed["strength"].mean(1)))
+        )
+    curves = curves_of(found)
+    values = {
+        "mean of heads at its peak": curves.values[curves.sequences > 0].max(0),
+        "mean of heads at the end": curves.values[-1],
+    }
+    figure = plots.traces(
+        curves.sequences,
+        curves.values,
+        label="induction strength on flip,\nmean of layer 1's heads",
+        trace="seed",
+        threshold=0.0,
+    )
+    return Measured(values, figure)
+
+
+_ABLATED = {
+    ("train", "nothing"): 0.986,
+    ("train", "all heads"): 0.627,
+    ("ciwl", "nothing"): 0.987,
+    ("ciwl", "all heads"): 0.624,
+    ("flip", "nothing"): 0.0146,
+    ("flip", "all heads"): 0.375,
+    ("train", "layer 0 to the output"): 0.985,
+    ("train", "layer 0 to queries"): 0.957,
+    ("train", "layer 0 to keys"): 0.571,
+    ("train", "layer 0 to values"): 0.593,
+    # Its chance of one of 12,800 labels; the labels in context do not help.
+    ("iwl", "nothing"): math.nan,
+}
+_NAMES = {key: f"{key[0]} without {key[1]}" for key in _ABLATED}
+
+
+def _ablations(runs: Runs) -> Measured:
+    rows: dict[str, list[float]] = {name: [] for name in _NAMES.values()}
+    for folder in runs.folders["main"]:
+        trained = icl.load(folder)
+        edits = lower_layer_ablations(trained)
+        for (data, what), name in _NAMES.items():
+            if data not in trained.evaluations:
+                rows[name].append(math.nan)
+                continue
+            metric = "accuracy" if data == "iwl" else METRIC
+            measure = measures.task_metric(trained.task, metric)
+            asked = {"": measures.Under(edits[what], measure)}
+            found = icl.replay(trained, asked, data=data, checkpoints=[-1])
+            rows[name].append(float(found[""][0]))
+    every = {name: Estimate.of(each, ACCURACY.bounds) for name, each in rows.items()}
+    figure = plots.intervals(
+        {
+            "paper (one seed)": {
+                _NAMES[key]: (target, np.nan, np.nan)
+                for key, target in _ABLATED.items()
+            },
+            "ours": {name: (e.value, e.low, e.high) for name, e in every.items()},
+        },
+        label="accuracy at the end",
+    )
+    return Measured({name: np.array(each) for name, each in rows.items()}, figure)
+
+
+FIGURES = (
+    Figure(
+        "coopetition/3a",
+        "heads of layer 1 turn round: on flip they come to attend to the wrong label",
+        f"{PAPER}, figure 3a",
+        cost="40 min",
+        about="attention to the correct label less that to the other, on flip",
+        measure=_strengths,
+        rows=rows_of(
+            ATTENTION,
+            {"mean of heads at its peak": math.nan, "mean of heads at the end": -0.5},
+        ),
+        claims=(
+            Within("mean of heads at its peak", low=0.1),
+            Within("mean of heads at the end", high=0.0),
+        ),
+        **MAIN,
+    ),
+    Figure(
+        "coopetition/B1",
+        "what is left at the end without heads: CIWL needs them, IWL does not",
+        f"{PAPER}, appendix B.1",
+        cost="40 min",
+        about="accuracy among labels in context at the end (iwl: among all labels)",
+        measure=_ablations,
+        rows=rows_of(ACCURACY, {_NAMES[key]: x for key, x in _ABLATED.items()}),
+        claims=(
+            Within("train without nothing", low=0.9),
+            Within("train without all heads", high=0.7),
+            Within("ciwl without all heads", high=0.7),
+            Exceeds(
+                "train without layer 0 to queries", "train without layer 0 to keys", 0.1
+            ),
+            Exceeds(
+                "train without layer 0 to queries",
+                "train without layer 0 to values",
+                0.1,
+            ),
+        ),
+        **MAIN,
+    ),
+)

@@ -1,0 +1,67 @@
+"""What the coopetition paper published: Singh et al. 2025, arXiv 2503.05631.
+
+Numbers of the appendix are those of its ICML version as far as we know them; "?" stands
+for one that we could not see.
+"""
+
+from ...figures import Published
+
+
+PAPER = "Singh et al. 2025, coopetition"
+
+_DIAGRAM = "a diagram"
+_NO_RUN = "only at scale `paper`, which was not run"
+_NO_RULE = "drawn, with no rule: the paper gives no number"
+
+PUBLISHED = (
+    Published("1a, 1c", "example sequences; a second diagram", absent=_DIAGRAM),
+    Published("1b", "accuracies over training", "coopetition/1b"),
+    Published(
+        "2a",
+        "attention of layer 1 on ciwl",
+        notebook="04_coopetition",
+        absent=_NO_RULE,
+    ),
+    Published(
+        "2b",
+        "one head with its attention clamped",
+        notebook="04_coopetition",
+        absent=_NO_RULE,
+    ),
+    Published("3a", "induction strength on flip over training", "coopetition/3a"),
+    Published(
+        "3b, 3c",
+        "layers of one checkpoint in another",
+        notebook="04_coopetition",
+        absent=_NO_RULE,
+    ),
+    Published(
+        "4a, 4b", "ICL alone, with layer 1 of other runs given", "coopetition/4ab"
+    ),
+    Published("4c", "started from CIWL", "coopetition/4c"),
+    Published("5", "a toy of two mechanisms", "coopetition/5"),
+    Published("5, right", "the divot in the transformer's loss", "coopetition/divot"),
+    Published("6a", "exemplars that match, two layers", "coopetition/6"),
+    Published("6b", "exemplars that match, twelve layers", absent=_NO_RUN),
+    Published("? (appendix)", "five other seeds", "coopetition/1b"),
+    Published("? (appendix)", "rotary and sinusoidal positions", absent=_NO_RUN),
+    Published("? (appendix)", "fewer classes and exemplars", absent=_NO_RUN),
+    Published("? (appendix)", "MLPs", absent=_NO_RUN),
+    Published("11", "the main run to 320 million sequences", absent=_NO_RUN),
+    Published("B.1 (C.1 at ICML)", "no heads at all, at the end", "coopetition/B1"),
+    Published("13", "one layer", absent=_NO_RUN),
+    Published(
+        "14",
+        "heads of layer 0 over training",
+        notebook="04_coopetition",
+        absent=_NO_RULE,
+    ),
+    Published("12, 15 (?)", "temperature; superposition", absent="not written"),
+    Published(
+        "16, 17",
+        "twelve seeds of the toy, with and without a lack",
+        notebook="03_phase_changes",
+        absent="five of the seeds are judged as figure 5",
+    ),
+    Published("18", "rejected hypotheses", absent=_NO_RUN),
+)

@@ -1,0 +1,42 @@
+"""What the induction-head paper published: Singh et al. 2024, arXiv 2404.07129."""
+
+from ...figures import Published
+
+
+PAPER = "Singh et al. 2024, induction heads"
+
+PUBLISHED = (
+    Published("1, 2", "the circuit; the set-up", absent="diagrams"),
+    Published("3a", "three losses over training", "induction/3a"),
+    Published("3b", "induction strength of each head", "induction/3b"),
+    Published("4a", "heads ablated and alone", "induction/4a"),
+    Published("4b", "one head throughout training", "induction/4b"),
+    Published("5a", "a toy with a phase change", "induction/5a"),
+    Published("5b", "parts of the circuit clamped", "induction/5b"),
+    Published("6", "more classes, more labels", "induction/6"),
+    Published("A7", "layer 0 of a trained run", "induction/A7"),
+    Published("A8", "other previous-token heads clamped", "induction/A8"),
+    Published(
+        "A9",
+        "the toy's progress measures",
+        notebook="03_phase_changes",
+        absent="drawn, with no rule: its times are judged as figure 5a",
+    ),
+    Published("A10", "progress that the loss does not show", "induction/A10"),
+    Published("A11", "pairs of heads, and composition", "induction/table-1"),
+    Published("A12", "direct ways to the output", "induction/A12"),
+    Published("A13", "heads ablated and alone: losses", "induction/4a"),
+    Published("A14", "heads added in order of strength", "induction/4a"),
+    Published("A15", "the match clamped to less", "induction/A15"),
+    Published("A16", "what heads copy", "induction/A16"),
+    Published("A17", "two heads throughout training", "induction/A17"),
+    Published("A18", "strength and accuracy, five seeds", "induction/A18"),
+    Published("table 1", "previous-token heads by path", "induction/table-1"),
+    Published(
+        "table 2",
+        "share of the best head's errors that others mend",
+        notebook="02_induction",
+        absent="shown, with no rule: heads are not the paper's",
+    ),
+    Published("table 3", "accuracy by label, matched", "induction/A16"),
+)

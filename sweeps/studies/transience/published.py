@@ -1,0 +1,34 @@
+"""What the transience paper published: Singh et al. 2023, arXiv 2311.08360.
+
+Its figures were read as far as public pages have them: "?" stands for a number that we
+could not see, and there may be figures that this table does not have.
+"""
+
+from ...figures import Published
+
+
+PAPER = "Singh et al. 2023, transience"
+
+_IMAGES = "features are learned along with the rest, in a code that is not public here"
+
+PUBLISHED = (
+    Published("1", "learning in context comes and goes", "transience/preference"),
+    Published("2", "example sequences; the model", absent="diagrams"),
+    Published("? (4.1)", "depth and width", absent=_IMAGES),
+    Published("? (4.2)", "more classes, more variation within", absent=_IMAGES),
+    Published(
+        "? (4.3)",
+        "clusters of LLaMA's embeddings",
+        absent="the embeddings were not to be had; only at scale `paper`",
+    ),
+    Published("? (4.4)", "classes of unequal frequency (Zipf)", absent=_IMAGES),
+    Published("? (5)", "regularisation", absent=_IMAGES),
+    Published("16", "regularisation by type of layer", absent=_IMAGES),
+    Published("? (6)", "competition of circuits", absent=_IMAGES),
+    Published(
+        "? (appendix)",
+        "fixed features of Omniglot, twelve layers",
+        absent="only at scale `paper`, which was not run",
+    ),
+    Published("ours", "controls: how exemplars vary", "transience/spread"),
+)

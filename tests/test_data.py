@@ -121,6 +121,15 @@ def test_low_rank_noise_of_exemplars_along_the_directions_of_classes():
     assert np.array_equal(small, make.load()[:7, :3])
 
 
+def test_a_scale_multiplies_the_features():
+    make = data.LowRankClasses(5, 2, 7, rank=3)
+    small = dataclasses.replace(make, scale=0.25)
+    assert np.array_equal(small.load(), 0.25 * make.load())
+    for wrong in (0.0, -1.0, float("nan")):
+        with pytest.raises(ValueError, match=f"^scale must .* got {wrong:g}"):
+            dataclasses.replace(make, scale=wrong)
+
+
 def test_low_rank_noise_is_before_the_rectification_and_independent():
     spread = 0.05
     features = data.LowRankClasses(60, 30, 200, rank=4, spread=spread).load()

@@ -16,14 +16,16 @@ class LowRankClasses:
 
     The features of exemplar $j$ of class $k$ are
 
-    $$f_{kj} = \mathrm{relu}(m + A (z_k + \tau\, \zeta_{kj}) + \sigma\, \epsilon_{kj})$$
+    $$
+    f_{kj} = s\, \mathrm{relu}(m + A (z_k + \tau\, \zeta_{kj}) + \sigma\, \epsilon_{kj})
+    $$
 
     elementwise with $m_i = |\mathcal N(0, 1)|$ and $A_{ir} \sim \mathcal N(0, 1/R)$
     shared by all classes, $z_k, \zeta_{kj} \sim \mathcal N(0, I_R)$ and
-    $\epsilon_{kj} \sim \mathcal N(0, I)$, where $R$ is `rank`, $\sigma$ `spread` and
-    $\tau$ `class_spread`. Noise of the second kind a model can average out, of the
-    first it cannot: exemplars are then as hard to tell from those of other classes as
-    their distance to them is short.
+    $\epsilon_{kj} \sim \mathcal N(0, I)$, where $R$ is `rank`, $\sigma$ `spread`,
+    $\tau$ `class_spread` and $s$ `scale`. Noise of the second kind a model can average
+    out, of the first it cannot: exemplars are then as hard to tell from those of other
+    classes as their distance to them is short.
 
     Like the ResNet features of images in Singh et al. (2024), "What needs to go right
     for an induction head?", they are nonnegative, and two classes have a mean cosine of
@@ -50,9 +52,16 @@ class LowRankClasses:
     class_spread: float | None = None
     """Standard deviation of an exemplar's noise along the directions that classes
     differ along, where classes have 1; `None` for no such noise."""
+    scale: float = 1.0
+    """Multiplies the features, above 0. The smaller they are, the less of an exemplar's
+    embedding is left beside what heads write, and the less is learned of its class
+    without them."""
 
     def __post_init__(self) -> None:
         _check_shape(self.num_classes, self.num_exemplars, self.dim)
+        check_spread("scale", self.scale)
+        if not self.scale:
+            raise ValueError("scale must be above 0, got 0")
         check_integer("rank", self.rank, 1)
         check_spread("spread", self.spread)
         check_spread("class_spread", self.class_spread or 0.0)
@@ -78,7 +87,9 @@ class LowRankClasses:
                 noise = np.random.default_rng(child).standard_normal
                 for exemplar in exemplars:
                     exemplar += along @ noise(self.rank)
-        return np.maximum(features, 0, out=features)
+        np.maximum(features, 0, out=features)
+        features *= np.float32(self.scale)
+        return features
 
 
 @dataclasses.dataclass(frozen=True)

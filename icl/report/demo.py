@@ -199,6 +199,8 @@ def report(findings: DemoFindings, out: str | os.PathLike) -> str:
     losses = ", ".join(f"{findings.loss_at[n]:.3f} at {n // 1000}k" for n in at)
     lines = [
         f"The loss fell below half of ln 2 {when} ({losses}).",
+        "The seed of the initial weights, 3, was chosen: on the default classes the",
+        "seeds 0 to 7 fall below it between 225 and 380 thousand.",
         f"Strongest induction heads, layer {last}: strength (half way there after so "
         "many sequences)",
         _ranked(findings.induction_strength, findings.induction_since),

@@ -1,0 +1,124 @@
+"""The table of the papers' numbers: what figures leave, kept and written."""
+
+import dataclasses
+import functools
+import importlib.util
+import json
+import math
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from icl import plots
+from sweeps.analysis import Study
+from sweeps.figures import (
+    ACCURACY,
+    all_figures,
+    all_published,
+    drawn_from,
+    Judged,
+    Measured,
+    Row,
+    SEQUENCES,
+    table_of,
+    Within,
+)
+from sweeps.figures._table import as_json
+
+
+FOLDER = Path(__file__).parents[1] / "notebooks"
+PUBLISHED = [each for paper in all_published().values() for each in paper]
+
+
+@functools.cache
+def results():
+    spec = importlib.util.spec_from_file_location("results", FOLDER / "_results.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def found(**changes):
+    """What the command leaves of a figure of two rows and three seeds."""
+    figure = dataclass_of(**changes)
+    values = {"a": np.array([0.9, 0.8, 0.7]), "b": np.array([1e5, math.inf, math.inf])}
+    drawn = plots.bars({"": {"": np.ones(1)}}, [""], label="", of="")
+    judged = Judged(figure, Measured(values, drawn), (5, 6, 7))
+    return as_json(judged, "small", ["about"], chosen_seeds=False, own_data=False)
+
+
+def dataclass_of(**changes):
+    return dataclasses.replace(
+        all_figures()["induction/4b"],
+        rows={"a": Row(0.82, ACCURACY), "b": Row(2e5, SEQUENCES)},
+        claims=(Within("a", low=0.75),),
+        fresh=(6, 7),
+        **changes,
+    )
+
+
+def test_a_section_of_the_file():
+    lines = [*results().section(json.loads(json.dumps(found())))]
+    assert "Judged on the seeds 6, 7; the table is over 3 seeds.\n" in lines
+    assert "- a above 0.75: **not reproduced** (in 1 of 2 seeds)" in lines
+    assert "- the figure: **not reproduced**" in lines
+    (a,) = (line for line in lines if line.startswith("| a "))
+    assert a.startswith("| a | 0.82 | 0.8 | 0.")
+    assert a.endswith("| holds |")
+    (b,) = (line for line in lines if line.startswith("| b "))
+    assert b == "| b | 200,000 | in 1 of 3 seeds only | – | not reproduced |"
+
+
+def test_only_whole_studies_at_small_scale_are_kept(tmp_path, monkeypatch):
+    module = results()
+    monkeypatch.setattr(module, "KEPT", tmp_path / "kept")
+    drawn = tmp_path / "figures"
+    drawn.mkdir()
+    for name, change in {
+        "whole": {},
+        "smoke": {"scale": "smoke"},
+        "some": {"chosen": True},
+    }.items():
+        (drawn / f"{name}.json").write_text(json.dumps(found() | change))
+    assert module.keep([drawn]) == 1
+    assert [file.name for file in module.KEPT.iterdir()] == ["whole.json"]
+    text = module.text()
+    assert "## induction/4b" in text
+    assert "| 4b | one head throughout training | `induction/4b` | not rep" in text
+    assert (
+        "| A7 | layer 0 of a trained run | `induction/A7` | absent: not drawn" in text
+    )
+    (drawn / "old.json").write_text('{"scale": "small"}')
+    with pytest.raises(SystemExit, match=r"old.json: it lacks .*; draw that figure"):
+        module.keep([drawn])
+
+
+def test_each_figure_is_of_a_published_one():
+    names = {each.figure for each in PUBLISHED if each.figure}
+    assert names == {*all_figures()}
+    stems = {path.stem for path in FOLDER.glob("[0-9]*.py")}
+    assert {each.notebook for each in PUBLISHED if each.notebook} <= stems
+    for each in PUBLISHED:
+        assert bool(each.figure) != bool(each.absent), each
+
+
+def test_a_table_of_what_was_drawn(tmp_path, monkeypatch):
+    monkeypatch.setenv("ICL_RUNS", str(tmp_path))
+    assert table_of("induction/4b").columns == ("not drawn", "command")
+    (tmp_path / "figures").mkdir()
+    file = tmp_path / "figures/induction-4b-small.json"
+    file.write_text(json.dumps(found()))
+    table = table_of("induction/4b")
+    assert table.columns[1:] == ("paper", "ours: 3 seeds", "verdict")
+    a, b, claim, last = table.texts
+    assert (a[0], a[1], a[3]) == ("a", "0.82", "holds")
+    assert a[2].startswith("0.8 [0.")
+    assert b == ["b", "200,000", "reached in 1 of 3 seeds", "not reproduced"]
+    assert claim == ["a above 0.75", "–", "1 of 2 seeds", "not reproduced"]
+    assert last[-1] == "not reproduced"
+
+
+def test_a_study_that_was_not_run_has_no_figure(tmp_path):
+    table = drawn_from("induction/4b", Study(tmp_path / "replicas"))
+    assert table.texts == [["replicas: not run", "induction/4b"]]

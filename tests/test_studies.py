@@ -99,7 +99,7 @@ def test_what_a_run_needs_is_kept(study, scale):
         # All but the main run, four seeds, and those of one head each.
         "induction": {"smoke": 9, "small": 65 - 13, "paper": 65 - 13},
         "clamps": {"smoke": 12, "small": 60, "paper": 60},
-        "coopetition": {"smoke": 4, "small": 5, "paper": 22},
+        "coopetition": {"smoke": 4, "small": 9, "paper": 22},
         "transience": dict.fromkeys(SCALES, 0),
         "spread": dict.fromkeys(SCALES, 0),
         # All but the main run and those of one head each.

@@ -72,6 +72,10 @@ class Setting:
     """Sequences of an evaluation set; `None` is as published."""
     dim: int = 512
     """Of the synthetic classes."""
+    class_spread: float = 0.5
+    """How much their exemplars vary along the directions that classes differ along."""
+    features: float = 1.0
+    """The size of their features."""
     sets: tuple[str, ...] | None = None
     """The evaluation sets, if not all."""
     d_model: int = 64
@@ -82,7 +86,10 @@ def experiment_of(
     run: CoopetitionRun, setting: Setting, folder: Path, data: Source | None
 ) -> Experiment:
     """The experiment of a run, whose donors are in the study's folder."""
-    data = data or stand_in(run.classes, run.exemplars, dim=setting.dim)
+    stand = stand_in(run.classes, run.exemplars, dim=setting.dim)
+    data = data or dataclasses.replace(
+        stand, class_spread=setting.class_spread, scale=setting.features
+    )
     base = _base(run, setting, data)
     batch_size = base.training.batch_size
     edits, start = run.edits, None

@@ -11,6 +11,7 @@ from ...figures import (
     ACCURACY,
     curves,
     Figure,
+    has_set,
     Measured,
     rows_of,
     Runs,
@@ -26,7 +27,8 @@ _SETS = ("flip", "icl", "ciwl")
 
 def _by_noise(runs: Runs) -> Measured:
     """How accuracies end, by how the exemplars of a class differ."""
-    every = {name: curves(runs, name, "in_context_accuracy") for name in _SETS}
+    sets = [name for name in _SETS if has_set(runs, name)]
+    every = {name: curves(runs, name, "in_context_accuracy") for name in sets}
     values = {
         f"{label}: {name} end": found.by_label[label][-1]
         for name, found in every.items()

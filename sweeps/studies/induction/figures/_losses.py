@@ -68,7 +68,8 @@ def _one_head(runs: Runs) -> Measured:
     values = {f"{rank(k)} alone": each for k, each in enumerate(alone)}
     values["all heads"] = together
     values["median head alone"] = np.median(alone, axis=0)
-    values["last ÷ first"] = alone[-1] / alone[0]
+    with np.errstate(invalid="ignore"):  # Where none got there it is not known.
+        values["last ÷ first"] = alone[-1] / alone[0]
     return Measured(values, draw_losses(found, by="heads of layer 1"))
 
 

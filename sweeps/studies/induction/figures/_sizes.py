@@ -6,6 +6,8 @@ of Omniglot.
 
 from collections.abc import Mapping
 
+import numpy as np
+
 from icl import plots
 
 from ....analysis import Estimate, HALF
@@ -55,11 +57,12 @@ def _sizes(runs: Runs) -> Measured:
         }
         for name, sizes in axes.items()
     }
-    slower = {
-        row: every[more] / every[fewer]
-        for row, (more, fewer) in _SLOWER.items()
-        if more in every and fewer in every
-    }
+    with np.errstate(invalid="ignore"):  # Where neither got there it is not known.
+        slower = {
+            row: every[more] / every[fewer]
+            for row, (more, fewer) in _SLOWER.items()
+            if more in every and fewer in every
+        }
     figure = plots.learning_times(panels, by="left to learn")
     return Measured({**every, **slower}, figure)
 

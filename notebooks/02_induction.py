@@ -41,7 +41,7 @@ from scipy import stats
 import icl
 from icl import measures, plots, toys
 from sweeps import analysis
-from sweeps.figures import find_figure, Runs
+from sweeps.figures import find_figure, Runs, Together
 from sweeps.studies.induction import analysis as paper
 
 
@@ -276,7 +276,7 @@ for name, each in found.items():
 plots.intervals(shown, label="loss at half of ln 2 after (thousands of sequences)")
 
 # %%
-(claim,) = find_figure("induction/5b").claims
+claim = Together(find_figure("induction/5b").claims)
 verdict = {True: "holds", False: "does NOT hold", None: "–"}
 for name, each in found.items():
     numbers = {kind: estimate.value for kind, estimate in each.items()}

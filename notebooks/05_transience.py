@@ -60,7 +60,7 @@ from sweeps.analysis import (
 from sweeps.figures import find_figure
 
 
-FIGURE = find_figure("transience/flip")  # Its runs, of several seeds.
+FIGURE = find_figure("transience/preference")  # Its runs, of several seeds.
 study = Study.read(runs_folder() / "transience")
 runs = [*FIGURE.found(begun(study.path)).get("main", {}).values()]
 print(study)

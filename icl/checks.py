@@ -1,13 +1,18 @@
 """Checks of what users give, with errors that name the argument."""
 
+import reprlib
+
 import numpy as np
 from jaxtyping import ArrayLike
 
 
-def positive(name: str, value: object) -> None:
-    """Raises `ValueError` unless `value` is an integer of at least 1."""
+def positive(name: str, value: object, most: int = 2**63 - 1) -> None:
+    """Raises `ValueError` unless `value` is an integer from 1 to `most`."""
     if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-        raise ValueError(f"{name} must be a positive integer, got {value!r}")
+        got = reprlib.repr(value)
+        raise ValueError(f"{name} must be a positive integer, got {got}")
+    if value > most:
+        raise ValueError(f"{name} must be at most {most}, got {value}")
 
 
 def finite(name: str, values: ArrayLike) -> None:

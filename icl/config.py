@@ -18,6 +18,7 @@ from typing import (
 
 from opto.hints import did_you_mean
 
+from .text import read_json
 from .unions import OpenUnion
 
 
@@ -99,9 +100,11 @@ def with_fields(config: Config, settings: Iterable[str]) -> Config:
         if not isinstance(place, dict):
             raise ValueError(f"config: {'.'.join(parents)!r} has no fields")
         try:
-            place[last] = json.loads(text)
+            place[last] = read_json(text)
         except json.JSONDecodeError:
             place[last] = text
+        except ValueError as error:
+            raise ValueError(f"config: {path.strip()}: {error}") from None
     return from_json(type(config), data)
 
 
@@ -175,6 +178,9 @@ def _read(value: Any, kind: Any, path: tuple[str, ...]) -> Any:
     if (of := _items(kind, tuple)) and isinstance(value, list | tuple):
         pairs = enumerate(value)
         return tuple(_read(x, of[0], (*path, str(index))) for index, x in pairs)
+    if type(value) is int and abs(value) >= 2**63:
+        got = reprlib.repr(value)
+        raise _error(path, f"a whole number has 64 bits at most, got {got}")
     for option in _options(kind):
         # JSON writes 1.0 as 1 in some hands; a bool is no number.
         if option is float and type(value) is int:

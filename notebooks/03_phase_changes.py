@@ -50,8 +50,8 @@ halves = {name: toys.half_time(trace.losses) for name, trace in induction.items(
 
 # %%
 labels = {
-    "misalignment of a": r"$1 - \cos^2$ of $a$ to the true $a$",
-    "loss with b, c true": r"loss with $b, c = \pm$ the true",
+    "misalignment of a": "1 − cos² of a to the true a",
+    "loss with b, c true": "loss with b, c = ± the true",
 }
 panels = {"loss": {name: trace.losses for name, trace in induction.items()}}
 for measure, label in labels.items():

@@ -6,8 +6,13 @@ A text is read as Python's syntax and never evaluated. Errors point at a charact
 import ast
 import dataclasses
 import inspect
+import reprlib
 from collections.abc import Callable, Container
 from typing import Any
+
+
+# So many characters of a text are shown in an error.
+_SHOWN = 200
 
 
 @dataclasses.dataclass(frozen=True)
@@ -67,7 +72,8 @@ class Text:
             return ast.literal_eval(node)
         except (ValueError, TypeError):
             source = ast.get_source_segment(self.text, node)
-            raise self.error(node, f"expected {wanted}, got {source!r}") from None
+            got = reprlib.repr(source)
+            raise self.error(node, f"expected {wanted}, got {got}") from None
         except (RecursionError, MemoryError):
             raise self.error(node, "too deeply nested") from None
 
@@ -78,8 +84,16 @@ class Text:
             line = self.text.split("\n")[place.lineno - 1].encode()
             within = len(line[: place.col_offset].decode())
             place = self._lines_before(place.lineno) + within
-        where = f"{self.what}{self.text!r}, character {place + 1}"
+        where = f"{self.what}{self._around(place)}, character {place + 1}"
         return ValueError(f"{where}: {message}")
+
+    def _around(self, place: int) -> str:
+        """The text for an error: of a long one only what stands near a character."""
+        start, end = max(0, place - _SHOWN // 2), place + _SHOWN // 2
+        if len(self.text) <= _SHOWN:
+            return repr(self.text)
+        dots = "…" if start else "", "…" if end < len(self.text) else ""
+        return f"{dots[0]}{self.text[start:end]!r}{dots[1]}"
 
     def _lines_before(self, lineno: int) -> int:
         return sum(len(line) + 1 for line in self.text.split("\n")[: lineno - 1])

@@ -162,7 +162,7 @@ class Folder:
     def launcher(self) -> int | None:
         """The process on this machine that was the last to claim the folder."""
         try:
-            text = (self.sweep / ".lock").read_text()
+            text = (self.sweep / ".lock").read_bytes().decode(errors="replace")
         except OSError:
             return None
         found = re.fullmatch(r"process (\d+) on (.*)", text)

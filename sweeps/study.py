@@ -2,6 +2,7 @@
 
 import dataclasses
 import re
+import reprlib
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, Literal, Protocol
@@ -33,9 +34,13 @@ class Trial:
     """What is run."""
 
     def __post_init__(self):
-        if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._+-]*", self.name):
+        named = isinstance(self.name, str)
+        if not named or not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._+-]*", self.name):
             wanted = "letters, digits and ._+-, beginning with a letter or digit"
             raise ValueError(f"a trial's name is {wanted}, got {self.name!r}")
+        if not isinstance(self.experiment, Experiment):
+            got = f"got {reprlib.repr(self.experiment)}"
+            raise ValueError(f"trial {self.name!r} needs an icl.Experiment, {got}")
 
 
 class StudyModule(Protocol):
@@ -113,7 +118,7 @@ def list_trials(
         found = list(study.trials(scale, folder, data))
     except ValueError:
         raise
-    except Exception as error:
+    except (Exception, SystemExit) as error:  # `sys.exit` would end this command.
         reason = f"{type(error).__name__}: {error}"
         raise ValueError(f"the study cannot list its trials: {reason}") from error
     if not found:

@@ -5,6 +5,7 @@ its options.
 """
 
 import importlib
+import io
 import os
 import sys
 from collections.abc import Callable, Sequence
@@ -14,6 +15,15 @@ import jax
 from opto.hints import did_you_mean
 
 from ..plugins import import_from
+from ..text import shortened
+
+
+_LESS = (
+    " (what takes memory is training.batch_size, which microbatch_size divides, the "
+    "size of the model, of the classes and of the evaluation sets)"
+)
+# Characters of an error's line; a text that is quoted in it may have any number.
+_LONGEST = 2000
 
 
 COMMANDS: dict[str, tuple[str, str]] = {
@@ -50,9 +60,11 @@ def guarded(program: str, command: Callable[[], int]) -> int:
     """
 
     def fail(message: str, status: int) -> int:
-        print(f"{program}: {' '.join(message.split())}", file=sys.stderr)
+        line = shortened(" ".join(message.split()), _LONGEST)
+        print(f"{program}: {line}", file=sys.stderr)
         return status
 
+    _print_anything()
     try:
         return command()
     except ValueError as error:
@@ -60,7 +72,11 @@ def guarded(program: str, command: Callable[[], int]) -> int:
     except FloatingPointError as error:  # The input was fine, the training was not.
         return fail(str(error), 1)
     except (jax.errors.JaxRuntimeError, MemoryError) as error:
-        return fail(str(error) or "out of memory", 1)  # A model too large, as a rule.
+        message = str(error) or "out of memory"
+        short = isinstance(error, MemoryError) or "RESOURCE_EXHAUSTED" in message
+        return fail(f"{message}{_LESS if short else ''}", 1)
+    except RecursionError:  # What is read is checked: this is for what was missed.
+        return fail("something that was given is nested too deeply", 2)
     except KeyboardInterrupt as error:
         return fail(str(error) or "interrupted", 130)
     except BrokenPipeError:  # `icl sites RUN | head`
@@ -68,6 +84,13 @@ def guarded(program: str, command: Callable[[], int]) -> int:
         return 0
     except OSError as error:
         return fail(f"{error.filename or 'file'}: {error.strerror or error}", 2)
+
+
+def _print_anything() -> None:
+    """Has what the terminal's encoding lacks printed as `?`, where it would raise."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="replace")
 
 
 def _dispatch(arguments: list[str]) -> int:

@@ -32,6 +32,7 @@ def parse(
     **Raises:** `ValueError`, in one line, for what cannot be read; `SystemExit` after
     printing a help text that was asked for.
     """
+    _check_not_empty(arguments)
     captured = io.StringIO()
     try:
         # Its error boxes follow the terminal's width; one line is wanted here.
@@ -46,6 +47,20 @@ def parse(
         if not stop.code:
             raise
         raise ValueError(_essence(captured.getvalue())) from None
+
+
+def _check_not_empty(arguments: Sequence[str]) -> None:
+    """Raises `ValueError` for an empty value, such as that of a variable that is unset.
+
+    As a path it would mean the working directory, and as a text the default.
+    """
+    before = ""
+    for argument in arguments:
+        option, equals, value = argument.partition("=")
+        if not argument or (option.startswith("--") and equals and not value):
+            named = option or (before if before.startswith("--") else "an argument")
+            raise ValueError(f"{named} is empty: give it a value, or leave it out")
+        before = argument
 
 
 def _essence(box: str) -> str:

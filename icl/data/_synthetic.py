@@ -7,6 +7,7 @@ from collections.abc import Callable
 import numpy as np
 from jaxtyping import Float32, Float64, Int32
 
+from ..memory import check_memory
 from ._check import check_integer, check_spread
 
 
@@ -68,7 +69,12 @@ class LowRankClasses:
         check_integer("seed", self.seed, 0)
 
     def load(self) -> Float32[np.ndarray, "class exemplar dim"]:
-        """Draws the features; all are at least 0."""
+        """Draws the features; all are at least 0.
+
+        **Raises:** `ValueError` for more than memory can hold.
+        """
+        _check_memory(self, 4 * self.num_classes * self.num_exemplars * self.dim)
+        _check_memory(self, 8 * self.dim * self.rank)
         shared, classes, within = np.random.SeedSequence(self.seed).spawn(3)
         rng = np.random.default_rng(shared)
         mean = np.abs(rng.standard_normal(self.dim))
@@ -121,7 +127,11 @@ class GaussianClasses:
         check_integer("seed", self.seed, 0)
 
     def load(self) -> Float32[np.ndarray, "class exemplar dim"]:
-        """Draws the features."""
+        """Draws the features.
+
+        **Raises:** `ValueError` for more than memory can hold.
+        """
+        _check_memory(self, 4 * self.num_classes * self.num_exemplars * self.dim)
 
         def centre(rng: np.random.Generator) -> Float64[np.ndarray, " dim"]:
             return rng.standard_normal(self.dim)
@@ -144,9 +154,16 @@ class OneHotClasses:
 
     def __post_init__(self) -> None:
         check_integer("num_classes", self.num_classes, 1)
+        if self.num_classes > 2**31:
+            got = f"got {self.num_classes}"
+            raise ValueError(f"num_classes must be at most 2^31, {got}")
 
     def load(self) -> Int32[np.ndarray, "class exemplar"]:
-        """The numbers 0, 1, … of the classes, with an axis of one exemplar."""
+        """The numbers 0, 1, … of the classes, with an axis of one exemplar.
+
+        **Raises:** `ValueError` for more than memory can hold.
+        """
+        _check_memory(self, 4 * self.num_classes)
         return np.arange(self.num_classes, dtype=np.int32)[:, None]
 
 
@@ -154,6 +171,10 @@ def _check_shape(num_classes: int, num_exemplars: int, dim: int) -> None:
     check_integer("num_classes", num_classes, 1)
     check_integer("num_exemplars", num_exemplars, 1)
     check_integer("dim", dim, 1)
+
+
+def _check_memory(source: object, needed: int) -> None:
+    check_memory(f"data: {source}", needed)
 
 
 def _scatter(

@@ -21,7 +21,10 @@ def filled(text: str, values: Mapping[str, Any]) -> str:
     tree = _tree(text)
     if tree is None or not names(text):
         return text
-    return ast.unparse(_Fill(values).visit(tree))
+    try:
+        return ast.unparse(_Fill(values).visit(tree))
+    except RecursionError:
+        raise ValueError("edits: a text is too deeply nested") from None
 
 
 class _Fill(ast.NodeTransformer):

@@ -17,6 +17,7 @@ from jaxtyping import Array, PRNGKeyArray
 import opto
 
 from ..batches import batch, example_of, load_batches
+from ..config import to_json
 from ..data import absolute, digest, Source
 from ..edits.donors import Donor, register_reader
 from ..edits.grafts import (
@@ -28,6 +29,7 @@ from ..edits.grafts import (
     with_models,
 )
 from ..edits.ranked import find_heads, FoundHeads, kept_heads, RankedHeads, with_heads
+from ..memory import check_memory, tree_bytes
 from ..models import TransformerConfig
 from ..plugins import made_with
 from ..protocols import (
@@ -39,7 +41,7 @@ from ..protocols import (
     TaskConfig,
 )
 from ..runs import Run
-from ..training import check_seed, check_set_names, Member, Training
+from ..training import check_batch, check_seed, check_set_names, Member, Training
 from ..training.optimizers import Adam, Optimizer
 from ._fits import check_scores, check_task
 from ._start import Start
@@ -165,10 +167,11 @@ class Experiment:
         """
         task = self.task.build(data)
         check_task(task, self.task)
+        check_batch(task, self.training)
         model, edits = self._model(task), self._edits(heads)
         check_scores("the task", task, model, task)
         if self.start is not None:
-            model = self.start.into(model)
+            model = self.start.into(model, to_json(self)["model"])
         # A misspelt site is an error now, not after the compilation.
         opto.check(edits, opto.sites(model, *task.interface.structs))
         check_grafts(edits, task)
@@ -190,8 +193,8 @@ class Experiment:
         )
 
     def _model(self, task: ExperimentTask) -> Any:
-        build = _builder(self.model, task.interface)
         try:
+            build = _builder(self.model, task.interface)
             return build(_stream(self.init_seed, "initialisation"))
         except TypeError as error:  # Such as what a class of a plug-in lacks.
             kind = type(self.model).__name__
@@ -208,6 +211,10 @@ class Experiment:
     def _draw(self, samplers: Mapping[str, ExperimentTask]) -> dict[str, Any]:
         draw = eqx.filter_jit(batch)
         base = _stream(self.eval_seed, "evaluation")
+        for name, sampler in samplers.items():
+            size = self.evaluations[name].size
+            needed = size * tree_bytes(example_of(sampler))
+            check_memory(f"evaluations: {name}: size={size}", needed)
         return {
             name: draw(
                 sampler,
@@ -225,7 +232,10 @@ def _builder(
     config: ModelConfig, interface: Interface
 ) -> Callable[[PRNGKeyArray], eqx.Module]:
     """Makes models; compiled as one, operation by operation it takes seconds."""
-    return eqx.filter_jit(lambda key: config.build(interface, key=key))
+    build = lambda key: config.build(interface, key=key)
+    shapes = eqx.filter_eval_shape(build, jax.random.key(0))
+    check_memory(f"model: {config}", tree_bytes(shapes))
+    return eqx.filter_jit(build)
 
 
 def _stream(seed: int, purpose: str) -> PRNGKeyArray:

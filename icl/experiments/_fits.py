@@ -24,7 +24,12 @@ def check_task(task: Any, config: TaskConfig) -> None:
     """
     kind = type(task).__name__
     missing = object()
-    lacking = [x for x in _MEMBERS if getattr_static(task, x, missing) is missing]
+    # Statically first: a property may raise what is to be said of it later.
+    lacking = [
+        name
+        for name in _MEMBERS
+        if getattr_static(task, name, missing) is missing and not hasattr(task, name)
+    ]
     if lacking:
         raise ValueError(f"the task {kind} lacks {', '.join(lacking)}")
     if getattr(task, "summaries", config.summaries) != config.summaries:

@@ -12,10 +12,11 @@ import jax.numpy as jnp
 from ..batches import example_of, load_batches, save_batches
 from ..data import digest
 from ..edits.ranked import find_heads, FoundHeads, keep_heads, kept_heads
-from ..runs import disk, open_run, RunWriter
+from ..runs import disk, is_run, open_run, RunWriter
 from ..training import check_members, fit, Member, Result
 from ..training.loggers import Logger
 from ._experiment import Experiment
+from .sets import check_not_dense
 
 
 Made = TypeVar("Made")
@@ -85,6 +86,8 @@ def run_experiments(
 
         def enter(index: int) -> RunWriter:
             experiment = pinned[index]
+            if not is_run(outs[index]):  # Runs of earlier versions may have one.
+                check_not_dense(experiment.evaluations)
             opened = open_run(outs[index], experiment, resume=resume)
             data = experiment.data
             run = _entered(stack, opened, data and hashed(data))

@@ -2,11 +2,12 @@
 
 import dataclasses
 import os
-from collections.abc import Callable
-from typing import TypeVar
+from collections.abc import Callable, Mapping
+from typing import Any, TypeVar
 
 from jaxtyping import PyTree
 
+from ..config import differences
 from ..runs import Run
 
 
@@ -26,8 +27,10 @@ class Start:
         if not isinstance(self.run, str) or not self.run:
             raise ValueError(f"run must be a run folder, got {self.run!r}")
 
-    def into(self, model: Model) -> Model:
+    def into(self, model: Model, config: Mapping[str, Any]) -> Model:
         """The model with these weights.
+
+        **Arguments:** `config`: The model's, as JSON.
 
         **Raises:** `ValueError` if there is no such checkpoint or it is of a model of
         another shape.
@@ -35,7 +38,22 @@ class Start:
         try:
             return Run(self.run).load(model, self.checkpoint)
         except ValueError as error:
-            raise ValueError(f"start: {error}") from None
+            other = self._other(config)
+            what = f"{self.run} is of another model: {other}" if other else error
+            raise ValueError(f"start: {what}") from None
+
+    def _other(self, config: Mapping[str, Any]) -> str:
+        """How the run's model differs by its config; empty if it is not known to."""
+        try:
+            there = Run(self.run).config.get("model")
+        except ValueError:
+            return ""
+        if not isinstance(there, Mapping):
+            return ""
+        kinds = [str(model.get("type", "")) for model in (there, config)]
+        if kinds[0] and kinds[0] != kinds[1]:
+            return f"a {kinds[0]} there, a {kinds[1]} here"
+        return "; ".join(differences({**config, **there}, dict(config)))
 
     def pinned(self, last: Callable[[str], int]) -> "Start":
         """The same with an absolute path and the number of the checkpoint.

@@ -20,6 +20,14 @@ DENSE_PAIRS = 100
 """So many pairs of classes unless `dense:N` says how many."""
 
 
+def check_not_dense(names: Iterable[str]) -> None:
+    """Raises `ValueError` for the name of a set that means the dense set."""
+    for name in names:
+        if _pairs(name) is not None or name.startswith(f"{DENSE}:"):
+            wanted = f"{DENSE} and {DENSE}:N are every run's"
+            raise ValueError(f"an evaluation set cannot be named {name!r}: {wanted}")
+
+
 def check_set(trained: Trained, name: str) -> str:
     """The name of an evaluation set or `dense`, checked; for `""` the first set.
 

@@ -9,9 +9,10 @@ from jaxtyping import Array, Float, Int, PRNGKeyArray
 
 from opto import identity, Rows, Tap
 
+from ..checks import positive
 from ..protocols import AttentionConfig, Input, Interface, Mask, ModelConfig
 from ._embedding import embedding, ExemplarLabelEmbedding
-from ._init import linear, per_token
+from ._init import linear, MOST_LAYERS, per_token
 from ._positions import Positions, Rope
 from ._transformer import block, norm, TransformerBlock
 from .attention import Causal, Everything, SoftmaxAttention
@@ -132,9 +133,8 @@ class TransformerConfig(ModelConfig):
     """Which tokens a token sees, if it is not what `causal` says."""
 
     def __post_init__(self):
-        for name in ("num_layers", "d_model"):
-            if getattr(self, name) < 1:
-                raise ValueError(f"{name} must be positive, got {getattr(self, name)}")
+        positive("num_layers", self.num_layers, MOST_LAYERS)
+        positive("d_model", self.d_model, 2**31 - 1)
         if (
             self.mlp_ratio is not None
             and not 1 <= self.mlp_ratio * self.d_model < 2**31

@@ -6,6 +6,10 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray, Shaped
 
 
+MOST_LAYERS = 10_000
+"""Layers are traced one by one: with more, a typing error would look like a hang."""
+
+
 def linear(
     in_features: int, out_features: int, *, bias: bool, scale: float, key: PRNGKeyArray
 ) -> eqx.nn.Linear:

@@ -16,7 +16,9 @@ from jaxtyping import Array, Float, PRNGKeyArray
 
 from opto import identity, Tap
 
+from ..checks import positive
 from ..protocols import Interface, ModelConfig
+from ._init import MOST_LAYERS
 from ._positions import AbstractPositions, NoPositions
 from .attention import Attention, ContextOnly
 from .attention.product import ProductAttention
@@ -68,8 +70,7 @@ class LinearSelfAttentionConfig(ModelConfig):
     """The scale of the initial weights, a variance and not a standard deviation."""
 
     def __post_init__(self):
-        if self.num_layers < 1:
-            raise ValueError(f"num_layers must be positive, got {self.num_layers}")
+        positive("num_layers", self.num_layers, MOST_LAYERS)
         if not 0 < self.init_variance < math.inf:
             raise ValueError(
                 f"init_variance must be positive and finite, got {self.init_variance}"

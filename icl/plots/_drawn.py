@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import h5py
+import matplotlib as mpl
 import numpy as np
 from matplotlib.figure import Figure
 from PIL import Image
@@ -42,6 +43,9 @@ class Quantity:
         object.__setattr__(self, "axes", axes)
 
 
+PLAIN: dict[Any, Any] = {"text.parse_math": False}
+"""Settings of Matplotlib by which `$` in a text is a `$`, and begins no formula."""
+
 # Notebooks are committed with their pictures.
 _NOTEBOOK_DPI = 84
 _NOTEBOOK_COLOURS = 64
@@ -61,6 +65,11 @@ class DrawnFigure(Figure):
     def __init__(self, drawn: Drawn | None = None, **options: Any):
         super().__init__(**options)
         self.drawn = {} if drawn is None else drawn
+
+    def draw(self, renderer: Any) -> None:
+        """Draws it, without formulas in texts that only come up now, such as ticks'."""
+        with mpl.rc_context(PLAIN):
+            super().draw(renderer)
 
     def _repr_png_(self) -> bytes:
         """The picture that a notebook shows: small, in few colours."""

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 
 import numpy as np
-from matplotlib.ticker import NullLocator
+from matplotlib.ticker import LogFormatter, NullLocator
 
 from ._drawn import DrawnFigure, Quantity
 from ._style import figure, style
@@ -41,6 +41,7 @@ def learning_times(
             ax.set_xticks(every, [str(size) for size in every])
             ax.xaxis.set_minor_locator(NullLocator())
             ax.yaxis.set_major_formatter("{x:g}")
+            ax.yaxis.set_minor_formatter(LogFormatter())  # Not in mathtext.
             ax.set_xlabel(f"number of {name}")
             ax.set_ylabel(label if ax is axes[0] else "")
         handles, labels = axes[0].get_legend_handles_labels()

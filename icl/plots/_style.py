@@ -8,13 +8,16 @@ from pathlib import Path
 import matplotlib as mpl
 from matplotlib.axes import Axes
 
-from ._drawn import Drawn, DrawnFigure
+from ._drawn import Drawn, DrawnFigure, PLAIN
 
 
 @contextlib.contextmanager
 def style() -> Iterator[None]:
-    """The style sheet `paper.mplstyle`, for the time of a `with` block."""
-    with mpl.rc_context(_sheet()):
+    """The style sheet `paper.mplstyle`, for the time of a `with` block.
+
+    Text is drawn as it stands, so that a `$` in the name of a run or of a set is one.
+    """
+    with mpl.rc_context({**_sheet(), **PLAIN}):
         yield
 
 

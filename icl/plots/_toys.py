@@ -59,7 +59,7 @@ def clamped_descents(
 
 
 def vector_progress(
-    progress: Mapping[str, _Curves], label: str = r"$1 - \cos^2$ to the true direction"
+    progress: Mapping[str, _Curves], label: str = "1 − cos² to the true direction"
 ) -> DrawnFigure:
     """How far each vector of a toy is learned, a panel for each clamp.
 

@@ -51,7 +51,7 @@ def page(subject: Subject) -> str:
     """The page: config, learning curves, heads over training, attention patterns."""
     run = subject.trained.run
     template = importlib.resources.files("icl.report").joinpath("page.html")
-    return string.Template(template.read_text()).substitute(
+    return string.Template(template.read_text(encoding="utf-8")).substitute(
         title=html.escape(run.path.resolve().name),
         subtitle=subtitle(subject),
         facts=final_table(subject),

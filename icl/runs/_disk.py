@@ -1,10 +1,12 @@
 """What goes wrong with files, as one clear error."""
 
 import contextlib
-import json
+import reprlib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+
+from ..text import read_json
 
 
 @contextlib.contextmanager
@@ -27,11 +29,11 @@ def read_object(file: Path) -> dict[str, Any]:
     **Raises:** `ValueError` if it cannot be read, or holds something else.
     """
     try:
-        found = json.loads(file.read_text())
+        found = read_json(file.read_text(encoding="utf-8"))
     except OSError as error:
         raise ValueError(f"{file} cannot be read: {error.strerror}") from None
     except ValueError as error:
         raise ValueError(f"{file} is not JSON: {error}") from None
     if not isinstance(found, dict):
-        raise ValueError(f"{file} must hold an object, got {found!r}")
+        raise ValueError(f"{file} must hold an object, got {reprlib.repr(found)}")
     return found

@@ -6,6 +6,7 @@ What is trained is told by protocols; what a run folder is belongs to `icl.runs`
 from ._fit import check_members as check_members, fit as fit, Stopped as Stopped
 from ._steps import evaluate_batch as evaluate_batch
 from ._values import (
+    check_batch as check_batch,
     check_edits as check_edits,
     check_seed as check_seed,
     check_set_names as check_set_names,

@@ -19,6 +19,7 @@ from ._members import check_alike, Members
 from ._signals import stop_signals, Stopped as Stopped
 from ._steps import BUFFER, evaluate, initial_state, State, stepper
 from ._values import (
+    check_batch as check_batch,
     check_edits,
     check_seed as check_seed,
     check_set_names as check_set_names,
@@ -104,6 +105,7 @@ class _Fit:
         self.static = [eqx.filter(m.model, eqx.is_array, inverse=True) for m in members]
         for member in members:
             _check(member)
+            check_batch(member.task, training)
         prepared = [with_arrays(member) for member in members]
         self.members = Members(prepared)
         self.step = 0

@@ -12,11 +12,17 @@ from jaxtyping import Array, Integer, PyTree
 
 import opto
 
+from ..batches import example_of
 from ..checks import positive
+from ..memory import check_memory, tree_bytes
 from ..protocols import Summary, Task
 from ..runs import Log
 from .optimizers import Adam, Optimizer
 from .schedules import Every, Schedule
+
+
+_MOST_STEPS = 2**31 - 1
+"""Steps are counted in 32 bits."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -38,6 +44,9 @@ class Training:
     def __post_init__(self):
         for name in ("num_sequences", "batch_size"):
             positive(name, getattr(self, name))
+        if self.num_steps > _MOST_STEPS:
+            got = f"got {self.num_sequences} with batch_size={self.batch_size}"
+            raise ValueError(f"num_sequences is {_MOST_STEPS} steps at most, {got}")
         for schedule in (self.evaluate_at, self.checkpoint_at):
             schedule.points(self.num_sequences)
         micro = self.microbatch_size
@@ -109,6 +118,16 @@ def check_set_names(names: Iterable[str]) -> None:
     for name in names:
         if name in ("", "iter") or "/" in name or name.startswith("."):
             raise ValueError(f"an evaluation set cannot be named {name!r} in a log")
+
+
+def check_batch(task: Task, training: Training) -> None:
+    """Raises `ValueError` for a batch that cannot be in memory."""
+    size, taken = training.batch_size, training.microbatch_size
+    example = example_of(task)
+    # The keys of all are there at once, the examples of a microbatch.
+    needed = 8 * size + (taken or size) * tree_bytes(example)
+    sizes = f"batch_size={size}" + (f", microbatch_size={taken}" if taken else "")
+    check_memory(f"a batch, {sizes},", needed)
 
 
 def check_edits(

@@ -1,6 +1,7 @@
 """When to evaluate and when to keep a checkpoint, in sequences seen."""
 
 import dataclasses
+import reprlib
 
 import numpy as np
 
@@ -18,7 +19,9 @@ class Every:
 
     def points(self, total: int) -> list[int]:
         """The sequence counts from 0 to `total`, ascending."""
-        return _clean([*range(0, total, self.sequences), total], total)
+        points = range(0, total, self.sequences)
+        _check_count(self, len(points) + 1)
+        return _clean([*points, total], total)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -28,9 +31,10 @@ class At:
     sequences: tuple[int, ...]
 
     def __post_init__(self):
-        if any(not isinstance(n, int) or n < 0 for n in self.sequences):
+        if any(type(n) is not int or not 0 <= n < 2**63 for n in self.sequences):
             raise ValueError(
-                f"sequences must be integers of at least 0, got {self.sequences}"
+                "sequences must be integers of at least 0, got "
+                f"{reprlib.repr(self.sequences)}"
             )
 
     def points(self, total: int) -> list[int]:
@@ -56,6 +60,7 @@ class LogSpaced:
 
     def points(self, total: int) -> list[int]:
         """The sequence counts from 0 to `total`, ascending."""
+        _check_count(self, self.count + 2)
         first = min(self.first, total)
         spaced = np.geomspace(max(first, 1), max(total, 1), self.count)
         return _clean([0, *np.rint(spaced).astype(int).tolist(), total], total)
@@ -76,7 +81,7 @@ class Dense:
     def __post_init__(self):
         for name in ("stop", "inside", "outside"):
             positive(name, getattr(self, name))
-        if not isinstance(self.start, int) or not 0 <= self.start < self.stop:
+        if type(self.start) is not int or not 0 <= self.start < self.stop:
             raise ValueError(f"need 0 <= start < stop, got {self.start}, {self.stop}")
 
     def points(self, total: int) -> list[int]:
@@ -86,11 +91,22 @@ class Dense:
         """
         if self.start > total:
             raise ValueError(f"Dense begins at {self.start}, beyond the end at {total}")
-        window = range(self.start, self.stop + 1, self.inside)
-        return _clean([*range(0, total, self.outside), *window, total], total)
+        window = range(self.start, min(self.stop, total) + 1, self.inside)
+        outside = range(0, total, self.outside)
+        _check_count(self, len(window) + len(outside) + 1)
+        return _clean([*outside, *window, total], total)
 
 
 Schedule = Every | At | LogSpaced | Dense
+
+
+_MOST = 1_000_000
+
+
+def _check_count(schedule: Schedule, count: int) -> None:
+    """Raises `ValueError` for more points than a run's log can have."""
+    if count > _MOST:
+        raise ValueError(f"{schedule} has {count:,} points; at most {_MOST:,}")
 
 
 def _clean(points, total: int) -> list[int]:

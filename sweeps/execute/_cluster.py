@@ -120,7 +120,7 @@ def read_cluster(file: Path) -> Cluster:
     """
     example = Path(__file__).parents[1] / "cluster.example.toml"
     try:
-        settings = tomllib.loads(file.read_text())
+        settings = tomllib.loads(file.read_text(encoding="utf-8"))
     except FileNotFoundError:
         raise ValueError(
             f"there is no cluster file {file}; copy {example} there and edit it"
@@ -129,6 +129,8 @@ def read_cluster(file: Path) -> Cluster:
         raise ValueError(f"cannot read {file}: {error.strerror}") from None
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise ValueError(f"{file} is not TOML: {error}") from None
+    except RecursionError:
+        raise ValueError(f"{file} is not TOML: nested too deeply") from None
     try:
         return from_json(Cluster, settings)
     except ValueError as error:

@@ -4,18 +4,18 @@ import abc
 import contextlib
 import dataclasses
 import os
-import pickle
 import signal
 import sys
 import time
-from collections.abc import Iterator, Sequence
-from pathlib import Path
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import jax
 from tqdm import tqdm
 
-from ..folder import Folder, Job, total_sequences
+from icl.memory import machine_bytes
+
+from ..folder import Folder, Job, Report, total_sequences
 from ._job import Work
 from ._process import process
 
@@ -40,7 +40,7 @@ class _Here(abc.ABC):
         stats = device.memory_stats() if device.platform != "cpu" else None
         if stats and "bytes_limit" in stats:
             return int(stats["bytes_limit"]) // self.at_once
-        return _memory() // self.at_once
+        return machine_bytes() // self.at_once
 
     @property
     def devices(self) -> int:
@@ -51,16 +51,6 @@ class _Here(abc.ABC):
     @abc.abstractmethod
     def cpu_devices(self) -> int:
         """Of the CPU, for one job."""
-
-
-def _memory() -> int:
-    """Bytes of main memory that this process may use."""
-    whole = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    try:
-        limit = Path("/sys/fs/cgroup/memory.max").read_text().strip()
-    except OSError:
-        return whole
-    return min(whole, int(limit)) if limit.isdigit() else whole
 
 
 def cores() -> int:
@@ -121,6 +111,48 @@ class Local(_Here):
         return _Queue(folder, works, self.at_once).run(study)
 
 
+@dataclasses.dataclass(frozen=True)
+class _Started:
+    """A job in a process of its own."""
+
+    work: Work
+    job: Any
+    """As submitit has it."""
+    before: Mapping[str, Report | None]
+    """What was said of its runs before it began."""
+
+    @property
+    def is_there(self) -> bool:
+        """Whether its process has not ended."""
+        return self.job._process.poll() is None
+
+    def error(self, folder: Folder) -> str | None:
+        """Why the job failed, in one line; `None` if it did not.
+
+        Told by what it said of its runs. What submitit kept of it is a pickle, and to
+        read one from a folder is to run whatever someone put there.
+        """
+        errors = {}
+        for run in self.work.job.runs:
+            said = folder.report(run)
+            if said is None or said == self.before[run]:
+                said = Report("stopped")  # By an earlier process, or by none.
+            if said.state == "failed":
+                errors[run] = said.error
+            elif not folder.finished(run, self.work.configs[run]):
+                lost = last_line(self._stderr()) or "its process was killed"
+                return "; ".join(dict.fromkeys([*errors.values(), lost]))
+        # Where some members failed, the others were trained.
+        every = len(errors) == len(self.work.job.runs)
+        return "; ".join(dict.fromkeys(errors.values())) if every else None
+
+    def _stderr(self) -> str:
+        try:
+            return self.job.paths.stderr.read_bytes().decode(errors="replace")
+        except OSError:
+            return ""
+
+
 class _Queue:
     """The jobs that wait, that run, and that have ended."""
 
@@ -129,7 +161,7 @@ class _Queue:
 
         self._folder, self._at_once = folder, at_once
         self._waiting = list(works)
-        self._running: dict[str, tuple[Work, Any, float]] = {}
+        self._running: dict[str, _Started] = {}
         self._bad: set[str] = set()
         self._executor = LocalExecutor(folder.logs, max_num_timeout=1_000_000)
         # A year: there is no limit here.
@@ -166,20 +198,21 @@ class _Queue:
 
     def _submit(self, work: Work) -> None:
         # What Ctrl-C means is for this process to say: it tells them to save.
+        before = {run: self._folder.report(run) for run in work.job.runs}
         with _ignoring_interrupts():
             started = self._executor.submit(work)
-        self._running[work.job.name] = work, started, time.time()
+        self._running[work.job.name] = _Started(work, started, before)
         job = _placed(work.job, Local.name, int(started.job_id))
         self._folder.write_job(job)
 
     def _end(self, progress: "_Progress") -> None:
-        for name, (work, started, since) in list(self._running.items()):
-            if started._process.poll() is None:
+        for name, started in list(self._running.items()):
+            if started.is_there:
                 continue
             del self._running[name]
             progress.update()
-            error = _error_of(started, since)
-            runs = ", ".join(work.job.runs)
+            error = started.error(self._folder)
+            runs = ", ".join(started.work.job.runs)
             if error is None:
                 _say(f"job {name} has ended: {runs}")
             else:
@@ -187,28 +220,18 @@ class _Queue:
                 _say(f"job {name} failed: {runs}: {error}")
 
     def _stop(self, progress: "_Progress") -> None:
-        for _, started, _ in self._running.values():
-            started._process.send_signal(signal.SIGTERM)
+        for started in self._running.values():
+            started.job._process.send_signal(signal.SIGTERM)
         while self._running:
             time.sleep(_POLL_SECONDS)
-            for name, (_, started, _) in list(self._running.items()):
-                if started._process.poll() is not None:
+            for name, started in list(self._running.items()):
+                if not started.is_there:
                     del self._running[name]
         progress.update()
 
 
 def _say(line: str) -> None:
     tqdm.write(line, file=sys.stderr)
-
-
-def _error_of(started: Any, since: float) -> str | None:
-    """The last line of why a job failed; `None` if it did not."""
-    result = started.paths.result_pickle
-    # A process's number comes again, and an older result of that number stays.
-    if result.exists() and result.stat().st_mtime > since - 1:
-        outcome, value = pickle.loads(result.read_bytes())
-        return None if outcome == "success" else last_line(value)
-    return last_line(started.stderr() or "") or "its process was killed"
 
 
 def last_line(text: str) -> str:

@@ -23,7 +23,7 @@ from icl.config import from_json, to_json
 from icl.edits.grafts import loaded, parse_edit, with_models
 from icl.files import write_bytes
 from icl.plugins import import_plugin, imported, origin
-from icl.runs import code_version
+from icl.runs import code_version, read_object
 from icl.training.cost import Cost, cost
 
 
@@ -123,8 +123,8 @@ def _measure(program: Program, others: Mapping[str, Experiment]) -> Cost:
 
 def _read(file: Path) -> Cost | None:
     try:
-        return from_json(Cost, json.loads(file.read_text()))
-    except (OSError, ValueError):
+        return from_json(Cost, read_object(file))
+    except ValueError:
         return None
 
 

@@ -1,11 +1,11 @@
 """The config of an icl-dynamics run: what is read of it, with that code's defaults."""
 
 import dataclasses
-import json
 from pathlib import Path
 from typing import Any
 
 from ...config import from_json
+from ...text import read_json
 
 
 Numbers = tuple[float, ...] | None
@@ -115,7 +115,7 @@ def read_options(config: dict[str, Any]) -> Options:
 def read_config(file: Path) -> dict[str, Any]:
     """A `config.json`; raises `ValueError` if there is none that can be read."""
     try:
-        config = json.loads(file.read_text())
+        config = read_json(file.read_text(encoding="utf-8"))
     except OSError as error:
         raise ValueError(f"cannot read {file}: {error.strerror or error}") from None
     except ValueError as error:

@@ -13,6 +13,10 @@ from ._distribution import AbstractClassSampler, edges
 from ._random import below, permutation
 
 
+# Pairs of a context. Who sees whom is an array of their square.
+_LONGEST = 10_000
+
+
 @dataclasses.dataclass(frozen=True)
 class Context:
     r"""The classes of a context and its query.
@@ -43,8 +47,9 @@ class Context:
     all of the context (not the query)."""
 
     def __post_init__(self):
-        if self.length < 1:
-            raise ValueError(f"length must be at least 1, got {self.length}")
+        if not 1 <= self.length <= _LONGEST:
+            wanted = "at least 1" if self.length < 1 else f"at most {_LONGEST}"
+            raise ValueError(f"length must be {wanted}, got {self.length}")
         if self.burstiness < 0:
             raise ValueError(f"burstiness must be at least 0, got {self.burstiness}")
         if self.distractor and self.burstiness == 0:

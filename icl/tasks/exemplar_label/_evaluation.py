@@ -9,7 +9,7 @@ from ._distribution import Distribution
 from ._exemplars import ExemplarChoice
 from ._labels import Labels, Relabel
 from ._split import SplitPart
-from ._task import ExemplarLabel
+from ._task import check_noise, ExemplarLabel
 
 
 @dataclasses.dataclass(frozen=True)
@@ -37,6 +37,7 @@ class EvaluationSet(EvaluationConfig):
 
     def __post_init__(self):
         positive("size", self.size)
+        check_noise(self.noise or 0.0)
 
     def of(self, task: TaskConfig) -> ExemplarLabel:
         """The settings of this set's sampler: the task's, where this has `None`.

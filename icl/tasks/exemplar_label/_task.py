@@ -59,8 +59,7 @@ class ExemplarLabel(TaskConfig):
     def __post_init__(self):
         for argument in ("classes", "exemplars"):
             check_choice(argument, getattr(self, argument), ("train", "val", "test"))
-        if not 0 <= self.noise < float("inf"):
-            raise ValueError(f"noise must be at least 0 and finite, got {self.noise}")
+        check_noise(self.noise)
 
     def build(
         self,
@@ -103,6 +102,12 @@ class ExemplarLabel(TaskConfig):
             class_sampler=self.distribution.build(len(class_ids)),
             label_pairs=None if pairs is None else jnp.asarray(pairs, jnp.int32),
         )
+
+
+def check_noise(noise: float) -> None:
+    """Raises `ValueError` unless `noise` can be a standard deviation."""
+    if not 0 <= noise < float("inf"):
+        raise ValueError(f"noise must be at least 0 and finite, got {noise}")
 
 
 class ExemplarLabelTask(eqx.Module):

@@ -21,7 +21,7 @@ def _phase_changes(runs: Runs) -> Measured:
         for name, trace in traces.items()
     }
     halves = {name: toys.half_time(each) for name, each in losses.items()}
-    panels = {"loss": losses, r"$1 - \cos^2$ of $a$ to the true $a$": turned}
+    panels = {"loss": losses, "1 − cos² of a to the true a": turned}
     values = {
         name: np.array([math.inf if half is None else float(half)])
         for name, half in halves.items()

@@ -1,0 +1,53 @@
+"""Whether something can be in memory at all, told before it is made."""
+
+import math
+import os
+from pathlib import Path
+
+import jax
+from jaxtyping import PyTree
+
+
+def machine_bytes() -> int:
+    """Bytes of main memory that this process may use."""
+    whole = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    try:
+        limit = Path("/sys/fs/cgroup/memory.max").read_text().strip()
+    except OSError:
+        return whole
+    return min(whole, int(limit)) if limit.isdigit() else whole
+
+
+def tree_bytes(shapes: PyTree) -> int:
+    """Bytes of the arrays of a tree, which may be shapes; without overflow."""
+    leaves = [x for x in jax.tree.leaves(shapes) if hasattr(x, "dtype")]
+    return sum(math.prod(x.shape) * x.dtype.itemsize for x in leaves)
+
+
+def check_memory(what: str, needed: int) -> None:
+    """Raises `ValueError` for what is larger than all memory, before it is made.
+
+    What is not refused may still not fit: other things are in memory too.
+
+    **Arguments:**
+
+    - `what`: What it is, with the arguments that make it so large.
+    - `needed`: Its bytes, or fewer.
+    """
+    there = machine_bytes()
+    if jax.default_backend() != "cpu":
+        stats = jax.devices()[0].memory_stats() or {}
+        there = max(there, stats.get("bytes_limit", 0))
+    if needed > there:
+        raise ValueError(
+            f"{what} needs {_size(needed)} of memory at least, and this machine has "
+            f"{_size(there)}"
+        )
+
+
+def _size(count: int) -> str:
+    power = min(int(math.log(max(count, 1), 1024)), len(_UNITS) - 1)
+    return f"{count / 1024**power:,.1f} {_UNITS[power]}"
+
+
+_UNITS = ("bytes", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB")

@@ -1,0 +1,428 @@
+"""Inputs that nobody should give: one line on stderr, status 2, and no harm."""
+
+import dataclasses
+import io
+import json
+import os
+import pickle
+import sys
+from pathlib import Path
+
+import equinox as eqx
+import jax
+import numpy as np
+import pytest
+from small import small
+
+import opto
+from icl import checks, memory, plots, presets
+from icl.cli.commands import guarded, main
+from icl.config import to_json, with_fields
+from icl.data import GaussianClasses, OneHotClasses
+from icl.edits.names import filled
+from icl.experiments import run_experiment, Start
+from icl.experiments._fits import check_task
+from icl.experiments.sets import check_not_dense
+from icl.models import TransformerConfig
+from icl.models.linear_attention import LinearSelfAttentionConfig
+from icl.runs import read_object
+from icl.text import read_json, shortened
+from icl.training.schedules import At, Dense, Every, LogSpaced
+from sweeps import Trial
+from sweeps.cli import main as sweeps
+from sweeps.execute._local import _Started
+from sweeps.folder import Folder, Job, Report
+from sweeps.study import list_trials
+
+
+def refused(capsys, program, *arguments):
+    """What a command says that is refused: one line on stderr, status 2."""
+    with pytest.raises(SystemExit) as stop:
+        program([str(argument) for argument in arguments])
+    captured = capsys.readouterr()
+    assert stop.value.code == 2
+    assert captured.out == ""
+    assert captured.err.count("\n") == 1
+    return captured.err
+
+
+# Pickles
+
+
+class Trap:
+    """Unpickled, it makes a file."""
+
+    def __init__(self, file):
+        self.file = file
+
+    def __reduce__(self):
+        return os.mkdir, (str(self.file),)
+
+
+@dataclasses.dataclass
+class Submitted:
+    """What of a job in a process of its own is asked."""
+
+    paths: object
+
+    class _process:
+        @staticmethod
+        def poll():
+            return 0
+
+
+@dataclasses.dataclass
+class Paths:
+    result_pickle: Path
+    stderr: Path
+
+
+@dataclasses.dataclass
+class SomeWork:
+    job: Job
+    configs: dict
+
+
+def test_the_outcome_of_a_job_is_never_unpickled(tmp_path):
+    folder = Folder(tmp_path)
+    for part in ("runs", "logs"):
+        (folder.sweep / part).mkdir(parents=True)
+    paths = Paths(folder.logs / "1_0_result.pkl", folder.logs / "1_0_log.err")
+    paths.result_pickle.write_bytes(pickle.dumps(Trap(tmp_path / "harm")))
+    later = 2**33
+    os.utime(paths.result_pickle, (later, later))
+    config = to_json(small())
+    work = SomeWork(Job("000", ("a", "b"), (), 1), {"a": config, "b": config})
+
+    def started():
+        before = {run: folder.report(run) for run in ("a", "b")}
+        return _Started(work, Submitted(paths), before)  # pyright: ignore
+
+    folder.write_report("a", Report("failed", error="old"))
+    assert started().error(folder) == "its process was killed"
+    paths.stderr.write_bytes(b"first\nValueError: \xff last\n\n")
+    assert started().error(folder) == "ValueError: \ufffd last"
+    job = started()
+    folder.write_report("a", Report("failed", error="new"))
+    folder.write_report("b", Report("failed", error="other"))
+    assert job.error(folder) == "new; other"
+    assert not (tmp_path / "harm").exists()
+    # A member that failed does not fail the job, if another was trained.
+    (tmp_path / "b" / "resume").mkdir(parents=True)
+    (tmp_path / "b" / "resume" / "000000000640.eqx").touch()
+    job = started()
+    folder.write_report("a", Report("failed", error="again"))
+    folder.write_report("b", Report("finished"))
+    assert job.error(folder) is None
+
+
+def test_nothing_here_unpickles():
+    root = Path(__file__).parents[1]
+    for package in ("icl", "opto", "sweeps"):
+        for file in (root / package).rglob("*.py"):
+            text = file.read_text(encoding="utf-8")
+            assert "import pickle" not in text, file
+            assert "allow_pickle=True" not in text, file
+            assert "torch.load" not in text or "weights_only=True" in text, file
+
+
+# Nesting
+
+
+DEEP = "[" * 100_000 + "]" * 100_000
+
+
+@pytest.mark.parametrize(
+    "text", [DEEP, "[" * 101 + "]" * 101, '{"a":' * 500 + "1" + "}" * 500]
+)
+def test_deep_json_is_refused(tmp_path, text):
+    with pytest.raises(ValueError, match="^nested more than 100 deep$"):
+        read_json(text)
+    (tmp_path / "a.json").write_text(text)
+    with pytest.raises(ValueError, match="a.json is not JSON: nested more than 100"):
+        read_object(tmp_path / "a.json")
+    with pytest.raises(ValueError, match="^config: init_seed: nested more than 100"):
+        with_fields(small(), [f"init_seed={text}"])
+
+
+def test_json_that_is_not_too_deep_is_read():
+    text = "[" * 100 + "]" * 100
+    assert read_json(text) == json.loads(text)
+    assert read_json('{"a": [1, {"b": null}]}') == {"a": [1, {"b": None}]}
+
+
+def test_a_deep_config_is_refused_by_commands(capsys, tmp_path):
+    (tmp_path / "config.json").write_text(DEEP)
+    for command in ("eval", "sites", "report"):
+        assert "nested more than" in refused(capsys, main, command, tmp_path)
+    text = refused(capsys, main, "train", tmp_path, "--out", tmp_path / "out")
+    assert "nested more than" in text
+    (tmp_path / "_sweep").mkdir()
+    (tmp_path / "_sweep" / "study.json").write_text(DEEP)
+    assert "nested more than" in refused(capsys, sweeps, "status", tmp_path)
+
+
+TEXTS = {
+    "brackets": "Zero('a', head=" + "[" * 5000 + "]" * 5000 + ")",
+    "parentheses": "(" * 100_000 + ")" * 100_000,
+    "minus": "Zero('a', head=" + "-" * 100_000 + "1)",
+    "sums": "Zero('a', head=1" + "+1" * 50_000 + ")",
+    "dots": "a" + ".b" * 100_000,
+    "calls": "Zero(" * 5000 + ")" * 5000,
+    "long": "x" * 200_000,
+    "long call": "Zero('a', heads='" + "1:0 " * 50_000 + "', head=)",
+    "null": "Zero('a\0')",
+}
+
+
+@pytest.mark.parametrize("name", TEXTS)
+def test_texts_of_edits_are_refused_in_a_short_line(name):
+    with pytest.raises(ValueError, match=r", character \d+: ") as error:
+        opto.parse(TEXTS[name])
+    text = str(error.value)
+    assert "\n" not in text
+    assert len(text) < 1000
+
+
+def test_an_error_shows_the_text_near_the_character():
+    with pytest.raises(ValueError, match="character 100000: ") as error:
+        opto.parse("Zero('a'," + " " * 99_990 + "!, head=1" + " " * 500 + ")")
+    assert "!, head=1" in str(error.value)
+    assert str(error.value).startswith("…")
+
+
+def test_a_deep_text_with_names_is_refused():
+    deep = "Zero('a', head={x}, pos=" + "-" * 900 + "1)"
+    with pytest.raises(ValueError, match="too deeply nested"):
+        opto.parse(filled(deep, {"x": 1}))
+
+
+def test_a_long_text_on_the_command_line_is_one_short_line(capsys, small_run):
+    text = f"Zero('{'x' * 100_000}')"
+    assert len(refused(capsys, main, "eval", small_run, "--edit", text)) < 2100
+    assert shortened("a" * 10, 10) == "a" * 10
+    assert len(shortened("a" * 100, 11)) == 11
+
+
+# Studies
+
+
+def test_a_trial_has_an_experiment_and_a_name():
+    with pytest.raises(ValueError, match=r"^trial 'a' needs an icl.Experiment, got 5$"):
+        Trial("a", 5)  # pyright: ignore
+    with pytest.raises(ValueError, match="a trial's name is .*, got 5"):
+        Trial(5, small())  # pyright: ignore
+
+
+def test_a_study_that_exits_is_refused(capsys, tmp_path):
+    file = tmp_path / "leaves.py"
+    file.write_text("import sys\nsys.exit(0)\n")
+    text = refused(capsys, sweeps, file, "--out", tmp_path / "out")
+    assert "leaves.py cannot be imported: SystemExit: 0" in text
+
+    class Study:
+        @staticmethod
+        def trials(scale, folder, data):
+            sys.exit(3)
+
+    with pytest.raises(ValueError, match="cannot list its trials: SystemExit: 3"):
+        list_trials(Study(), "smoke", tmp_path, None)  # pyright: ignore
+
+
+# Options
+
+
+EMPTY = [
+    (main, "demo", "--out", ""),
+    (main, "demo", "--data", ""),
+    (main, "demo", "--out="),
+    (main, "train", "induction", "--out", ""),
+    (main, "eval", ""),
+    (main, "ablate", "run", "--out", ""),
+    (main, "patch", "run", "--out", ""),
+    (main, "replay", "run", "--out", ""),
+    (main, "plot", "run", "all", "--out", ""),
+    (main, "report", "run", "--out", ""),
+    (main, "report", "run", "--data", ""),
+    (main, "figure", "toys", "--out", ""),
+    (main, "figure", "toys", "--data", ""),
+    (main, "import", "run", "--out", ""),
+    (main, "data", "low-rank", "--out", ""),
+    (sweeps, "induction", "--out", ""),
+    (sweeps, "induction", "--out", "a", "--data", ""),
+    (sweeps, "status", ""),
+    (sweeps, "cancel", ""),
+    (sweeps, "collect", "a", "--out", ""),
+    (sweeps, "figure", "toys", "--out="),
+]
+
+
+@pytest.mark.parametrize("arguments", EMPTY, ids=lambda x: " ".join(x[1:]))
+def test_an_empty_value_is_refused(capsys, tmp_path, monkeypatch, arguments):
+    monkeypatch.chdir(tmp_path)
+    assert " is empty: give it a value" in refused(capsys, *arguments)
+    assert not [*tmp_path.iterdir()]
+
+
+# Encodings
+
+
+@pytest.mark.parametrize("encoding", ["ascii", "latin-1", "utf-8"])
+def test_what_an_encoding_lacks_is_replaced(monkeypatch, encoding):
+    streams = {name: io.BytesIO() for name in ("stdout", "stderr")}
+    for name, raw in streams.items():
+        monkeypatch.setattr(sys, name, io.TextIOWrapper(raw, encoding))
+
+    def command():
+        print("█ … \udc80")
+        raise ValueError("no … \udc80")
+
+    assert guarded("icl", command) == 2
+    sys.stdout.flush()
+    sys.stderr.flush()
+    known = {"ascii": "? ? ?", "latin-1": "? ? ?", "utf-8": "█ … ?"}[encoding]
+    assert streams["stdout"].getvalue().decode(encoding) == f"{known}\n"
+    assert streams["stderr"].getvalue().count(b"\n") == 1
+
+
+# Figures
+
+
+@pytest.mark.parametrize("name", [r"a$b$", r"$\frac{$", r"a_b^c%\d$ $", r"$x^$"])
+def test_names_are_drawn_as_they_stand(tmp_path, name):
+    steps, values = np.arange(3.0), np.random.rand(3, 2)
+    curves = plots.traces(
+        steps, {name: values, "b": values}, groups=[name, "c"], label=name, by=name
+    )
+    times = plots.learning_times({name: {name: {2: 1e3, 4: 1.2e3}}}, by=name)
+    for number, figure in enumerate((curves, times)):
+        plots.save(figure, tmp_path / f"{number}.svg")
+        # Text stays text there, and mathtext would be broken up.
+        text = (tmp_path / f"{number}.svg").read_text(encoding="utf-8")
+        assert f">{name}<" in text
+        assert "mathdefault" not in text
+        figure._repr_png_()
+
+
+# Sizes
+
+
+LARGE = 10**12
+
+
+def test_schedules_of_too_many_points_are_refused():
+    text = r"Every\(sequences=10000\) has 100,000,001 points; at most 1,000,000"
+    with pytest.raises(ValueError, match=text):
+        Every(10_000).points(LARGE)
+    with pytest.raises(ValueError, match="points; at most"):
+        LogSpaced(LARGE).points(LARGE)
+    with pytest.raises(ValueError, match="points; at most"):
+        Dense(0, LARGE, 1, 10**9).points(LARGE)
+    assert Dense(0, LARGE, 10, LARGE).points(20) == [0, 10, 20]
+    assert len(Every(10**7).points(LARGE)) == 100_001
+    with pytest.raises(ValueError, match="integers of at least 0, got"):
+        At((True,))
+
+
+@pytest.mark.parametrize(
+    ("change", "match"),
+    [
+        ("training.num_sequences=1000000000000", "num_sequences is 2147483647 steps"),
+        (
+            "training.batch_size=1000000000000",
+            r"batch_size=1000000000000, needs 2.*TiB",
+        ),
+        ("model.num_layers=1000000000", "num_layers must be at most 10000"),
+        ("model.d_model=1000000000", "model: Transf.* needs .* of memory at least"),
+        ("model.d_model=1000000000000", "d_model must be at most 2147483647"),
+        (
+            'model.positions={"type":"Learned","max_length":1000000000000}',
+            "needs .* TiB",
+        ),
+        ("data.dim=1000000000000", "data: LowRank.*dim=1000000000000.* needs .* TiB"),
+        ("data.num_classes=1000000000000", "data: LowRankClasses.* needs .* TiB"),
+        ("data.rank=1000000000000", "data: LowRankClasses.* needs .* TiB"),
+        ("evaluations.train.size=1000000000000", "evaluations: train: size=.* TiB"),
+        ("task.context.length=1000000000000", "length must be at most 10000"),
+        ("task.labels.num_labels=1000000000000", "cannot have all 1000000000000"),
+    ],
+)
+def test_huge_sizes_are_refused_before_anything_is_made(change, match):
+    with pytest.raises(ValueError, match=match) as error:
+        with_fields(small(), [change]).build()
+    assert "\n" not in str(error.value)
+
+
+def test_huge_sources_and_models_are_refused():
+    with pytest.raises(ValueError, match=r"GaussianClasses.* needs 3.6 TiB of memory"):
+        GaussianClasses(num_classes=LARGE, num_exemplars=1, dim=1).load()
+    with pytest.raises(ValueError, match="num_classes must be at most 2.31"):
+        OneHotClasses(10**15)
+    with pytest.raises(ValueError, match="num_layers must be at most 10000"):
+        LinearSelfAttentionConfig(num_layers=10**9)
+    with pytest.raises(ValueError, match="at most 5, got 6"):
+        checks.positive("a", 6, 5)
+
+
+def test_a_size_is_refused_by_what_the_machine_has(monkeypatch):
+    monkeypatch.setattr(memory, "machine_bytes", lambda: 2**20)
+    memory.check_memory("it", 2**20)
+    with pytest.raises(ValueError, match="^it needs 3.0 MiB .* has 1.0 MiB$"):
+        memory.check_memory("it", 3 * 2**20)
+    tree = {"a": jax.ShapeDtypeStruct((10**6, 10**6), "float32"), "b": "text"}
+    assert memory.tree_bytes(tree) == 4 * 10**12
+
+
+def test_out_of_memory_at_run_time_is_one_line(capsys):
+    def command():
+        raise jax.errors.JaxRuntimeError("RESOURCE_EXHAUSTED: Out of\nmemory")
+
+    assert guarded("icl", command) == 1
+    text = capsys.readouterr().err
+    assert text.count("\n") == 1
+    assert "training.batch_size" in text
+
+
+# Runs
+
+
+def test_a_set_named_dense_is_refused(tmp_path):
+    base = small()
+    some = base.evaluations["train"]
+    for name in ("dense", "dense:5", "dense:x"):
+        sets = {name: some}
+        with pytest.raises(ValueError, match=f"cannot be named '{name}'"):
+            check_not_dense(sets)
+        experiment = dataclasses.replace(base, evaluations=sets)
+        with pytest.raises(ValueError, match=f"cannot be named '{name}'"):
+            run_experiment(experiment, tmp_path / "run")
+    assert not [*tmp_path.iterdir()]
+    check_not_dense(["densely", "train"])
+
+
+class Wrapped(eqx.Module):
+    """A task that has another's members."""
+
+    task: object
+
+    def __getattr__(self, name):
+        return getattr(self.task, name)
+
+
+def test_a_task_that_passes_members_on_is_accepted():
+    config = presets.presets()["lsa"]().task
+    check_task(Wrapped(config.build(None)), config)
+    with pytest.raises(ValueError, match="lacks sample, forward, metrics"):
+        check_task(Wrapped(5), config)
+
+
+def test_a_start_of_another_model_is_told_by_its_config(small_run):
+    def starting(model):
+        return small(model=model, start=Start(str(small_run)))
+
+    with pytest.raises(ValueError, match="another model: d_model: 16 there, 32 here$"):
+        starting(TransformerConfig(d_model=32, num_heads=(4, 2))).build()
+    lsa = presets.presets()["lsa"]()
+    start = Start(str(small_run))
+    with pytest.raises(ValueError, match="a TransformerConfig there, a LinearSelf.* h"):
+        dataclasses.replace(lsa, start=start).build()

@@ -7,11 +7,11 @@ that make evaluation sets have no counterpart: a set is a function of the evalua
 seed. What the other figures need (2, 3) is measured on checkpoints of these; 5 is a toy
 model without a transformer.
 
-`small` is what shows the mechanism in an hour and a half: as many classes as published,
-a learning rate ten times the paper's, a selection of the runs. The features of its
-classes are a sixteenth of the usual size and its exemplars vary by a quarter: with
-features of full size what a model learns of a class goes past its heads, and at the end
-it needs none of them (`benchmarks/RESULTS.md` has what was tried).
+`small` is an hour and a half: as many classes as published, a learning rate ten times
+the paper's, a selection of the runs. The features of its classes are a sixteenth of the
+usual size and its exemplars vary by a quarter: with features of full size what a model
+learns of a class goes past its heads, and at the end it needs none of them
+(`benchmarks/RESULTS.md` has what was tried).
 """
 
 import dataclasses

@@ -266,6 +266,10 @@ def run_names(study, scale):
     return [t.name for t in list_trials(module, scale, Path("/nowhere"), None)]
 
 
+# Their runs are of many checkpoints of another.
+NOT_AT_SMOKE = ("coopetition/4c", "coopetition/6")
+
+
 @pytest.mark.parametrize("scale", ["smoke", "small", "paper"])
 @pytest.mark.parametrize("name", FIGURES)
 def test_each_figures_runs_are_in_its_study(name, scale):
@@ -274,7 +278,7 @@ def test_each_figures_runs_are_in_its_study(name, scale):
         assert not figure.runs
         return
     found = figure.found(run_names(figure.study, scale))
-    assert found
+    assert found or (scale == "smoke" and name in NOT_AT_SMOKE)
     if scale != "smoke":
         assert found.keys() == figure.runs.keys()
     if (scale, figure.study) == ("small", "clamps"):
@@ -303,12 +307,12 @@ def test_without_a_name_figures_are_listed(capsys):
     ("arguments", "message"),
     [
         (["5b"], "no figure '5b'; did you mean 'induction/5b'"),
-        (["coopetition/1a"], "did you mean 'coopetition/1b'"),
-        (["nothing"], "there is .*induction/5b"),
+        (["coopetition/1a"], "did you mean 'coopetition/"),
+        (["nothing"], "there is coopetition/1b, "),
         (["induction/5a", "--seeds", "5"], "--seeds: induction/5a is of a toy"),
         (["induction/5b", "--seeds", "4"], "no seed 4; there are 10, 11, 12, 13, 14, "),
         (["induction/5b", "--seeds", "10", "10"], "--seeds must be each once"),
-        (["coopetition/1b", "--seeds", "5"], "--seeds: coopetition/1b is of one seed"),
+        (["coopetition/6", "--seeds", "5"], "--seeds: coopetition/6 is of one seed"),
         (["induction/5b", "--data", "none.h5"], "--data: there is no file"),
         (["induction/5b", "--scale", "huge"], "invalid choice 'huge'"),
         (["induction/5b", "--jobs", "0"], "--jobs must be at least 1"),

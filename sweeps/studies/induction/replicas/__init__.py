@@ -1,1 +1,4 @@
-"""Figures 4b, 6, A7, A8, A15 and A17 of the induction-head paper over five seeds."""
+"""The study of figures 4b, 6, A7, A8, A15 and A17 over five seeds.
+
+Everything else of the paper is in the folder above.
+"""

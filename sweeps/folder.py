@@ -99,7 +99,7 @@ class Folder:
         if not self.is_study:
             raise ValueError(f"{self.path} is not the folder of a study")
         found = read_object(file)
-        if not _STUDY_FIELDS <= found.keys() or not isinstance(found["runs"], dict):
+        if not _is_study(found):
             raise ValueError(f"{file} is damaged: it does not say what the study is")
         return found
 
@@ -210,7 +210,13 @@ class Folder:
         found = {}
         for file in sorted((self.sweep / "jobs").glob("*.json")):
             try:
-                found[file.stem] = from_json(Job, read_object(file))
+                job = from_json(Job, read_object(file))
+                # Signals are sent to it; 0 and less are many processes.
+                here = job.cluster in ("local", "debug")
+                if here and not re.fullmatch("[1-9][0-9]*", job.job_id):
+                    wanted = "the number of a process"
+                    raise ValueError(f"job_id must be {wanted}, got {job.job_id!r}")
+                found[file.stem] = job
             except ValueError as error:
                 raise ValueError(f"{file} is damaged: {error}") from None
         return found
@@ -275,4 +281,20 @@ def total_sequences(run: Experiment | Mapping[str, Any]) -> int:
     return config_total(run)
 
 
-_STUDY_FIELDS = {"study", "scale", "folder", "runs"}
+def _is_study(found: Mapping[str, Any]) -> bool:
+    """Whether an object is what `study.json` holds."""
+    texts = [found.get(name) for name in ("study", "scale", "folder")]
+    runs, plugins = found.get("runs"), found.get("plugins", [])
+    if not (isinstance(runs, dict) and isinstance(plugins, list)):
+        return False
+    whole = all(isinstance(text, str) and text for text in [*texts, *plugins])
+    return whole and all(map(_is_config, runs.values()))
+
+
+def _is_config(found: Any) -> bool:
+    """Whether it can be told how long a run of this config is."""
+    try:
+        config_total(found)
+    except (AttributeError, KeyError, TypeError, ValueError, ZeroDivisionError):
+        return False
+    return isinstance(found, dict)

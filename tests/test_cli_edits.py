@@ -334,7 +334,7 @@ SAYS = {
     "head": "head 3 is out of range at blocks.1.attn.z",
     "layer": "layer 2 is out of range: the sites lie in [0, 1]",
     "heads": "expected layer:head such as '1:3', got 'one'",
-    "none": "heads=[] selects nothing",
+    "none": "--heads is empty: give it a value, or leave it out",
     "set": "no evaluation set 'trian'; did you mean 'train'?",
     "site": "no site matches 'blocks.*.atn.z'; did you mean 'blocks.*.attn.z'?",
     "no heads": "site must have an axis 'head', got blocks.0.resid_pre",

@@ -5,6 +5,7 @@ import io
 import json
 import os
 import pickle
+import shutil
 import sys
 from pathlib import Path
 
@@ -15,11 +16,14 @@ import pytest
 from small import small
 
 import opto
-from icl import checks, memory, plots, presets
+from icl import checks, Experiment, memory, plots, presets
 from icl.cli.commands import guarded, main
-from icl.config import to_json, with_fields
+from icl.cli.evaluate import EvalOptions, evaluate
+from icl.cli.options import parse
+from icl.config import from_json, to_json, with_fields
 from icl.data import GaussianClasses, OneHotClasses
 from icl.edits.names import filled
+from icl.edits.ranked import RankedHeads
 from icl.experiments import run_experiment, Start
 from icl.experiments._fits import check_task
 from icl.experiments.sets import check_not_dense
@@ -33,6 +37,7 @@ from sweeps.cli import main as sweeps
 from sweeps.execute._local import _Started
 from sweeps.folder import Folder, Job, Report
 from sweeps.study import list_trials
+from sweeps.watch import status
 
 
 def refused(capsys, program, *arguments):
@@ -426,3 +431,88 @@ def test_a_start_of_another_model_is_told_by_its_config(small_run):
     start = Start(str(small_run))
     with pytest.raises(ValueError, match="a TransformerConfig there, a LinearSelf.* h"):
         dataclasses.replace(lsa, start=start).build()
+
+
+# Studies' folders
+
+
+STUDY = {"study": "rates", "scale": "smoke", "plugins": [], "runs": {}}
+JOB = {"name": "000", "runs": ["a"], "needs": [], "cpu_devices": 1}
+SHAPES = (None, 5, [], {}, "", [5], {"a": 5}, {"a": {}}, {"a": {"training": 5}}, True)
+
+
+@pytest.fixture
+def study(tmp_path):
+    """A study's folder; and what writes its files anew."""
+    (tmp_path / "_sweep" / "jobs").mkdir(parents=True)
+
+    def write(name, content):
+        (tmp_path / "_sweep" / name).write_text(json.dumps(content))
+        return tmp_path
+
+    write("study.json", STUDY | {"folder": str(tmp_path)})
+    return write
+
+
+@pytest.mark.parametrize("field", ["study", "scale", "folder", "plugins", "runs"])
+def test_a_study_file_of_another_shape_is_refused(capsys, study, field):
+    for value in SHAPES:
+        if (field, value) in (("runs", {}), ("plugins", [])):
+            continue
+        path = study("study.json", STUDY | {"folder": "a", field: value})
+        for command in (["status", path], ["collect", path], ["cancel", path]):
+            assert "study.json is damaged" in refused(capsys, sweeps, *command)
+
+
+@pytest.mark.parametrize("number", ["", "-1", "0", "x", "1 2"])
+def test_no_signal_is_sent_to_what_is_no_process(capsys, study, monkeypatch, number):
+    def kill(*_):
+        raise AssertionError("a signal was sent")
+
+    monkeypatch.setattr(os, "kill", kill)
+    place = {"cluster": "local", "job_id": number, "process": "somewhere"}
+    path = study("jobs/000.json", JOB | place)
+    text = refused(capsys, sweeps, "cancel", path)
+    assert f"job_id must be the number of a process, got {number!r}" in text
+
+
+def test_a_study_without_runs_has_a_status(capsys, study, tmp_path):
+    assert status([str(tmp_path)]) == 0
+    assert "0 runs: 0 finished; 100% of 0 sequences" in capsys.readouterr().out
+
+
+# Command lines
+
+
+@pytest.mark.parametrize("encoding", ["utf-8", "ascii"])
+def test_errors_of_options_are_one_line_in_any_encoding(monkeypatch, capsys, encoding):
+    monkeypatch.setattr(sys, "stdout", io.TextIOWrapper(io.BytesIO(), encoding))
+    text = "Missing value for argument 'run'. .*; write a name that begins with - as ./"
+    with pytest.raises(ValueError, match=f"^{text}-name$"):
+        parse(EvalOptions, ["-run"], "eval")
+    with pytest.raises(ValueError, match="^PATH is missing$"):
+        parse(EvalOptions, [], "eval")
+
+
+NAMES = ["a b", "ünï…", 'it\'s "q"', "a[1]*", "c,d:e", "-lead", "br{x}", "$a$_%\\"]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_runs_of_any_name(capsys, tmp_path, small_run, name):
+    run = tmp_path / name
+    shutil.copytree(small_run, run)
+    capsys.readouterr()
+    # An edit that grafts the run into itself changes nothing.
+    assert evaluate([str(run)]) is None
+    plain = capsys.readouterr().out
+    assert evaluate([str(run), "--edit", f"Graft({str(run)!r}, until=0)"]) is None
+    assert capsys.readouterr().out == plain
+    ranked = RankedHeads(str(run), "previous_token", 0)
+    edits = ("Zero('blocks.0.attn.z', head={it})",)
+    experiment = small(edits=edits, heads={"it": ranked})
+    assert f"heads={{'it': {ranked}" in repr(experiment)
+    assert from_json(Experiment, json.loads(json.dumps(to_json(experiment)))).build()
+    (tmp_path / "out").mkdir()
+    out = tmp_path / "out" / f"{name}.png"
+    plots.save(plots.learning_curves(np.arange(2.0), {name: np.ones((2, 1))}), out)
+    assert out.is_file()

@@ -343,6 +343,18 @@ def test_a_damaged_file_of_what_was_found_costs_time_alone(trained):
             del opened[name]
             opened[name] = other
         assert np.array_equal(replay(trained, {"l": LOSS})["l"], first["l"])
+    # What another question found, whole, under this one's name.
+    replay(trained, {"l": LOSS}, data="few")
+    (other,) = {*file.parent.glob("*.h5")} - {file}
+    shutil.copyfile(other, file)
+    assert np.array_equal(replay(trained, {"l": LOSS})["l"], first["l"])
+    file.write_bytes(np.random.default_rng(0).bytes(5000))
+    assert np.array_equal(replay(trained, {"l": LOSS})["l"], first["l"])
+    file.unlink()
+    file.mkdir()
+    with pytest.warns(UserWarning, match="is not kept: cannot write"):
+        assert np.array_equal(replay(trained, {"l": LOSS})["l"], first["l"])
+    file.rmdir()
 
 
 def test_the_dense_set_has_a_name(trained):

@@ -65,14 +65,18 @@ def _check_not_empty(arguments: Sequence[str]) -> None:
 
 def _essence(box: str) -> str:
     """The first paragraph of a tyro error, and what it thinks was meant."""
-    inside = [line.strip(" │") for line in box.splitlines() if line.startswith("│")]
-    texts = [line for line in inside if line.strip("─ ")]
+    lines = box.splitlines()
+    # Where the terminal's encoding has no boxes, the title is a line like the others.
+    inside = [line for line in lines if line.startswith("│")] or lines[1:]
+    texts = [line.strip(" │") for line in inside if line.strip("│─- ")]
     if not texts:
         return " ".join(box.split())
     if texts[0].startswith("Missing from") and len(texts) > 1:
         texts[0] = f"{' '.join(texts[1].split())} is missing"
     meant = [i for i, line in enumerate(texts) if line.startswith("Perhaps you meant")]
     hint = f"; did you mean {texts[meant[0] + 1]}?" if meant else ""
+    if "Missing value" in texts[0]:
+        hint = "; write a name that begins with - as ./-name"
     return texts[0].rstrip(".") + hint
 
 

@@ -26,7 +26,7 @@ class Kept:
     """
 
     def __init__(self, run: Run, key: str):
-        self._run = run
+        self._run, self._key = run, key
         self._file = run.path / "replays" / f"{key}.h5"
         self._rows = self._read()
 
@@ -54,7 +54,7 @@ class Kept:
         self._rows[checkpoint] = _Row(stamp, content, value)
 
     def write(self, about: Mapping[str, Any]) -> None:
-        """Writes the file; warns if that cannot be, as on a disk that is read alone.
+        """Writes the file; warns if that cannot be, as on a read-only disk.
 
         **Arguments:** `about`: What was asked, in words, for who opens the file.
         """
@@ -69,7 +69,8 @@ class Kept:
             text = h5py.string_dtype()
             file.create_dataset("digest", data=[row.digest for row in rows], dtype=text)
             file["value"] = np.stack([row.value for row in rows])
-            file.attrs["content"] = _content([_column(file, name) for name in _COLUMNS])
+            columns = [_column(file, name) for name in _COLUMNS]
+            file.attrs["content"] = _content(self._key, columns)
 
         try:
             with disk(self._file.parent):
@@ -84,13 +85,13 @@ class Kept:
         try:
             with h5py.File(self._file, "r") as file:
                 columns = [_column(file, name) for name in _COLUMNS]
-                if file.attrs["content"] != _content(columns):
+                if file.attrs["content"] != _content(self._key, columns):
                     return {}
             return {
                 int(at): _Row(Stamp(int(a), int(b)), text.decode(), np.asarray(value))
                 for at, a, b, text, value in zip(*columns, strict=True)
             }
-        except (OSError, KeyError, ValueError, TypeError):
+        except (AttributeError, KeyError, OSError, RuntimeError, TypeError, ValueError):
             return {}  # Damaged; nothing is lost but time.
 
 
@@ -101,11 +102,14 @@ class _Row:
     value: np.ndarray
 
 
-def _content(columns: Sequence[np.ndarray]) -> str:
-    """A digest of what a file holds: a damaged one is not to be read."""
+def _content(key: str, columns: Sequence[np.ndarray]) -> str:
+    """A digest of what a file holds, and of what was asked.
+
+    A damaged file is not to be read, nor one that has another one's name.
+    """
     # Texts come as objects, whose bytes would be pointers.
     plain = (np.asarray(x.tolist() if x.dtype == object else x) for x in columns)
-    return digest(b"".join(map(array_bytes, plain)))
+    return digest(key.encode() + b"".join(map(array_bytes, plain)))
 
 
 def _column(file: h5py.File, name: str) -> np.ndarray:

@@ -12,6 +12,7 @@ import numpy as np
 from tqdm import tqdm
 
 from ..batches import example_of
+from ..memory import check_memory
 from ..protocols import Summary
 from ..runs import Log, RunWriter
 from ..summaries import scalars, summarise
@@ -23,6 +24,7 @@ from ._values import (
     check_edits,
     check_seed as check_seed,
     check_set_names as check_set_names,
+    KEY_BYTES,
     Member as Member,
     Result as Result,
     Task as Task,
@@ -103,9 +105,11 @@ class _Fit:
         self.summaries = [member.summaries for member in members]
         self.resume_interval = resume_interval
         self.static = [eqx.filter(m.model, eqx.is_array, inverse=True) for m in members]
+        # Of the keys: examples are known by tracing the task, which is dear.
+        size = training.batch_size
+        check_memory(f"a batch, batch_size={size},", KEY_BYTES * size)
         for member in members:
             _check(member)
-            check_batch(member.task, training)
         prepared = [with_arrays(member) for member in members]
         self.members = Members(prepared)
         self.step = 0

@@ -21,6 +21,8 @@ from .optimizers import Adam, Optimizer
 from .schedules import Every, Schedule
 
 
+KEY_BYTES = 8
+"""Of the random key of a sequence."""
 _MOST_STEPS = 2**31 - 1
 """Steps are counted in 32 bits."""
 
@@ -125,7 +127,7 @@ def check_batch(task: Task, training: Training) -> None:
     size, taken = training.batch_size, training.microbatch_size
     example = example_of(task)
     # The keys of all are there at once, the examples of a microbatch.
-    needed = 8 * size + (taken or size) * tree_bytes(example)
+    needed = KEY_BYTES * size + (taken or size) * tree_bytes(example)
     sizes = f"batch_size={size}" + (f", microbatch_size={taken}" if taken else "")
     check_memory(f"a batch, {sizes},", needed)
 

@@ -126,7 +126,7 @@ def _bar(done: int, total: int, width: int = 8) -> str:
 
 def _percent(done: int, total: int) -> str:
     """Rounded down: 100% is all of it."""
-    return f"{100 * done // total:3d}%"
+    return f"{100 * done // total if total else 100:3d}%"
 
 
 def _summary(every: Sequence[Seen]) -> str:

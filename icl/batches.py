@@ -12,7 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import PRNGKeyArray, PyTree
 
-from .files import write_hdf5
+from .files import open_hdf5, write_hdf5
 
 
 def example_of(task: Any) -> Any:
@@ -69,7 +69,9 @@ def save_batches(file: str | os.PathLike, sets: Mapping[str, PyTree]) -> None:
     write_hdf5(pathlib.Path(file), fill)
 
 
-def load_batches(file: str | os.PathLike, example: PyTree) -> dict[str, Any]:
+def load_batches(
+    file: str | os.PathLike, example: PyTree, *, sealed: bool = False
+) -> dict[str, Any]:
     """Reads the batches that `save_batches` wrote.
 
     Numbers may be anything, such as NaN for padding, unless the example's module has a
@@ -78,15 +80,16 @@ def load_batches(file: str | os.PathLike, example: PyTree) -> dict[str, Any]:
     **Arguments:**
 
     - `example`: What they are batches of; its arrays may be shapes, as of `example_of`.
+    - `sealed`: Whether a file without a checksum is refused.
 
-    **Raises:** `ValueError` if the file is not HDF5, a set lacks a field or holds one
-    of another rank or type, or `check_batch` refuses it.
+    **Raises:** `ValueError` if the file is damaged or not HDF5, a set lacks a field or
+    holds one of another rank or type, or `check_batch` refuses it.
     """
     path = pathlib.Path(file)
     if not path.is_file():
         raise ValueError(f"there is no file {path}")
     try:
-        with h5py.File(path, "r") as opened:
+        with open_hdf5(path, sealed=sealed) as opened:
             groups = {str(name): group for name, group in opened.items()}
             sets = {name: _read(name, g, example) for name, g in groups.items()}
     except (OSError, ValueError) as error:

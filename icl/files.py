@@ -2,27 +2,41 @@
 
 import io
 import os
+import secrets
 from collections.abc import Callable
 from pathlib import Path
 
 import h5py
+
+from .checksums import check_file, with_checksum
 
 
 TEMPORARY = ".*.tmp"
 """The glob of the temporary files that a killed process leaves."""
 
 
-def write_bytes(path: Path, content: bytes | memoryview) -> None:
+def temporary_of(path: Path) -> Path:
+    """A name beside a file that no other process gives to a temporary one.
+
+    Processes of two containers may have one number, and one folder.
+    """
+    return path.with_name(f".{path.name}.{os.getpid()}-{secrets.token_hex(8)}.tmp")
+
+
+def write_bytes(path: Path, *parts: bytes | memoryview) -> None:
     """Writes a file through a temporary one beside it, fsync and rename.
+
+    **Arguments:** `parts`: What the file is to hold, one after the other.
 
     **Raises:** `OSError` (a full disk, say), with the temporary file removed and what
     was at `path` before untouched.
     """
     path = Path(path)
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    temporary = temporary_of(path)
     try:
-        with open(temporary, "wb") as file:
-            file.write(content)
+        with open(temporary, "xb") as file:
+            for part in parts:
+                file.write(part)
             file.flush()
             os.fsync(file.fileno())
         os.replace(temporary, path)
@@ -39,12 +53,25 @@ def write_bytes(path: Path, content: bytes | memoryview) -> None:
 def write_hdf5(path: Path, fill: Callable[[h5py.File], None]) -> None:
     """Writes an HDF5 file as `write_bytes` does; `fill` gets the open file.
 
+    A checksum comes after what HDF5 reads, see `icl.checksums`.
+
     The file is made in memory first: HDF5 itself may fail half way through a close.
     """
     buffer = io.BytesIO()
     with h5py.File(buffer, "w") as file:
         fill(file)
-    write_bytes(path, buffer.getbuffer())
+    write_bytes(path, *with_checksum(buffer.getbuffer()))
+
+
+def open_hdf5(path: str | os.PathLike, *, sealed: bool = False) -> h5py.File:
+    """Opens an HDF5 file to read, after a look at its checksum.
+
+    **Arguments:** `sealed`: Whether a file without a checksum is refused.
+
+    **Raises:** `OSError` if it cannot be read or is damaged.
+    """
+    check_file(Path(path), sealed=sealed)
+    return h5py.File(path, "r")
 
 
 def hdf5_kind(path: Path) -> str | None:

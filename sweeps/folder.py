@@ -18,7 +18,7 @@ from typing import Any, Literal
 
 from icl import Experiment, Run
 from icl.config import from_json, to_json
-from icl.files import write_bytes
+from icl.files import temporary_of, write_bytes
 from icl.plugins import imported, made_with
 from icl.runs import (
     disk,
@@ -237,7 +237,7 @@ class Folder:
         """Says how a run goes, if the disk lets it."""
         report = dataclasses.replace(report, time=time.time())
         file = self.sweep / "runs" / f"{run}.json"
-        temporary = file.with_name(f".{file.name}.{os.getpid()}.tmp")
+        temporary = temporary_of(file)
         # Not to the disk at once, as training waits, and it is only news.
         with contextlib.suppress(OSError):
             temporary.write_text(json.dumps(to_json(report), indent=2))

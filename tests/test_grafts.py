@@ -9,6 +9,7 @@ import equinox as eqx
 import jax
 import numpy as np
 import pytest
+from older import unsealed
 
 import icl
 import opto
@@ -226,7 +227,7 @@ def test_own_edits_of_icl_dynamics(tmp_path):
 
 
 def _with_edits(folder, name, text):
-    file = folder / name / "config.json"
+    file = unsealed(folder / name) / "config.json"
     config = json.loads(file.read_text()) | {"edits": [text]}
     file.write_text(json.dumps(config))
 

@@ -264,6 +264,7 @@ def test_eval_and_sites(run, capsys):
     status, out, _ = _call(capsys, "eval", run)
     assert status == 0
     rows = {line.split()[0]: line.split()[1:] for line in out.splitlines()[1:]}
+    assert {*rows.pop("checkpoint")} == {str(icl.load(run).run.checkpoints[-1])}
     assert rows.keys() == {"loss", "error", "error_last", "correlation"}
     trained = icl.load(run)
     final = trained.run.log.evaluations["train"]

@@ -6,6 +6,7 @@ import shutil
 
 import numpy as np
 import pytest
+from older import unsealed
 
 import icl
 import opto
@@ -67,7 +68,7 @@ def runs(tmp_path_factory):
 def folder(runs, tmp_path, monkeypatch):
     """A copy of the runs, that is the working directory."""
     shutil.copytree(runs, tmp_path / "runs")
-    config = tmp_path / "runs/clamped/config.json"
+    config = unsealed(tmp_path / "runs/clamped") / "config.json"
     config.write_text(config.read_text().replace(str(runs), str(tmp_path / "runs")))
     monkeypatch.chdir(tmp_path / "runs")
     return tmp_path / "runs"
@@ -247,7 +248,7 @@ def test_grafts_keep_the_names(folder):
 
 def test_configs_of_before(folder):
     """They have no field `heads`: they are read, and go on."""
-    file = folder / "measured/config.json"
+    file = unsealed(folder / "measured") / "config.json"
     config = json.loads(file.read_text())
     assert config.pop("heads") == {}
     file.write_text(json.dumps(config))

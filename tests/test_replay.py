@@ -398,8 +398,8 @@ from icl.measures import Measure
 run, out, slow = sys.argv[1:]
 if slow == "slow":
     _replay_stacks._SAVE_EVERY, _replay_stacks._STACK = 0.0, 2
-    read = _replay_stacks._read
-    _replay_stacks._read = lambda file: time.sleep(0.2) or read(file)
+    read = icl.Run.read_checkpoint
+    icl.Run.read_checkpoint = lambda run, at: time.sleep(0.2) or read(run, at)
 found = icl.replay(run, {"loss": Measure(lambda r, logits, e: logits[e.labels[-1]])})
 found.save(out)
 """

@@ -12,6 +12,7 @@ from pathlib import Path
 import jax
 import numpy as np
 import pytest
+from older import unsealed
 
 import icl
 import opto
@@ -324,7 +325,7 @@ def test_the_patterns_are_those_of_the_model(page, trained):
 
 
 def test_what_users_name_is_escaped(run, tmp_path):
-    copy = shutil.copytree(run, tmp_path / "copy")
+    copy = unsealed(shutil.copytree(run, tmp_path / "copy"))
     config = json.loads((copy / "config.json").read_text())
     config["edits"] = ["Zero('blocks.0.attn.z', head=0)"]
     (copy / "config.json").write_text(json.dumps(config))

@@ -25,6 +25,7 @@ import numpy as np
 import oracles
 import pytest
 from jaxtyping import Array, Float
+from older import unsealed, without_checksum
 from regression import examples, linear, main, member, regression
 
 import icl
@@ -398,6 +399,7 @@ def test_what_a_run_folder_holds(plain_run):
         "checkpoints/000000000000.eqx",
         "checkpoints/000000000008.eqx",
         "checkpoints/000000000016.eqx",
+        "checksums.sha256",
         "config.json",
         "log.h5",
         "meta.json",
@@ -545,7 +547,7 @@ def test_a_run_is_not_overwritten(plain_run):
 
 
 def test_another_config_is_refused_with_what_differs(plain_run):
-    folder, _ = plain_run
+    folder = unsealed(plain_run[0])
     Path(folder / "config.json").write_text(
         json.dumps({"rate": 0.1, "task": {"size": 3, "old": 1}, "edits": ["a", "b"]})
     )
@@ -701,7 +703,8 @@ def test_a_full_disk_while_an_experiment_saves_its_sets(trained, tmp_path, monke
 
 def test_a_saved_set_of_exemplars_that_are_not_finite_is_refused(trained, tmp_path):
     read, _ = trained
-    out = shutil.copytree(read.run.path, tmp_path / "run")
+    out = unsealed(shutil.copytree(read.run.path, tmp_path / "run"))
+    without_checksum(out / "eval_data.h5")
     with h5py.File(out / "eval_data.h5", "r+") as file:
         file["train/examples"][2, 1, 0] = np.nan
     match = "eval_data.h5: set 'train': examples must be finite, got 1 of 108 "

@@ -32,6 +32,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "eval": ("evaluate", "metrics of a run on its evaluation sets, also under edits"),
     "ablate": ("ablate", "a run without each of its heads"),
     "patch": ("patch", "which activations carry a run's answers"),
+    "check": ("check", "whether the files of runs are as they were written"),
     "replay": ("replay", "measures over a run's checkpoints"),
     "plot": ("plot", "figures of a run, by kind"),
     "report": ("report", "one page about a run, for a browser"),

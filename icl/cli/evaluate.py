@@ -1,11 +1,16 @@
 """`icl eval`: a run's metrics on its evaluation sets."""
 
 import dataclasses
+import sys
+from collections.abc import Mapping
+from pathlib import Path
 
 import jax
+import numpy as np
 
-from ..experiments import evaluate as evaluated, load
+from ..experiments import evaluate as evaluated, load, missing_files
 from ..experiments.sets import find_sets
+from ..runs import Run
 from ..summaries import scalars, summarise
 from ..text import aligned, number
 from .options import parse, SetOptions
@@ -19,17 +24,61 @@ class EvalOptions(SetOptions):
 def evaluate(arguments: list[str]) -> None:
     """Runs the command.
 
-    **Raises:** `ValueError` for a run without evaluation sets, and for a set, a
-    checkpoint or an edit that cannot be.
+    **Raises:** `ValueError` for a run without evaluation sets, for a set, a checkpoint
+    or an edit that cannot be, and for a file that is gone and decides the numbers.
     """
     options = parse(EvalOptions, arguments, "eval")
-    trained = load(options.run, options.checkpoint)
+    run = Run(options.run)
+    _check_there(run, options)
+    checkpoint = run.find(options.checkpoint)
+    trained = load(options.run, checkpoint)
     edits = options.in_force(trained)
     table = {}
     for name, batch in find_sets(trained, options.set).items():
         rows = evaluated(trained.model, trained.task, batch, edits=edits)
-        table[name] = scalars(summarise(jax.device_get(rows), trained.summaries))
-    rows = [["", *table]]
+        rows = jax.device_get(rows)
+        table[name] = scalars(summarise(rows, trained.summaries))
+        _note_undefined(name, rows)
+    rows = [["", *table], ["checkpoint", *[str(checkpoint)] * len(table)]]
     for metric in next(iter(table.values())):
         rows.append([metric, *(number(float(x[metric])) for x in table.values())])
     print("\n".join(aligned(rows, "l" + "r" * len(table))))
+
+
+def _check_there(run: Run, options: EvalOptions) -> None:
+    """Says which files are gone; raises `ValueError` if the numbers would be others."""
+    sets = {*options.set} or {*run.config.get("evaluations", {})}
+    try:
+        missing = missing_files(run)
+    except ValueError as error:
+        # What is evaluated is looked at when it is read.
+        _note(f"which files there should be is not known: {error}")
+        return
+    if "eval_data.h5" in missing and sets & {*run.config["evaluations"]}:
+        raise ValueError(f"{run.path / 'eval_data.h5'} is gone, which has the sets")
+    gone = [int(Path(name).stem) for name in missing if name.endswith(".eqx")]
+    if options.checkpoint == -1 and run.checkpoints:
+        last = run.checkpoints[-1]
+        if max(gone, default=-1) > last:
+            raise ValueError(
+                f"the last checkpoint of {run.path}, {max(gone)}, is gone; the last "
+                f"that is there is --checkpoint {last}"
+            )
+    if missing:
+        more = f" and {len(missing) - 3} more" if len(missing) > 3 else ""
+        _note(f"{run.path} lacks {', '.join(missing[:3])}{more}, see icl check")
+
+
+def _note_undefined(name: str, rows: Mapping[str, np.ndarray]) -> None:
+    """Says which metrics some sequences have no value of: a mean would be none."""
+    undefined = []
+    for metric, values in rows.items():
+        count = sum(bool(np.isnan(row).any()) for row in values)
+        if count:
+            undefined.append(f"{metric} ({count} of {len(values)})")
+    if undefined:
+        _note(f"undefined in sequences of {name}: {', '.join(undefined)}")
+
+
+def _note(text: str) -> None:
+    print(f"icl eval: note: {text}", file=sys.stderr)

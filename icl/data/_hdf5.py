@@ -12,7 +12,7 @@ from jaxtyping import Float32, Int
 from opto.hints import did_you_mean
 
 from ..checks import finite
-from ..files import write_hdf5
+from ..files import open_hdf5, write_hdf5
 
 
 @dataclasses.dataclass(frozen=True)
@@ -45,7 +45,7 @@ class HDF5Classes:
         if not Path(self.file).is_file():
             raise ValueError(f"file: there is no file {self.file}")
         try:
-            with h5py.File(self.file, "r") as opened:
+            with open_hdf5(self.file) as opened:
                 features = _read(self.file, _find(self.file, opened, self.path))
         except (OSError, RuntimeError, KeyError) as error:
             reason = " ".join(str(error).split())

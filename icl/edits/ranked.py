@@ -19,9 +19,8 @@ from opto.hints import did_you_mean
 
 from ..batches import first_of
 from ..config import from_json, to_json
-from ..files import write_bytes
 from ..roles import LABEL, LABELS, PAIR, ROLE
-from ..runs import disk, read_object
+from ..runs import disk, keep, read_object, was_kept
 from .donors import Donor, read_donor
 from .heads import induction_strength
 from .names import filled, names
@@ -185,7 +184,7 @@ def kept_heads(
     **Raises:** `ValueError` if they are not those that are wanted.
     """
     file = Path(folder) / _FILE
-    if not wanted or not file.is_file():
+    if not wanted or not was_kept(file):
         return None
     try:
         found = {
@@ -205,7 +204,7 @@ def keep_heads(folder: Path, found: Mapping[str, FoundHeads]) -> None:
     if found and not file.exists():
         content = {name: to_json(heads) for name, heads in found.items()}
         with disk(folder):
-            write_bytes(file, json.dumps(content, indent=2).encode())
+            keep(folder, _FILE, json.dumps(content, indent=2))
 
 
 _FILE = "heads.json"

@@ -281,7 +281,9 @@ def load(path: str | os.PathLike, checkpoint: int = -1) -> Trained:
     task = experiment.task.build(experiment.load_data())
     run.check_data(experiment.data and digest(experiment.data))
     saved = run.path / "eval_data.h5"
-    sets = load_batches(saved, example_of(task)) if saved.exists() else {}
+    sets = {}
+    if saved.exists():
+        sets = load_batches(saved, example_of(task), sealed=run.is_sealed)
     # In the order of the config, not of the file.
     order = [*(n for n in experiment.evaluations if n in sets), *sets]
     sets = {name: sets[name] for name in order}

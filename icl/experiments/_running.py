@@ -4,6 +4,7 @@ import contextlib
 import dataclasses
 import functools
 import os
+import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence as ListLike
 from typing import TypeVar
 
@@ -175,9 +176,12 @@ def _with_kept_sets(member: Member, run: RunWriter) -> Member:
     """The member with the sets as the run began: another JAX may draw other ones."""
     file = run.path / "eval_data.h5"
     if file.exists():
-        sets = load_batches(file, example_of(member.task))
+        sets = load_batches(file, example_of(member.task), sealed=run.is_sealed)
         return dataclasses.replace(member, evaluations=sets)
     if member.evaluations:
+        if (run.path / "log.h5").exists():
+            text = f"{file} is gone: its sets are drawn anew, as this JAX draws them"
+            warnings.warn(text, stacklevel=2)
         with disk(run.path):
             save_batches(file, member.evaluations)
     return member

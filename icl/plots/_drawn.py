@@ -13,7 +13,7 @@ import numpy as np
 from matplotlib.figure import Figure
 from PIL import Image
 
-from ..files import hdf5_kind, write_bytes, write_hdf5
+from ..files import hdf5_kind, open_hdf5, write_bytes, write_hdf5
 
 
 @dataclass(frozen=True)
@@ -108,7 +108,7 @@ def read_drawn(path: str | Path) -> dict[str, Quantity]:
     """
     found: dict[str, Quantity] = {}
     try:
-        with h5py.File(path, "r") as file:
+        with open_hdf5(path) as file:
             if file.attrs.get("kind") != _KIND:
                 raise ValueError("save wrote no figure's data there")
             for name in map(str, np.asarray(file.attrs["quantities"])):

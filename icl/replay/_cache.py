@@ -10,7 +10,7 @@ import numpy as np
 
 from ..files import write_hdf5
 from ..runs import disk, Run
-from ..runs.checkpoints import digest, Stamp
+from ..runs.checkpoints import digest, digest_of, Stamp
 from ._fingerprint import array_bytes
 
 
@@ -34,11 +34,10 @@ class Kept:
         row = self._rows.get(checkpoint)
         if row is None:
             return False
-        file = self._run.checkpoint_file(checkpoint)
-        stamp = Stamp.of(file)
+        stamp = Stamp.of(self._run.checkpoint_file(checkpoint))
         if row.stamp == stamp:
             return True
-        if row.digest != digest(file.read_bytes()):
+        if row.digest != digest_of(self._run.read_checkpoint(checkpoint)):
             del self._rows[checkpoint]
             return False
         self._rows[checkpoint] = dataclasses.replace(row, stamp=stamp)

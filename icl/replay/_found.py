@@ -9,7 +9,7 @@ from typing import Any
 import h5py
 import numpy as np
 
-from ..files import hdf5_kind, write_hdf5
+from ..files import hdf5_kind, open_hdf5, write_hdf5
 
 
 _MARK = "icl-opto replay"
@@ -60,7 +60,7 @@ class Replay:
     def read(file: str | os.PathLike) -> "Replay":
         """What `save` wrote; raises `ValueError` for another file."""
         try:
-            with h5py.File(file, "r") as opened:
+            with open_hdf5(file) as opened:
                 found: Any = opened["measures"]
                 return Replay(
                     np.asarray(opened["sequences"]),

@@ -6,7 +6,6 @@ import os
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import as_completed, ThreadPoolExecutor
-from pathlib import Path
 from typing import Any
 
 import equinox as eqx
@@ -21,7 +20,7 @@ import opto
 from ..compile import jit
 from ..experiments import Trained
 from ..measures import AnyMeasure
-from ..runs.checkpoints import CheckpointReader, digest, Stamp
+from ..runs.checkpoints import CheckpointReader, digest, digest_of, Stamp
 from ._cache import Kept
 from ._fingerprint import content, fingerprint
 from ._program import Batch, computation
@@ -130,18 +129,17 @@ def _measured(
     reader = CheckpointReader(run, trained.model)
 
     def work(some: Sequence[int]) -> list[_Row]:
-        files = [run.checkpoint_file(at) for at in some]
-        stamps = [Stamp.of(file) for file in files]
-        contents = [_read(file) for file in files]
+        stamps = [Stamp.of(run.checkpoint_file(at)) for at in some]
+        found = [run.read_checkpoint(at) for at in some]
         trees = [
-            reader.arrays(content, at)
-            for content, at in zip(contents, some, strict=True)
+            reader.arrays(checked.content, at)
+            for checked, at in zip(found, some, strict=True)
         ]
         # The last stack is filled up: one shape, one compilation.
         trees += [trees[-1]] * (stack - len(trees))
         values = program(jax.tree.map(lambda *xs: np.stack(xs), *trees), len(some))
         return [
-            (at, stamps[k], digest(contents[k]), _row(values, k))
+            (at, stamps[k], digest_of(found[k]), _row(values, k))
             for k, at in enumerate(some)
         ]
 
@@ -214,10 +212,3 @@ def _saying(name: str) -> Iterator[None]:
 
 def _row(values: Mapping[str, np.ndarray], k: int) -> dict[str, np.ndarray]:
     return {name: np.array(value[k]) for name, value in values.items()}
-
-
-def _read(file: Path) -> bytes:
-    try:
-        return file.read_bytes()
-    except OSError as error:
-        raise ValueError(f"cannot read {file}: {error.strerror or error}") from None

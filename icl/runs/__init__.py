@@ -8,13 +8,16 @@ from ._finished import (
     is_finished as is_finished,
     is_run as is_run,
     total_sequences as total_sequences,
+    was_begun as was_begun,
 )
 from ._lock import lock as lock
+from ._look import file_states as file_states, FileState as FileState
 from ._provenance import code_version as code_version
+from ._sums import keep as keep, was_kept as was_kept
 from .folder import (
     open_run as open_run,
     resume_points as resume_points,
     Run as Run,
     RunWriter as RunWriter,
 )
-from .log import Log as Log
+from .log import Log as Log, open_log as open_log, rows_of as rows_of

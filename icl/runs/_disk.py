@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from ..text import read_json
+from ._sums import read_text
 
 
 @contextlib.contextmanager
@@ -26,12 +27,12 @@ def disk(folder: Path) -> Iterator[None]:
 def read_object(file: Path) -> dict[str, Any]:
     """The object in a JSON file.
 
-    **Raises:** `ValueError` if it cannot be read, or holds something else.
+    **Raises:** `ValueError` if it cannot be read, holds something else, or is not as
+    the run wrote whose folder it is in.
     """
+    text = read_text(file)
     try:
-        found = read_json(file.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise ValueError(f"{file} cannot be read: {error.strerror}") from None
+        found = read_json(text)
     except ValueError as error:
         raise ValueError(f"{file} is not JSON: {error}") from None
     if not isinstance(found, dict):

@@ -4,12 +4,19 @@ import os
 from collections.abc import Mapping
 from typing import Any
 
+from ._sums import SUMS
 from .folder import Run
 
 
 def is_run(path: str | os.PathLike) -> bool:
     """Whether a folder is a run's, however far that is."""
     return os.path.isfile(os.path.join(path, "config.json"))
+
+
+def was_begun(path: str | os.PathLike) -> bool:
+    """Whether a folder is a run's, or was before its config was lost."""
+    kept = any(os.path.isfile(os.path.join(path, x)) for x in (SUMS, "log.h5"))
+    return is_run(path) or kept
 
 
 def is_finished(path: str | os.PathLike) -> bool:

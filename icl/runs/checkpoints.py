@@ -12,6 +12,7 @@ import jax
 import numpy as np
 from jaxtyping import PyTree
 
+from ..checksums import Checked
 from .folder import Run
 
 
@@ -33,9 +34,14 @@ class Stamp:
         return Stamp(status.st_size, status.st_mtime_ns)
 
 
-def digest(content: bytes) -> str:
-    """Of a checkpoint's content."""
+def digest(content: bytes | memoryview) -> str:
+    """Of some content, such as that of a checkpoint without a checksum."""
     return hashlib.blake2b(content, digest_size=16).hexdigest()
+
+
+def digest_of(checkpoint: Checked) -> str:
+    """Of a checkpoint's content: its checksum if it has one, which is known already."""
+    return checkpoint.digest or digest(checkpoint.content)
 
 
 class CheckpointReader:
@@ -49,8 +55,9 @@ class CheckpointReader:
     def __init__(self, run: Run, template: PyTree):
         """**Arguments:** `template`: A model of the run's structure."""
         self._run = run
-        self._template = template
-        leaves, self._structure = jax.tree.flatten(eqx.filter(template, eqx.is_array))
+        # Not of JAX: checkpoints are read in threads, and need not be on a device.
+        self._template = jax.tree.map(np.asarray, eqx.filter(template, eqx.is_array))
+        leaves, self._structure = jax.tree.flatten(self._template)
         headers, spans, start = [], [], 0
         for leaf in leaves:
             header = _header(leaf)
@@ -60,14 +67,13 @@ class CheckpointReader:
             start += leaf.nbytes
         self._headers, self._spans, self._length = headers, spans, start
 
-    def arrays(self, content: bytes, checkpoint: int) -> PyTree:
-        """The arrays of a checkpoint's content."""
+    def arrays(self, content: memoryview, checkpoint: int) -> PyTree:
+        """The arrays of a checkpoint's content, from `Run.read_checkpoint`."""
         if len(content) != self._length or any(
             content[start : start + len(header)] != header
             for start, header in self._headers
         ):
-            model = self._run.load(self._template, checkpoint)
-            return jax.tree.map(np.asarray, eqx.filter(model, eqx.is_array))
+            return self._run.load(self._template, checkpoint)
         leaves = [
             np.frombuffer(content, dtype, math.prod(shape), start).reshape(shape)
             for start, shape, dtype in self._spans

@@ -16,14 +16,24 @@ from typing import Any
 import numpy as np
 from jaxtyping import PyTree
 
+from ..checksums import Checked, with_checksum
 from ..config import changed, Config, differences, from_json, to_json
 from ..files import TEMPORARY, write_bytes
 from ..plugins import made_with
 from ._disk import disk, read_object
 from ._lock import lock
 from ._provenance import provenance
-from ._trees import read_tree, Tree, tree_bytes
-from .log import Log
+from ._sums import begin, is_sealed, keep, LISTED, read_text, SUMS, was_kept
+from ._trees import (
+    read_checked,
+    Recast,
+    refuse_recast,
+    say_recast,
+    Tree,
+    tree_bytes,
+    tree_of,
+)
+from .log import last_logged, Log
 
 
 class Run:
@@ -44,12 +54,16 @@ class Run:
         return read_object(self.path / "config.json")
 
     @property
+    def is_sealed(self) -> bool:
+        """Whether all its files must have a checksum: not if an older version began."""
+        return is_sealed(self.path)
+
+    @property
     def plugins(self) -> tuple[str, ...]:
         """The plug-ins that were imported when it was made; see `icl.plugins`."""
+        file = self.path / "meta.json"
         # A help for errors: without the file a run is read as well.
-        with contextlib.suppress(ValueError):
-            return tuple(read_object(self.path / "meta.json").get("plugins", ()))
-        return ()
+        return tuple(read_object(file).get("plugins", ())) if file.exists() else ()
 
     def read(self, kind: type[Config]) -> Config:
         """The run's config as a dataclass.
@@ -65,6 +79,15 @@ class Run:
         """What was logged, up to the last save; empty before the first."""
         file = self.path / "log.h5"
         return Log.read(file) if file.exists() else Log()
+
+    @property
+    def logged_sequences(self) -> int:
+        """Sequences seen at the last step that was logged, 0 before the first save.
+
+        **Raises:** `ValueError` if the log cannot be read.
+        """
+        file = self.path / "log.h5"
+        return last_logged(file) if file.exists() else 0
 
     @property
     def checkpoints(self) -> list[int]:
@@ -84,9 +107,25 @@ class Run:
         - `template`: A model of the run's structure, whose arrays are replaced.
         - `checkpoint`: Sequences seen, one of `checkpoints`; -1 is the last.
 
-        **Raises:** `ValueError` if there is no such checkpoint or it does not fit.
+        A model of 32 bits is read as one of 64, and the other way around, with a
+        warning, if `jax_enable_x64` is another here than where it was trained.
+
+        **Raises:** `ValueError` if there is no such checkpoint, it is damaged or it
+        does not fit.
         """
-        return read_tree(self.checkpoint_file(self.find(checkpoint)), template)
+        file = self.checkpoint_file(self.find(checkpoint))
+        return self._read(file, template, say_recast)
+
+    def read_checkpoint(self, checkpoint: int) -> Checked:
+        """The content of a checkpoint's file, whole.
+
+        **Raises:** `ValueError` if it cannot be read or is damaged.
+        """
+        return read_checked(self.checkpoint_file(checkpoint), sealed=self.is_sealed)
+
+    def _read(self, file: Path, template: Tree, recast: Recast) -> Tree:
+        content = read_checked(file, sealed=self.is_sealed).content
+        return tree_of(content, file, template, recast)
 
     def find(self, checkpoint: int) -> int:
         """The checkpoint, -1 being the last; raises `ValueError` if it is not there."""
@@ -113,7 +152,7 @@ class Run:
         - `digest`: Of the file; `None` for data that is drawn from a seed.
         """
         file = self._digest_file
-        known = file.read_text() if file.is_file() else digest
+        known = read_text(file) if was_kept(file) else digest
         if known != digest:
             raise ValueError(
                 f"the data's file has changed since {self.path} was trained on it: "
@@ -137,12 +176,13 @@ class RunWriter(Run):
         self.check_data(digest)
         if digest is not None and not self._digest_file.exists():
             with disk(self.path):
-                write_bytes(self._digest_file, digest.encode())
+                keep(self.path, self._digest_file.name, digest)
 
     def save_checkpoint(self, sequences: int, model: PyTree) -> None:
         """Keeps the arrays of `model` as `checkpoints/<sequences>.eqx`."""
         with disk(self.path):
-            write_bytes(self.checkpoint_file(sequences), tree_bytes(model))
+            content = with_checksum(tree_bytes(model))
+            write_bytes(self.checkpoint_file(sequences), *content)
 
     def save_resume_point(
         self, sequences: int, state: PyTree, log: Log, batch_size: int
@@ -154,13 +194,17 @@ class RunWriter(Run):
         """
         with disk(self.path):
             log.write(self.path / "log.h5", batch_size)
-            write_bytes(self._resume_file(sequences), tree_bytes(state))
+            write_bytes(self._resume_file(sequences), *with_checksum(tree_bytes(state)))
             for old in self.resume_points[:-2]:
                 self._resume_file(old).unlink()
 
     def load_state(self, sequences: int, template: Tree) -> Tree:
-        """The state of a resume point."""
-        return read_tree(self._resume_file(sequences), template)
+        """The state of a resume point.
+
+        **Raises:** `ValueError` if it is damaged, does not fit, or is of another
+        precision: a run that goes on in another one would not be the same run.
+        """
+        return self._read(self._resume_file(sequences), template, refuse_recast)
 
     def drop_after(self, sequences: int) -> None:
         """Removes the checkpoints and resume points that lie beyond."""
@@ -210,10 +254,20 @@ def open_run(
         with disk(folder):
             for part in ("checkpoints", "resume"):
                 (folder / part).mkdir(exist_ok=True)
-            for part in ("", "checkpoints", "resume"):
-                for leftover in (folder / part).glob(TEMPORARY):
-                    leftover.unlink()
+            _clean(folder)
         yield RunWriter(folder)
+
+
+def _clean(folder: Path) -> None:
+    """Removes what a killed process left of the files that only a writer makes.
+
+    A report, say, may be written into the folder just now by another process.
+    """
+    own = (*LISTED, SUMS, "log.h5", "eval_data.h5")
+    globs = [f".{name}{TEMPORARY[1:]}" for name in own]
+    globs += [f"{part}/{TEMPORARY}" for part in ("checkpoints", "resume")]
+    for leftover in (file for each in globs for file in folder.glob(each)):
+        leftover.unlink()
 
 
 def _check_free(folder: Path) -> None:
@@ -226,7 +280,7 @@ def _check_free(folder: Path) -> None:
         empty = (
             n for n in ("checkpoints", "resume") if not any((folder / n).glob("*"))
         )
-        started = {".lock", "meta.json", *empty}
+        started = {".lock", "meta.json", SUMS, *empty}
         names -= {*started, *(file.name for file in folder.glob(TEMPORARY))}
     if names:
         raise ValueError(f"{folder} is not empty and not a run (it holds {min(names)})")
@@ -234,11 +288,10 @@ def _check_free(folder: Path) -> None:
 
 def _create(folder: Path, config: Any) -> None:
     made_by = json.dumps(provenance(), indent=2)
+    text = json.dumps(_as_json(config), indent=2)
     with disk(folder):
-        write_bytes(folder / "meta.json", made_by.encode())
-        # Last: the folder is a run from here on.
-        text = json.dumps(_as_json(config), indent=2)
-        write_bytes(folder / "config.json", text.encode())
+        # The config last: the folder is a run from there on.
+        begin(folder, {"meta.json": made_by, "config.json": text})
 
 
 def _check_same(run: Run, config: Any, resume: bool) -> None:

@@ -1,5 +1,6 @@
 """The log of a run: a row for each step, and for each evaluation."""
 
+import contextlib
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -7,7 +8,8 @@ from typing import Any
 import h5py
 import numpy as np
 
-from ..files import write_hdf5
+from ..files import open_hdf5, write_hdf5
+from ._sums import is_sealed
 
 
 class Log:
@@ -92,24 +94,65 @@ class Log:
     def read(path: Path) -> "Log":
         """Reads `log.h5`.
 
-        **Raises:** `ValueError` if it is not a readable log.
+        **Raises:** `ValueError` if it is not a readable log, or is damaged.
         """
         log = Log()
-        try:
-            with h5py.File(path, "r") as file:
-                train = {name: data[()] for name, data in _group(file, "train")}
+        with _readable(path):
+            with open_log(path) as file:
+                train = {name: rows_of(data) for name, data in _group(file, "train")}
                 train.pop("iter")
                 log._train = {name: [rows] for name, rows in train.items()}
                 evaluations = dict(_group(file, "eval"))
                 log._events = evaluations.pop("iter")[()].tolist()
                 log._evaluations = {
-                    name: {metric: list(rows[()]) for metric, rows in group.items()}
+                    name: {m: list(rows_of(rows)) for m, rows in group.items()}
                     for name, group in evaluations.items()
                 }
-        except (OSError, KeyError, RuntimeError, AttributeError, TypeError) as error:
-            reason = " ".join(str(error).split())
-            raise ValueError(f"{path} is not a readable log: {reason}") from None
         return log
+
+
+def last_logged(path: Path) -> int:
+    """Sequences seen at the last step of `log.h5`, 0 if there is none.
+
+    **Raises:** `ValueError` if it is not a readable log, or is damaged.
+    """
+    with _readable(path), open_log(path) as file:
+        steps = dict(_group(file, "train"))["iter"]
+        return int(steps[-1]) if len(steps) else 0
+
+
+@contextlib.contextmanager
+def _readable(path: Path) -> Iterator[None]:
+    try:
+        yield
+    except (OSError, KeyError, RuntimeError, AttributeError, TypeError) as error:
+        reason = " ".join(str(error).split())
+        raise ValueError(f"{path} is not a readable log: {reason}") from None
+
+
+def open_log(path: Path) -> h5py.File:
+    """Opens `log.h5` to read, after a look at its checksum.
+
+    **Raises:** `OSError` if it cannot be read, is damaged, or has no checksum although
+    the run beside it began with them.
+    """
+    return open_hdf5(path, sealed=is_sealed(path.parent))
+
+
+def rows_of(data: h5py.Dataset) -> np.ndarray:
+    """The rows of a metric in a log, with NaN where it is undefined.
+
+    Versions before the checksums wrote infinity there.
+    """
+    rows = data[()]
+    metric = str(data.name).rpartition("/")[2]
+    if metric not in _UNDEFINED or is_sealed(Path(data.file.filename).parent):
+        return rows
+    return np.where(np.isinf(rows), np.nan, rows).astype(rows.dtype)
+
+
+# Losses among some of the labels: undefined if the right one is not among them.
+_UNDEFINED = ("in_context_loss", "out_of_context_loss")
 
 
 def _group(file: h5py.File, name: str) -> Iterator[tuple[str, Any]]:

@@ -19,8 +19,9 @@ def classification(
 
     With the prefix `in_context_`, softmax and largest logit are among the labels of the
     context only, and with `out_of_context_` among the others only. If the target is not
-    one of them the loss is infinite and accuracy and probability are 0. If a logit
-    among them is NaN, all three are NaN.
+    one of them there is no such answer: the loss is undefined, which is NaN, and
+    accuracy and probability are 0. If a logit among them is NaN, all three are NaN; if
+    the target is not among them, any NaN makes them so.
 
     `context_probability` is the probability that $p$ gives the labels of the context
     together.
@@ -34,7 +35,7 @@ def classification(
     **Returns:**
 
     float32 scalars by name. The gradient of `loss` is finite whatever the others are. A
-    target that no logit belongs to has infinite loss; a context label that no logit
+    target that no logit belongs to has infinite `loss`; a context label that no logit
     belongs to makes what depends on it NaN.
     """
     logits = logits.astype(jnp.float32)
@@ -44,13 +45,14 @@ def classification(
     everywhere = jnp.ones(logits.shape, bool)
     first = ~_repeats(context_labels)
     outside = everywhere.at[context_labels].set(False)
+    broken = jnp.any(jnp.isnan(logits))
     largest = jnp.max(logits)
     weights = jnp.exp(_less(logits, largest))
     in_context = jnp.where(first, jnp.exp(_less(within, largest)), 0.0)
     return {
-        **_among("", logits, labels, everywhere, own, target),
-        **_among("in_context_", within, context_labels, first, own, target),
-        **_among("out_of_context_", logits, labels, outside, own, target),
+        **_among("", logits, labels, everywhere, own, target, broken, jnp.inf),
+        **_among("in_context_", within, context_labels, first, own, target, broken),
+        **_among("out_of_context_", logits, labels, outside, own, target, broken),
         "context_probability": jnp.sum(in_context) / jnp.sum(weights),
     }
 
@@ -62,21 +64,29 @@ def _among(
     allowed: Bool[Array, " choice"],
     own: Float[Array, ""],
     target: Int[Array, ""],
+    broken: Bool[Array, ""],
+    absent: float = jnp.nan,
 ) -> dict[str, Float[Array, ""]]:
-    """Loss, accuracy and probability when only some choices are allowed."""
+    """Loss, accuracy and probability when only some choices are allowed.
+
+    `absent` is the loss if the target is not one of them; `broken` says whether any
+    logit is NaN.
+    """
     possible = jnp.any(allowed & (labels == target))
     # Relative to the target's: exact for large logits too, where adding a log is not.
     total = _log_total(_less(logits, own), allowed)
-    loss = jnp.where(possible, total - _less(own, own), jnp.inf)
+    absent_loss = jnp.where(broken, jnp.nan, absent)
+    loss = jnp.where(possible, total - _less(own, own), absent_loss)
     wins = (own > logits) | ((own == logits) & (target <= labels))
     right = jnp.all(wins | ~allowed).astype(jnp.float32)
     # No answer is no wrong answer: a mean over such would look like a finding.
     unknown = jnp.any(allowed & jnp.isnan(logits))
-    accuracy = jnp.where(possible, jnp.where(unknown, jnp.nan, right), 0.0)
+    never = jnp.where(broken, jnp.nan, 0.0)
+    answer = jnp.where(unknown, jnp.nan, right)
     return {
         f"{prefix}loss": loss,
-        f"{prefix}accuracy": accuracy,
-        f"{prefix}probability": jnp.exp(-loss),
+        f"{prefix}accuracy": jnp.where(possible, answer, never),
+        f"{prefix}probability": jnp.where(possible, jnp.exp(-loss), never),
     }
 
 

@@ -20,6 +20,7 @@ from icl.config import from_json
 from icl.files import write_bytes, write_hdf5
 from icl.plugins import import_plugin, is_there, made_with
 from icl.protocols import Summary, TaskConfig
+from icl.runs import is_run, open_log, rows_of, Run
 from icl.summaries import over_events, scalars
 
 from ..folder import Folder
@@ -134,6 +135,9 @@ def _gather(folder: Folder, configs: Mapping[str, Any], runs: list[str]) -> _Gat
     for run in tqdm(runs, desc="collecting", unit="run", disable=None, leave=False):
         file = folder.run(run) / "log.h5"
         try:
+            if is_run(folder.run(run)):
+                # A damaged one is said: the plan does not stand in for it.
+                _ = Run(folder.run(run)).config
             with made_with(plugins):
                 task = _task(configs[run], waiting)
         except ValueError as error:
@@ -210,7 +214,7 @@ def _blocks(
     log.
     """
     try:
-        with h5py.File(file, "r") as log:
+        with open_log(file) as log:
             yield from _read(log, summaries)
     except (
         OSError,
@@ -268,7 +272,7 @@ def _rows(group: Any, count: int) -> Iterator[tuple[str, np.ndarray]]:
         if name != "iter":
             if len(data) != count:
                 raise ValueError(f"{data.name} has {len(data)} rows, not {count}")
-            yield name, data[()]
+            yield name, rows_of(data)
 
 
 # The file

@@ -11,9 +11,9 @@ import equinox as eqx
 import jax.numpy as jnp
 
 from ...data import digest
-from ...files import write_bytes
+from ...files import temporary_of
 from ...models import ExemplarLabelModel
-from ...runs import open_run
+from ...runs import keep, open_run
 from ...tasks.exemplar_label import load_sequences, save_sequences, Sequence
 from ...training import check_set_names
 from ._experiment import experiment_from
@@ -90,7 +90,7 @@ def import_run(
                 save_sequences(run.path / "eval_data.h5", sets)
             origin = {"folder": os.path.abspath(source), "notes": notes}
             text = json.dumps({**origin, "config": config}, indent=2)
-            write_bytes(run.path / "imported.json", text.encode())
+            keep(run.path, "imported.json", text)
     return tuple(notes)
 
 
@@ -178,7 +178,7 @@ def _check_shapes(
 @contextlib.contextmanager
 def _whole(target: Path) -> Iterator[Path]:
     """A hidden folder that becomes `target` at the end, or is removed."""
-    temporary = target.with_name(f".{target.name}.{os.getpid()}.tmp")
+    temporary = temporary_of(target)
     try:
         yield temporary
         os.rename(temporary, target)

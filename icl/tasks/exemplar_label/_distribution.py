@@ -68,11 +68,13 @@ class AbstractClassSampler(eqx.Module):
         """
         start, width = self.interval(excluded)
         width = jnp.where(active, width, np.uint32(0))
-        place = below(bits, self.total() - jnp.sum(width))
+        place = below(bits, self.total() - jnp.sum(width, dtype=jnp.uint32))
         earlier = start[None, :] < start[:, None]
-        before = jnp.sum(jnp.where(earlier, width[None, :], np.uint32(0)), axis=1)
+        before = jnp.sum(
+            jnp.where(earlier, width[None, :], np.uint32(0)), 1, jnp.uint32
+        )
         stepped = jnp.where(start - before <= place, width, np.uint32(0))
-        return self.owner(place + jnp.sum(stepped))
+        return self.owner(place + jnp.sum(stepped, dtype=jnp.uint32))
 
 
 class _EvenSampler(AbstractClassSampler):

@@ -10,6 +10,7 @@ import numpy as np
 
 from ...batches import save_batches
 from ...checks import finite
+from ...files import open_hdf5
 from ._sequence import Sequence
 
 
@@ -51,7 +52,7 @@ def load_sequences(file: str | os.PathLike) -> dict[str, Sequence]:
     if not path.is_file():
         raise ValueError(f"there is no file {path}")
     try:
-        with h5py.File(path, "r") as opened:
+        with open_hdf5(path) as opened:
             sets = {str(name): _read(name, group) for name, group in opened.items()}
     except (OSError, ValueError) as error:
         raise ValueError(f"cannot read sequences from {path}: {error}") from error

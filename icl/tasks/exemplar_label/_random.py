@@ -41,4 +41,5 @@ def permutation(bits: UInt32[Array, " n"]) -> Int32[Array, " n"]:
     first = index[None, :] < index[:, None]
     less = bits[None, :] < bits[:, None]
     # Equal words (one pair in 2^32) keep their order; it stays a permutation.
-    return jnp.sum(less | ((bits[None, :] == bits[:, None]) & first), axis=1)
+    before = less | ((bits[None, :] == bits[:, None]) & first)
+    return jnp.sum(before, axis=1, dtype=jnp.int32)

@@ -1,0 +1,76 @@
+"""`icl check`: whether the files of runs are as they were written."""
+
+import dataclasses
+import itertools
+from collections.abc import Iterable
+from pathlib import Path
+
+import tyro
+
+from ..experiments import expected_files
+from ..runs import file_states, FileState, is_run, Run, was_begun
+from ..text import aligned
+from .options import parse
+
+
+@dataclasses.dataclass(frozen=True)
+class CheckOptions:
+    """Say whether each file of some runs is whole, by its checksum.
+
+    A file is whole, damaged, missing (the config, the log or the list of checksums has
+    it), or has no checksum, as those of older versions. The status is 1 if
+    something is damaged or missing.
+    """
+
+    run: tyro.conf.Positional[tuple[Path, ...]]
+    """Run folders."""
+
+
+def check(arguments: list[str]) -> int:
+    """Runs the command; returns its exit status.
+
+    **Raises:** `ValueError` for a folder that holds no run.
+    """
+    options = parse(CheckOptions, arguments, "check")
+    if not options.run:
+        raise ValueError("run: name one run folder or more")
+    for path in options.run:
+        if not was_begun(path):
+            Run(path)  # It says what is wrong.
+    wrong = 0
+    for path in options.run:
+        states = _states(path)
+        bad = [x for x in states if x.state in ("damaged", "missing")]
+        wrong += len(bad)
+        verdict = f"{len(bad)} of {len(states)} files damaged or missing"
+        print(f"{path}: {verdict if bad else f'{len(states)} files, none damaged'}")
+        print("\n".join(f"  {line}" for line in aligned(_rows(states), "lll")))
+    return int(wrong > 0)
+
+
+def _states(path: Path) -> list[FileState]:
+    """The states of a run's files; of a config or log that is damaged, its own row."""
+    missing = [] if is_run(path) else ["config.json"]
+    try:
+        expected = [] if missing else expected_files(Run(path))
+    except ValueError as error:
+        states = file_states(path)
+        if all(x.state != "damaged" for x in states):
+            states.append(FileState("config.json", "damaged", str(error)))
+        return states
+    return file_states(path, [*missing, *expected])
+
+
+def _rows(states: Iterable[FileState]) -> list[tuple[str, str, str]]:
+    """A row for each file that is not as it should be, and for others a folder."""
+    rows = [("file", "state", "")]
+
+    def kind(x: FileState) -> tuple[str, str, str]:
+        folder, slash, _ = x.name.rpartition("/")
+        bad = x.state in ("damaged", "missing")
+        return x.state, folder + slash if slash and not bad else x.name, x.why
+
+    for (state, name, why), group in itertools.groupby(states, kind):
+        count = len([*group])
+        rows.append((f"{name} ({count})" if name.endswith("/") else name, state, why))
+    return rows

@@ -1,0 +1,87 @@
+"""What state the files of a run are in, each by its checksum."""
+
+import dataclasses
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Literal
+
+import h5py
+import numpy as np
+
+from ..checksums import check_file
+from ..text import read_json
+from ._sums import is_sealed, LISTED, read_text, SUMS, sums
+
+
+State = Literal["whole", "damaged", "no checksum", "missing"]
+
+
+@dataclasses.dataclass(frozen=True)
+class FileState:
+    """A file of a run, and what state it is in."""
+
+    name: str
+    """Within the folder."""
+    state: State
+    """`no checksum` is of an older version's file, which can be read."""
+    why: str = ""
+    """What is wrong with a damaged one."""
+
+
+def file_states(folder: Path, expected: Iterable[str] = ()) -> list[FileState]:
+    """The state of each file that a run has written, in order.
+
+    **Arguments:** `expected`: The names of files that must be there besides.
+    """
+    listed: list[str] = []
+    if is_sealed(folder):
+        try:
+            listed = [*sums(folder)]
+        except ValueError:
+            pass  # Its own row says so.
+    there = [name for name in (SUMS, *LISTED) if (folder / name).is_file()]
+    there += [name for name in ("log.h5", "eval_data.h5") if (folder / name).is_file()]
+    for part in ("checkpoints", "resume"):
+        files = sorted((folder / part).glob("*.eqx"))
+        there += [file.relative_to(folder).as_posix() for file in files]
+    # Replays and the data of figures.
+    drawn = sorted(folder.glob("*/*.h5"))
+    there += [file.relative_to(folder).as_posix() for file in drawn]
+    missing = [name for name in (*listed, *expected) if name not in there]
+    gone = [FileState(name, "missing") for name in dict.fromkeys(missing)]
+    return [_state(folder, name) for name in there] + gone
+
+
+def _state(folder: Path, name: str) -> FileState:
+    file = folder / name
+    try:
+        if name == SUMS:
+            sums(folder)
+            return FileState(name, "whole")
+        if name in LISTED:
+            text = read_text(file)
+            if file.suffix == ".json":
+                read_json(text)
+            has = is_sealed(folder)
+        else:
+            part = Path(name).parts[0]
+            own = part in ("checkpoints", "resume") or part == name
+            has = check_file(file, sealed=own and is_sealed(folder))
+            if not has:
+                _read_through(file)
+    except (OSError, EOFError, RuntimeError, ValueError) as error:
+        why = " ".join(str(getattr(error, "strerror", None) or error).split())
+        return FileState(name, "damaged", why.removeprefix(f"{file} "))
+    return FileState(name, "whole" if has else "no checksum")
+
+
+def _read_through(file: Path) -> None:
+    """Reads all arrays of a file without a checksum; raises for one that is cut."""
+    if file.suffix == ".h5":
+        with h5py.File(file, "r") as opened:
+            opened.visititems(lambda _, x: isinstance(x, h5py.Dataset) and x[()] and 0)
+        return
+    size = file.stat().st_size
+    with open(file, "rb") as stream:
+        while stream.tell() < size:
+            np.load(stream)

@@ -10,7 +10,9 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, ArrayLike, Bool, Float
 
+from ._checks import truth
 from ._edit import AbstractEdit, check_strength, Edit, Heads, select, Selection
+from ._reach import Reach, setting
 from ._record import Record
 from ._reference import Patch, Values
 from ._site import Site, Sites
@@ -102,7 +104,7 @@ class Freeze(Derived, Selection):
         - `site`, `strength`, `heads`, `where`: as for `opto.Clamp`.
         """
         select(self, site, strength, heads, where)
-        self.stop_gradient = stop_gradient
+        self.stop_gradient = truth("stop_gradient", stop_gradient)
 
     def needs(self, table: Sites) -> tuple[str, ...]:
         return (self.site,)
@@ -116,6 +118,9 @@ class Freeze(Derived, Selection):
     def check(self, table: Sites) -> None:
         self.where.check(table.match(self.site))
         check_strength(self.strength)
+
+    def reach(self, site: Site, table: Sites) -> Reach:
+        return setting(self.where, site)
 
     def arguments(self) -> dict[str, Any]:
         stop = {"stop_gradient": True} if self.stop_gradient else {}
@@ -181,6 +186,6 @@ def check_attention(
                 )
 
 
-def over_rows(values: Array, rank: int) -> Array:
+def over_rows(values: Any, rank: int, xp: Any = jnp) -> Any:
     """[query, key] with axes of length one in front, for sites of more axes."""
-    return jnp.reshape(values, (1,) * (rank - values.ndim) + values.shape)
+    return xp.reshape(values, (1,) * (rank - values.ndim) + values.shape)

@@ -11,8 +11,10 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, ArrayLike, Float
 
+from ._checks import no_truth
 from ._each import Each
 from ._literal import literal
+from ._reach import Reach, selected
 from ._site import Site, Sites
 from ._where import Chosen, is_concrete, known, Where
 
@@ -123,6 +125,9 @@ class Edit(AbstractEdit, Selection):
         self.where.check(sites)
         check_strength(self.strength)
         self.check_values(sites)
+        for site in self.where.within(sites):
+            for value in (*self.given(site), *_float_strength(self.strength, site)):
+                check_cast(type(self).__name__, value, site)
         reasons = [self.drops_out(site, table) for site in sites]
         if reasons and all(reasons):
             raise ValueError(f"{self!r} changes nothing: {reasons[0]}")
@@ -133,6 +138,18 @@ class Edit(AbstractEdit, Selection):
             value = jax.ShapeDtypeStruct(site.shape, site.dtype)
             new = jax.eval_shape(lambda v, s=site: self.replacement(v, s), value)
             check_fits(type(self).__name__, new, site)
+
+    def given(self, site: Site) -> Sequence[Any]:
+        """The numbers that its new values at a site are made of, before the cast."""
+        return ()
+
+    def reach(self, site: Site, table: Sites) -> Reach:
+        """What it does to the entries of a site, as far as that is known beforehand."""
+        return Reach(selected(self.where, site))
+
+    def is_neutral(self) -> bool:
+        """Whether its own value has it leave all as it is, whatever the strength."""
+        return False
 
     def drops_out(self, site: Site, table: Sites) -> str:
         """Why what it changes at a site makes no difference; "" if it may make one."""
@@ -149,7 +166,15 @@ def select(
     """Sets the fields that all edits of sites have, within their constructors."""
     edit.site = named("site", site)
     edit.where = Where.of(heads, where)
-    edit.strength = known(strength, float)
+    edit.strength = number("strength", strength)
+
+
+def number(name: str, value: ArrayLike) -> Array:
+    """An array of floats; raises `ValueError` for what is no number."""
+    try:
+        return known(no_truth(name, value), float)
+    except TypeError:
+        raise ValueError(f"{name} is a number, got {value!r}") from None
 
 
 def check_strength(strength: Array) -> None:
@@ -159,6 +184,33 @@ def check_strength(strength: Array) -> None:
         raise ValueError(f"strength is one number, got an array of shape {shape}")
     if is_concrete(strength) and not np.isfinite(np.asarray(strength)):
         raise ValueError(f"strength is a finite number, got {strength}")
+
+
+def check_cast(kind: str, value: Any, site: Site) -> None:
+    """Raises `ValueError` for finite numbers that a site's dtype cannot hold."""
+    if not is_concrete(value) or site.dtype == bool:
+        return
+    given = np.asarray(value)
+    if given.dtype == site.dtype or np.iscomplexobj(given):
+        return
+    given = given.astype(float)
+    finite = given[np.isfinite(given)]
+    if jnp.issubdtype(site.dtype, jnp.integer):
+        least, most = jnp.iinfo(site.dtype).min, jnp.iinfo(site.dtype).max
+        wrong = finite[(finite < least) | (finite > most)]
+    else:
+        with np.errstate(all="ignore"):
+            wrong = finite[~np.isfinite(finite.astype(site.dtype).astype(float))]
+    if wrong.size:
+        raise ValueError(
+            f"{kind}: {wrong[0]:g} is not finite as {site.dtype}, the dtype of {site}"
+            if not jnp.issubdtype(site.dtype, jnp.integer)
+            else f"{kind}: {wrong[0]:g} is out of range of {site}"
+        )
+
+
+def _float_strength(strength: Array, site: Site) -> tuple[Array, ...]:
+    return (strength,) if jnp.issubdtype(site.dtype, jnp.inexact) else ()
 
 
 def check_fits(kind: str, new: Any, site: Site) -> None:

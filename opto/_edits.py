@@ -10,6 +10,7 @@ import numpy as np
 from jaxtyping import Array, ArrayLike, Float
 
 from ._edit import check_fits, Edit, Heads, named, select
+from ._reach import Held, held_value, Reach, selected, setting
 from ._site import Site, Sites
 from ._where import Chosen, find_axis, is_concrete, known, Where
 
@@ -61,6 +62,14 @@ class Clamp(Edit):
     def replacement(self, value: Array, site: Site) -> Array:
         return _spread(self.value, self.axes, site)
 
+    def given(self, site: Site) -> Sequence[Any]:
+        return (self.value,)
+
+    def reach(self, site: Site, table: Sites) -> Reach:
+        value = held_value(self.value)
+        value = None if value is None else _placed(value, self.axes, site)
+        return setting(self.where, site, value)
+
     def arguments(self) -> dict[str, Any]:
         return {"value": self.value, **_axes(self.axes)}
 
@@ -85,6 +94,9 @@ class Zero(Edit):
 
     def replacement(self, value: Array, site: Site) -> Array:
         return jnp.zeros((), value.dtype)
+
+    def reach(self, site: Site, table: Sites) -> Reach:
+        return setting(self.where, site, np.zeros((), site.dtype))
 
     def arguments(self) -> dict[str, Any]:
         return {}
@@ -132,17 +144,30 @@ class Scale(Edit):
             return ""
         if is_concrete(self.factor) and not np.all(np.asarray(self.factor)):
             return ""  # Zero over zero is NaN, which is a change.
-        shapes = jax.eval_shape(
-            lambda: (_spread(self.factor, self.axes, site), self.where.mask(site))
-        )
-        # With an axis of keys, some may get another factor than others.
-        if any(x.shape[-1:] not in ((), (1,)) for x in shapes if x is not None):
+        if _differ_by_key(self.factor, self.axes, self.where, site):
             return ""
         why = f"each row of {site.name!r} is divided by its sum"
         return f"{why}; choose some of the keys"
 
     def replacement(self, value: Array, site: Site) -> Array:
         return value * _fitting("Scale", self.factor, self.axes, site)
+
+    def given(self, site: Site) -> Sequence[Any]:
+        return (self.factor,)
+
+    def is_neutral(self) -> bool:
+        return is_concrete(self.factor) and bool(np.all(np.asarray(self.factor) == 1))
+
+    def reach(self, site: Site, table: Sites) -> Reach:
+        factor = held_value(self.factor)
+        positive = factor is not None and bool(np.all(factor > 0))
+
+        def makes(held: Held) -> Held:
+            # Zero stays zero, and what is masked is masked at any temperature.
+            stays = (held == 0) | (np.isneginf(held) & positive)
+            return np.asarray(np.where(stays, held, np.nan))
+
+        return Reach(selected(self.where, site), makes=makes)
 
     def arguments(self) -> dict[str, Any]:
         return {"factor": self.factor, **_axes(self.axes)}
@@ -179,14 +204,48 @@ class Steer(Edit):
     def replacement(self, value: Array, site: Site) -> Array:
         return value + _fitting("Steer", self.direction, self.axes, site)
 
+    def given(self, site: Site) -> Sequence[Any]:
+        return (self.direction,)
+
+    def is_neutral(self) -> bool:
+        direction = held_value(self.direction)
+        return direction is not None and not np.any(direction)
+
+    def reach(self, site: Site, table: Sites) -> Reach:
+        # What masks scores is so large that nothing that is added matters.
+        masked = lambda held: np.where(np.isneginf(held), held, np.nan)
+        return Reach(selected(self.where, site), makes=masked)
+
+    def drops_out(self, site: Site, table: Sites) -> str:
+        """Where all keys of a query get one addend ahead of a softmax."""
+        *scope, name = site.name.split(".")
+        after = table.get(".".join([*scope, "pattern"]))
+        if name != "scores" or not (after and after.rows and site.rows):
+            return ""
+        if (site.rows.are, after.rows.are) != ("logits", "distribution"):
+            return ""
+        if _differ_by_key(self.direction, self.axes, self.where, site):
+            return ""
+        why = f"a softmax takes away what all keys of a row of {site.name!r} get"
+        return f"{why}; choose some of the keys"
+
     def arguments(self) -> dict[str, Any]:
         return {"direction": self.direction, **_axes(self.axes)}
+
+
+def _differ_by_key(value: Array, axes: str | None, where: Where, site: Site) -> bool:
+    """Whether some keys of a row may get another value than others."""
+    shapes = jax.eval_shape(lambda: (_spread(value, axes, site), where.mask(site)))
+    return any(x.shape[-1:] not in ((), (1,)) for x in shapes if x is not None)
 
 
 def _numbers(
     what: str, value: ArrayLike | Sequence[Any], axes: str | None
 ) -> tuple[Array, str | None]:
-    array = known(value)
+    try:
+        array = known(value)
+    except TypeError:
+        raise ValueError(f"{what} is a number or an array, got {value!r}") from None
     if is_concrete(array) and not np.all(np.isfinite(np.asarray(array))):
         raise ValueError(f"{what} is not finite everywhere")
     return array, None if axes is None else named("axes", axes)
@@ -205,10 +264,14 @@ def _fitting(kind: str, value: Array, axes: str | None, site: Site) -> Array:
 
 def _spread(value: Array, axes: str | None, site: Site) -> Array:
     """An array whose axes are named, with the site's axes in their order."""
+    return _placed(value, axes, site, jnp)
+
+
+def _placed(value: Any, axes: str | None, site: Site, xp: Any = np) -> Any:
     if axes is None:
         return value
     places = [find_axis(axis, site) for axis in axes.split()]
     if len(set(places)) != value.ndim or len(places) != value.ndim:
         raise ValueError(f"axes={axes!r} does not fit a value of shape {value.shape}")
     missing = [i for i in range(len(site.axes)) if i not in places]
-    return jnp.expand_dims(value.transpose(np.argsort(places)), missing)
+    return xp.expand_dims(value.transpose(np.argsort(places)), tuple(missing))

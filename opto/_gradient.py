@@ -13,7 +13,14 @@ from ._each import Each, Expanded
 from ._edit import AbstractEdit, Edit
 from ._run import run
 from ._site import Site
-from ._sweep import checked_table, is_swept, Stacked, Swept, unswapped
+from ._sweep import (
+    check_all_effects,
+    checked_table,
+    is_swept,
+    Stacked,
+    Swept,
+    unswapped,
+)
 from ._together import OneOf
 from ._where import known, Where
 
@@ -44,6 +51,7 @@ def strength_grad(
     """
     model, inputs, edits = unswapped(model, inputs, edits)
     table = checked_table(model, inputs, edits)
+    check_all_effects(model, inputs, edits, table)
     places = [i for i, edit in enumerate(edits) if is_swept(edit)]
     if len(places) != 1:
         raise ValueError(f"strength_grad takes one swept edit, got {len(places)}")

@@ -9,7 +9,9 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, ArrayLike, Float, Shaped
 
+from ._checks import whole
 from ._edit import check_fits, Edit, Heads, select
+from ._reach import held_value, Reach, setting
 from ._record import Record
 from ._site import glob, Site, Sites
 from ._where import Chosen, is_concrete, known, Where
@@ -62,6 +64,12 @@ class Patch(Edit):
     def replacement(self, value: Array, site: Site) -> Array:
         return _of(self.values.arrays, site, "Patch")
 
+    def given(self, site: Site) -> Sequence[Any]:
+        return [x for name, x in self.values.arrays.items() if name == site.name]
+
+    def reach(self, site: Site, table: Sites) -> Reach:
+        return setting(self.where, site, _held(self.values.arrays, site))
+
     def arguments(self) -> dict[str, Any]:
         return {"values": self.values.arrays}
 
@@ -101,6 +109,7 @@ class Resample(Edit):
         select(self, site, strength, heads, where)
         arrays = _matching("Resample", site, reference)
         if seed is not None:
+            whole("seed", seed, 0, "a whole number, 0 or more, or None")
             if isinstance(reference, Record):
                 for name, x in arrays.items():
                     _lead("Resample", name, x, reference)
@@ -109,6 +118,12 @@ class Resample(Edit):
 
     def replacement(self, value: Array, site: Site) -> Array:
         return _of(self.values.arrays, site, "Resample")
+
+    def given(self, site: Site) -> Sequence[Any]:
+        return [x for name, x in self.values.arrays.items() if name == site.name]
+
+    def reach(self, site: Site, table: Sites) -> Reach:
+        return setting(self.where, site, _held(self.values.arrays, site))
 
     def arguments(self) -> dict[str, Any]:
         return {"reference": self.values.arrays, "seed": None}
@@ -150,6 +165,12 @@ class Mean(Edit):
         if not jnp.issubdtype(site.dtype, jnp.floating):
             raise ValueError(f"Mean: {site} does not hold floating-point numbers")
         return _of(self.means, site, "Mean")
+
+    def given(self, site: Site) -> Sequence[Any]:
+        return [x for name, x in self.means.items() if name == site.name]
+
+    def reach(self, site: Site, table: Sites) -> Reach:
+        return setting(self.where, site, _held(self.means, site))
 
     def arguments(self) -> dict[str, Any]:
         return {"reference": self.means}
@@ -232,6 +253,12 @@ def _of(arrays: Mapping[str, Any], site: Site, kind: str) -> Array:
     if isinstance(value, jax.ShapeDtypeStruct):
         return jnp.zeros(value.shape, value.dtype)
     return value
+
+
+def _held(arrays: Mapping[str, Any], site: Site) -> np.ndarray | None:
+    """The values of a site if they are known, and of one example."""
+    value = held_value(arrays.get(site.name))
+    return value if value is not None and value.ndim == len(site.shape) else None
 
 
 def _shuffled(x: Array, seed: int) -> Array:

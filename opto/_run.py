@@ -1,7 +1,7 @@
 """Running a model while recording and editing its sites."""
 
 import itertools
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any, cast
 
 import equinox as eqx
@@ -12,6 +12,7 @@ from jaxtyping import Array, PyTree
 
 from ._derived import Derived, Given
 from ._edit import AbstractEdit, Edit, several
+from ._effects import check_effects
 from ._record import Record
 from ._reference import split
 from ._site import find_sites, known_sites, one_example, Site, Sites
@@ -55,9 +56,27 @@ def run(
     The model's output and the `Record`, both with the batch axes in front.
 
     **Raises:** `ValueError` before anything is traced for a site that does not exist
-    (with the nearest name), an axis that the site does not have, an index out of range
-    or a value that does not fit.
+    (with the nearest name), an axis that the site does not have, an index out of range,
+    a value that does not fit, or an edit that changes nothing, neither the output nor
+    the record.
     """
+    return _carried_out(model, inputs, record, edits, check_seen)
+
+
+def run_within(
+    model: Callable[..., Any],
+    *inputs: Any,
+    record: Request = (),
+    edits: Sequence[AbstractEdit] = (),
+) -> tuple[PyTree, Record]:
+    """As `run`, for a function that adds edits of its own to those that it was given.
+
+    Its own may take the effect from those, which is no mistake of who gave them.
+    """
+    return _carried_out(model, inputs, record, edits, check_given)
+
+
+def _carried_out(model, inputs, record, edits, check_all) -> tuple[PyTree, Record]:
     edits = as_edits(edits)
     if any(isinstance(edit, Graft) for edit in edits):
         example, _ = one_example(model, inputs)
@@ -67,8 +86,8 @@ def run(
     table = known_sites(model, example)
     requests = _requests(record, table)
     mapped, rest, seen = split(edits, table, batch_shape(inputs, lead))
-    check(seen, table)
-    _check_donors(model, inputs, seen)
+    check_all(seen, table, requests)
+    check_donors(model, inputs, seen, table)
     out, values, findings = _run(
         model, inputs, mapped, rest, tuple(requests.items()), lead
     )
@@ -87,12 +106,27 @@ def visit(
     For use within one's own `jit`, `vmap` and `grad`: `fn(*args, tap=)` may be a loss,
     a module's method or a module.
     """
+    return _visited(fn, args, record, edits, check_seen)
+
+
+def visit_within(
+    fn: Callable[..., Any],
+    *args: Any,
+    record: Request = (),
+    edits: Sequence[AbstractEdit] = (),
+) -> tuple[PyTree, Record]:
+    """As `visit`, for a function that adds edits of its own; see `run_within`."""
+    return _visited(fn, args, record, edits, check_given)
+
+
+def _visited(fn, args, record, edits, check_all) -> tuple[PyTree, Record]:
     fn, args, edits = swapped(fn, args, as_edits(edits))
     if not edits and not record:
         return fn(*args, tap=identity), Record({})
     table = find_sites(fn, *args)
-    edits = check(edits, table)
-    out, values, findings = _visit(fn, args, edits, _requests(record, table), table)
+    requests = _requests(record, table)
+    check_all(edits, table, requests)
+    out, values, findings = _visit(fn, args, edits, requests, table)
     _raise(findings)
     return out, values
 
@@ -179,7 +213,8 @@ def _resolved(
         same = other is fn and theirs is args
         there = table if same else find_sites(other, *theirs)
         requests = _requests(record, there)
-        _, values, found = _visit(other, theirs, check(edits, there), requests, there)
+        check_given(edits, there, requests)
+        _, values, found = _visit(other, theirs, edits, requests, there)
         findings.update(found)
         return values
 
@@ -215,18 +250,21 @@ def _raise(findings: Findings) -> None:
             raise ValueError(f"{message} (in {wrong} of {np.size(right)} sequences)")
 
 
-def _check_donors(
-    fn: Any, inputs: tuple[Any, ...], edits: Sequence[AbstractEdit]
+def check_donors(
+    fn: Any, inputs: tuple[Any, ...], edits: Sequence[AbstractEdit], table: Sites
 ) -> None:
     """Checks the edits of grafted models; while tracing, indices are not known."""
     for graft in edits:
         if isinstance(graft, Graft) and graft.edits:
             other, theirs = host(fn, inputs)[1](graft.model)
             example, lead = one_example(other, theirs)
-            table = known_sites(other, example)
-            own = split(graft.edits, table, batch_shape(theirs, lead))[2]
-            check(own, table)
-            _check_donors(other, theirs, own)
+            there = known_sites(other, example)
+            own = split(graft.edits, there, batch_shape(theirs, lead))[2]
+            check_given(own, there, ())
+            if (seam := graft.seam(table)) in there:
+                reads = {"recorded": {seam}, "outputs": False}
+                check_effects(own, there, **reads, read_by=graft.name)
+            check_donors(other, theirs, own, there)
 
 
 def as_edits(edits: Iterable[AbstractEdit]) -> tuple[AbstractEdit, ...]:
@@ -240,13 +278,33 @@ def as_edits(edits: Iterable[AbstractEdit]) -> tuple[AbstractEdit, ...]:
     return edits
 
 
-def check(edits: Iterable[AbstractEdit], table: Sites) -> tuple[AbstractEdit, ...]:
-    """The edits; raises `ValueError` unless they can apply to a model's sites."""
+def check(
+    edits: Iterable[AbstractEdit], table: Sites, *, record: Request = ()
+) -> tuple[AbstractEdit, ...]:
+    """The edits; raises `ValueError` unless they can apply to a model's sites.
+
+    Also for an edit that changes neither the outputs nor what is recorded.
+    """
     edits = as_edits(edits)
+    check_seen(edits, table, _requests(record, table))
+    return edits
+
+
+def check_seen(
+    edits: Sequence[AbstractEdit], table: Sites, recorded: Collection[str]
+) -> None:
+    """Raises `ValueError` for edits that cannot apply, or change nothing."""
+    check_given(edits, table, recorded)
+    check_effects(edits, table, recorded=recorded)
+
+
+def check_given(
+    edits: Sequence[AbstractEdit], table: Sites, recorded: Collection[str]
+) -> None:
+    """Raises `ValueError` for edits that cannot apply, or contradict each other."""
     for edit in edits:
         edit.check(table)
-    check_together(edits, table)
-    return edits
+    check_together(edits, table, recorded)
 
 
 def _requests(record: Request, table: Sites) -> dict[str, Reducer | None]:

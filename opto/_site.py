@@ -1,6 +1,7 @@
 """The sites of a model: what can be recorded and edited, found without computing."""
 
 import dataclasses
+import functools
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
@@ -11,6 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
 
+from ._flow import Flow, flow_of, mark
 from ._tap import Rows, VisitorTap
 from .hints import did_you_mean
 
@@ -81,8 +83,22 @@ def glob(pattern: str) -> re.Pattern[str]:
 class Sites(Mapping[str, Site]):
     """The sites of a model in the order of computation; prints as a table."""
 
-    def __init__(self, table: Mapping[str, Site]):
+    def __init__(
+        self, table: Mapping[str, Site], flow: Callable[[], Flow] | None = None
+    ):
         self._table = dict(table)
+        # What feeds what is read off a trace of its own, if somebody asks.
+        self._find_flow = flow
+
+    @functools.cached_property
+    def flow(self) -> Flow | None:
+        """Which sites feed which; `None` if it is not known."""
+        try:
+            return self._find_flow() if self._find_flow else None
+        except Exception:
+            # It asks for all values at once, which a model need not stand, or a
+            # function closes over what has gone. Then nobody says what feeds what.
+            return None
 
     def __getitem__(self, name: str) -> Site:
         return self._table[name]
@@ -197,7 +213,27 @@ def discover(fn: Callable[..., Any], *args: Any) -> Sites:
         name: Site(name, axes, shapes[name].shape, np.dtype(shapes[name].dtype), rows)
         for name, (axes, rows) in said.items()
     }
-    return Sites(table)
+    return Sites(table, _flow(fn, args, table))
+
+
+def _flow(fn: Any, args: Any, table: Mapping[str, Site]) -> Callable[[], Flow]:
+    """What traces a function to see which of its sites feed which."""
+    shapes, static = eqx.partition((fn, args), _has_shape)
+    shapes = jax.tree.map(_shape, shapes)
+
+    def marked(shapes: Any) -> Any:
+        fn, args = eqx.combine(shapes, static)
+        visit = lambda name, value, axes, rows: mark(name, value)
+        return eqx.filter(
+            fn(*args, tap=VisitorTap(visit, wanted=lambda name: True)), eqx.is_array
+        )
+
+    return lambda: flow_of(jax.make_jaxpr(marked)(shapes), table)
+
+
+def _shape(x: Any) -> jax.ShapeDtypeStruct:
+    weak = bool(getattr(x, "weak_type", False))
+    return jax.ShapeDtypeStruct(x.shape, x.dtype, weak_type=weak)
 
 
 def _check_value(name: str, value: Any, axes: tuple[str, ...]) -> None:

@@ -11,12 +11,14 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Shaped
 
+from ._checks import whole
 from ._each import Each, Expanded
 from ._edit import AbstractEdit
 from ._reference import split
-from ._run import batch_shape, check, run
+from ._run import batch_shape, check_given, run
 from ._site import known_sites, one_example, Sites
-from ._together import check_together, OneOf
+from ._swept_effects import check_swept_effects
+from ._together import check_together, OneOf, Paths
 from .graft import Graft, host, swapped
 
 
@@ -102,10 +104,26 @@ def sweep(
 
     **Raises:** `ValueError` as `opto.run`, and for a `chunk` that is not positive.
     """
-    if chunk is not None and not (isinstance(chunk, int) and chunk > 0):
-        raise ValueError(f"chunk is a positive number of edits or None, got {chunk}")
     model, inputs, edits = unswapped(model, inputs, edits)
-    found = combinations(model, inputs, edits)
+    check_all_effects(model, inputs, edits, checked_table(model, inputs, edits))
+    return sweep_within(metric, model, *inputs, edits=edits, chunk=chunk)
+
+
+def sweep_within(
+    metric: Callable[..., Array],
+    model: Callable[..., Any],
+    *inputs: Any,
+    edits: Swept | Sequence[Swept],
+    chunk: int | None = None,
+) -> Array:
+    """As `sweep`, for a function that adds edits of its own to those that it was given.
+
+    Its own may take the effect from those, which is no mistake of who gave them.
+    """
+    if chunk is not None:
+        chunk = whole("chunk", chunk, 1, "a positive number of edits or None")
+    model, inputs, edits = unswapped(model, inputs, edits)
+    found = _combined(model, inputs, edits, checked_table(model, inputs, edits))
     if not found.axes:
         raise ValueError("no edit is swept: make one with .each(...) or opto.stack")
     return found.laid_out(_sweep(metric, model, inputs, found, chunk))
@@ -151,9 +169,20 @@ def combinations(
 
     **Arguments:** As for `opto.sweep`.
 
-    **Raises:** `ValueError` for edits that cannot apply.
+    **Raises:** `ValueError` for edits that cannot apply, and for one that changes no
+        site at any point of the sweep.
     """
     table = checked_table(model, inputs, edits)
+    check_all_effects(model, inputs, edits, table, record="**")
+    return _combined(model, inputs, edits, table)
+
+
+def _combined(
+    model: Callable[..., Any],
+    inputs: tuple[Any, ...],
+    edits: Sequence[Swept],
+    table: Sites,
+) -> Combinations:
     leaves, structure = flat(edits)
     pairs = moved(model, inputs, edits, table)
     found = [leaf.expand(there) for leaf, there in pairs]
@@ -225,7 +254,7 @@ def checked_table(
     table = known_sites(model, example)
     still = [e for e in edits if not any(map(is_swept, flat([e])[0]))]
     batch = batch_shape(inputs, lead)
-    check(split(still, table, batch)[2], table)
+    check_given(split(still, table, batch)[2], table, ())
     grafts = [edit for edit in still if isinstance(edit, Graft)]
     for leaf, there in moved(model, inputs, edits, table):
         # Points of a grid differ in their indices alone, which matters to grafts.
@@ -235,7 +264,47 @@ def checked_table(
             part.check(there)
         for part in points if below else ():
             check_together([*grafts, part], table)
+    for edit in edits:
+        if isinstance(edit, Paths):
+            edit.check_path(table)
     return table
+
+
+def check_all_effects(
+    model: Callable[..., Any],
+    inputs: tuple[Any, ...],
+    edits: Sequence[Any],
+    table: Sites,
+    *,
+    record: str | None = None,
+) -> None:
+    """Raises `ValueError` for edits that change nothing at any point of their sweep.
+
+    Also for those of grafted models.
+
+    **Arguments:** `record`: What may be recorded; by default the outputs alone count.
+    """
+    recorded = {site.name for site in table.match(record)} if record else set[str]()
+    _check_effects(model, inputs, edits, table, recorded=recorded)
+
+
+def _check_effects(
+    model: Callable[..., Any],
+    inputs: tuple[Any, ...],
+    edits: Sequence[Any],
+    table: Sites,
+    **seen: Any,
+) -> None:
+    for edit in edits:
+        if isinstance(edit, Graft) and edit.model is not None and edit.edits:
+            other, theirs = host(model, inputs)[1](edit.model)
+            there = known_sites(other, one_example(other, theirs)[0])
+            reads = {"recorded": {seam := edit.seam(table)}, "outputs": False}
+            if seam in there:
+                own = edit.edits
+                _check_effects(other, theirs, own, there, **reads, read_by=edit.name)
+    batch = batch_shape(inputs, one_example(model, inputs)[1])
+    check_swept_effects(split(edits, table, batch)[2], table, **seen)
 
 
 def _points(leaf: Each | Stacked, table: Sites, most: int | None) -> tuple[Any, ...]:

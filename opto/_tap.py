@@ -5,7 +5,8 @@ import dataclasses
 from collections.abc import Callable
 from typing import Literal
 
-from jaxtyping import Array
+import numpy as np
+from jaxtyping import Array, Bool
 
 
 RowsAre = Literal["logits", "kernel", "distribution", "non-negative", "signed"]
@@ -21,10 +22,15 @@ class Rows:
         where a query does not see a key; after it the effective weights, each row a
         `"distribution"`, only `"non-negative"`, or `"signed"`.
     - `of`: The kind of attention by name, for messages.
+    - `seen`: Which keys each query sees, `[query, key]` (`None`: it is not said). With
+        it, edits of what nobody sees are refused.
     """
 
     are: RowsAre
     of: str
+    seen: Bool[np.ndarray, "query key"] | None = dataclasses.field(
+        default=None, compare=False, repr=False
+    )
 
 
 class Tap(abc.ABC):

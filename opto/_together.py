@@ -1,6 +1,6 @@
 """Edits in company: those that contradict, and one out of several."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Any, Protocol, runtime_checkable
 
 import equinox as eqx
@@ -58,8 +58,21 @@ class Replaces(Protocol):
     def replaces_until(self, table: Sites) -> str | None: ...
 
 
-def check_together(edits: Sequence[AbstractEdit], table: Sites) -> None:
-    """Raises `ValueError` for edits of which one is made to no effect by another."""
+@runtime_checkable
+class Paths(Protocol):
+    """An edit from some entries to other ones, which may be swept."""
+
+    def check_path(self, table: Sites) -> None: ...
+
+
+def check_together(
+    edits: Sequence[AbstractEdit], table: Sites, recorded: Collection[str] = ()
+) -> None:
+    """Raises `ValueError` for edits that contradict, and those that a graft makes void.
+
+    **Arguments:** `recorded`: Sites whose values are seen: what a graft replaces is
+        still computed, and an edit of it changes those.
+    """
     _check_clamps(edits, table)
     check_before_graft(edits, table)
     order = {name: i for i, name in enumerate(table)}
@@ -68,8 +81,11 @@ def check_together(edits: Sequence[AbstractEdit], table: Sites) -> None:
         if seam is None:
             continue
         for j, edit in enumerate(edits):
-            last = max((order[name] for name in _changed(edit, table)), default=None)
+            changed = [order[name] for name in changed_sites(edit, table)]
+            last = max(changed, default=None)
             if j == i or last is None:
+                continue
+            if any(min(changed) <= order[name] < order[seam] for name in recorded):
                 continue
             if last < order[seam] or (last == order[seam] and j < i):
                 raise ValueError(
@@ -86,7 +102,9 @@ def check_before_graft(edits: Sequence[AbstractEdit], table: Sites) -> None:
             continue
         seam = order[graft.seam(table)]
         for edit in edits[:i]:
-            first = min((order[name] for name in _changed(edit, table)), default=-1)
+            first = min(
+                (order[name] for name in changed_sites(edit, table)), default=-1
+            )
             if first > seam:
                 raise ValueError(
                     f"{edit!r} would have no effect: {graft!r}, which comes after it, "
@@ -94,7 +112,7 @@ def check_before_graft(edits: Sequence[AbstractEdit], table: Sites) -> None:
                 )
 
 
-def _changed(edit: AbstractEdit, table: Sites) -> tuple[str, ...]:
+def changed_sites(edit: Any, table: Sites) -> tuple[str, ...]:
     """The sites that an edit changes, as far as it says."""
     if isinstance(edit, Changes):
         return edit.changes(table)

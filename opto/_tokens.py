@@ -7,6 +7,7 @@ each token is, as a whole number, and `name_tokens` names those numbers.
 from collections.abc import Mapping
 
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Bool
 
 
@@ -62,6 +63,20 @@ def tokens_of(names: str, size: int, base: Mapping[str, Array]) -> Bool[Array, "
     for word in () if names == "all" else names.split():
         site, value = _NAMES[word]
         chosen = chosen | (base[site] == value)
+    return chosen
+
+
+def known_tokens(
+    names: str, size: int, constants: Mapping[str, np.ndarray]
+) -> Bool[np.ndarray, " seq"] | None:
+    """As `tokens_of`, given what sites hold on any inputs; `None` if that lacks one."""
+    words = [] if names == "all" else names.split()
+    if not all(_NAMES[word][0] in constants for word in words):
+        return None
+    chosen = np.full(size, names == "all")
+    for word in words:
+        site, value = _NAMES[word]
+        chosen = chosen | (constants[site] == value)
     return chosen
 
 

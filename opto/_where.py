@@ -85,6 +85,29 @@ class Where(eqx.Module):
             mask = group if mask is None else mask & group
         return mask
 
+    def entries_at(self, site: Site) -> Bool[np.ndarray, "..."] | None:
+        """`mask` by NumPy, for checks; `None` if indices are not known by now.
+
+        Broadcasts over the site, with as many axes.
+        """
+        arrays = [*self.indices.values()]
+        arrays += [] if self.entries is None else [self.entries]
+        if not all(map(is_concrete, arrays)):
+            return None
+        found = np.ones((1,) * len(site.shape), bool)
+        if self.entries is not None:
+            found = found & np.asarray(self.entries)
+        for name, chosen in self.indices.items():
+            if chosen.ndim != 2:
+                return None
+            hit: Any = True
+            for j, axis in enumerate(name.split()):
+                index = np.asarray(chosen)[:, j].reshape(-1, *[1] * len(site.shape))
+                hit = hit & _points_at(axis, index, site, np)
+            group = hit.any(axis=0)
+            found = found & group
+        return np.asarray(found)
+
     def within(self, sites: Sequence[Site]) -> tuple[Site, ...]:
         """Those of the sites that lie in the selected layers."""
         for name, chosen in self.indices.items():
@@ -115,14 +138,19 @@ def parse_heads(heads: str | Sequence[Sequence[int]]) -> list[tuple[int, int]]:
         parts = word.split(":") if isinstance(word, str) else word
         try:
             layer, head = (
-                int(part) if isinstance(part, str) else operator.index(part)
-                for part in parts
+                int(part) if isinstance(part, str) else _index(part) for part in parts
             )
         except (TypeError, ValueError):
             wanted = "heads: expected layer:head such as '1:3'"
             raise ValueError(f"{wanted}, got {word!r}") from None
         pairs.append((layer, head))
     return pairs
+
+
+def _index(part: Any) -> int:
+    if isinstance(part, bool | np.bool_):
+        raise TypeError
+    return operator.index(part)
 
 
 def canonical(axis: str) -> str:
@@ -174,16 +202,17 @@ def _holds_tracer(x: Any) -> bool:
     return any(isinstance(leaf, Tracer) for leaf in jax.tree.leaves(x))
 
 
-def _points_at(axis: str, index: Array, site: Site) -> Array:
+def _points_at(axis: str, index: Any, site: Site, xp: Any = jnp) -> Any:
+    """Which entries an index means; `xp` is `jax.numpy`, or `numpy` for checks."""
     if axis == "layer" and "layer" not in site.axes:
         return index == site.layer
     i = find_axis(axis, site)
     size = site.shape[i]
     # A leading axis for the choices.
-    positions = jnp.arange(size).reshape(
+    positions = xp.arange(size).reshape(
         [1, *(size if j == i else 1 for j in range(len(site.axes)))]
     )
-    return jnp.where(index < 0, index + size, index) == positions
+    return xp.where(index < 0, index + size, index) == positions
 
 
 def _check_mask(shape: tuple[int, ...], site: Site) -> None:

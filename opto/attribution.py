@@ -8,10 +8,11 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
+from ._checks import whole
 from ._edit import AbstractEdit, Edit
 from ._record import Record
 from ._reference import Patch, Values
-from ._run import run
+from ._run import run, run_within
 from ._site import known_sites, one_example, Site, Sites
 from ._where import known, Where
 from .patching import check_alike, Metric
@@ -68,8 +69,7 @@ def integrated_attribution(
     **Arguments:** as `attribution_patch`; `steps` is positive, and `sites` are not
     computed before `along`, one site, which takes their place.
     """
-    if not isinstance(steps, int) or steps < 1:
-        raise ValueError(f"steps is a positive number, got {steps!r}")
+    steps = whole("steps", steps, 1, "a positive number")
     check_alike(inputs, source)
     names = [sites] if isinstance(sites, str) else list(sites)
     table = known_sites(model, one_example(model, tuple(inputs))[0])
@@ -86,9 +86,9 @@ def integrated_attribution(
 
     shares = (jnp.arange(steps) + 0.5) / steps
     mean = jax.tree.map(lambda x: jnp.mean(x, 0), jax.lax.map(slopes, shares))
-    whole = _attributed(own, other, mean)
-    axes = tuple((name, whole.axes_of(name)) for name in whole if name in asked)
-    return Record({name: whole[name] for name in whole if name in asked}, axes)
+    entire = _attributed(own, other, mean)
+    axes = tuple((name, entire.axes_of(name)) for name in entire if name in asked)
+    return Record({name: entire[name] for name in entire if name in asked}, axes)
 
 
 def _check_along(along: str, asked: set[str], table: Sites) -> None:
@@ -131,7 +131,7 @@ def _slopes(metric, model, inputs, names, zeros, edits) -> dict[str, Array]:
 
     def value(shifts: dict[str, Array]) -> Array:
         own = [_Shift(name, shifts[name]) for name in names]
-        out, _ = run(model, *inputs, edits=[*edits, *own])
+        out, _ = run_within(model, *inputs, edits=[*edits, *own])
         number = jnp.asarray(metric(out, *inputs))
         if number.shape != ():
             raise ValueError(f"the metric must be one number, got {number.shape}")

@@ -19,6 +19,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, PyTree
 
+from ._checks import no_truth, whole
 from ._circuit import Circuit, CircuitPart, Edge
 from ._run import run
 from ._site import known_sites, one_example, Site, Sites
@@ -171,12 +172,11 @@ def find_circuit(
     **Raises:** `ValueError` for a threshold that is not positive, sites that there are
     not or that no edge joins, and a metric that is not one number.
     """
-    if not threshold > 0:
+    if not no_truth("threshold", threshold) > 0:
         raise ValueError(f"threshold must be positive, got {threshold}")
-    if not isinstance(steps, int) or steps < 1:
-        raise ValueError(f"steps must be a positive number, got {steps!r}")
-    if keep is not None and (not isinstance(keep, int) or keep < 0):
-        raise ValueError(f"keep is a number of edges or None, got {keep!r}")
+    steps = whole("steps", steps, 1, "a positive number")
+    if keep is not None:
+        keep = whole("keep", keep, 0, "a number of edges or None")
     check_alike(inputs, source)
     example, lead = one_example(model, tuple(inputs))
     graph = Graph(known_sites(model, example), list(writers), list(readers))
@@ -188,13 +188,13 @@ def find_circuit(
     if keep is not None:
         start[np.argsort(-np.abs(score))[keep:]] = 1
     cuts, values = _prune(graph, *given, lead, start, order, threshold)
-    whole, alone, without, none = map(float, values)
+    entire, alone, without, none = map(float, values)
     edges = tuple(
         Edge(writer, reader, float(s))
         for (writer, reader), s, cut in zip(graph.edges, score, cuts, strict=True)
         if not cut
     )
-    return Circuit(edges, len(graph.edges), whole, alone, without, none)
+    return Circuit(edges, len(graph.edges), entire, alone, without, none)
 
 
 def _pruning_order(graph: Graph, score: np.ndarray, keep: int | None) -> np.ndarray:

@@ -5,10 +5,12 @@ from typing import Any
 
 import equinox as eqx
 
+from ._checks import whole
 from ._derived import Derived, Given, put
 from ._edit import AbstractEdit, Edit, several
 from ._examples import OnExamples
-from ._site import Sites
+from ._reach import Reach, setting
+from ._site import Site, Sites
 from ._where import Where
 
 
@@ -60,14 +62,14 @@ class Graft(Derived):
         if (until is None) == (from_ is None):
             raise ValueError("Graft takes until= or from_=, a layer, and not both")
         for name, layer, first in (("until", until, -1), ("from_", from_, 0)):
-            if layer is not None and (not isinstance(layer, int) or layer < first):
-                raise ValueError(f"{name} is the number of a layer, got {layer!r}")
+            if layer is not None:
+                whole(name, layer, first, "the number of a layer")
         is_path = isinstance(model, str)
         if not (is_path or callable(model)):
             raise ValueError(f"model is a model or the path of a run, got {model!r}")
         self.model = None if is_path else model
         self.source = model if is_path else None
-        self.checkpoint = checkpoint
+        self.checkpoint = whole("checkpoint", checkpoint, -1)
         self.until, self.from_ = until, from_
         self.edits = several(edits)
 
@@ -75,6 +77,12 @@ class Graft(Derived):
         """This graft with the model that its path stands for."""
         is_none = lambda x: x is None
         return eqx.tree_at(lambda e: e.model, self, model, is_leaf=is_none)
+
+    @property
+    def name(self) -> str:
+        """What messages call it: the graft without its edits."""
+        layers = f"until={self.until}" if self.from_ is None else f"from_={self.from_}"
+        return f"Graft({self.arguments()['model']!r}, {layers})"
 
     def needs(self, table: Sites) -> tuple[str, ...]:
         return ()
@@ -91,6 +99,9 @@ class Graft(Derived):
 
     def changes(self, table: Sites) -> tuple[str, ...]:
         return (self.seam(table),)
+
+    def reach(self, site: Site, table: Sites) -> Reach:
+        return setting(Where({}), site)
 
     def replaces_until(self, table: Sites) -> str | None:
         return None if self.until is None else self.seam(table)

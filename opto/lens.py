@@ -18,9 +18,9 @@ from jaxtyping import Array, Float
 from ._edit import AbstractEdit
 from ._record import Record
 from ._reference import Patch
-from ._run import as_edits, run
+from ._run import as_edits, run_within
 from ._site import Site, Sites
-from ._sweep import checked_table
+from ._sweep import check_all_effects, checked_table
 from .graft import Graft, swapped
 
 
@@ -55,6 +55,7 @@ def logit_lens(
     """
     model, inputs, edits = swapped(model, inputs, as_edits(edits))
     table = checked_table(model, inputs, edits)
+    check_all_effects(model, inputs, edits, table, record="**")
     target, logits = _single("into", into, table), _single("read", read, table)
     if list(table).index(logits.name) <= list(table).index(target.name):
         raise ValueError(f"read={read!r} is computed before into={into!r}")
@@ -68,12 +69,12 @@ def logit_lens(
 
 @eqx.filter_jit
 def _lens(model, inputs, edits, names, into, read) -> Array:
-    _, record = run(model, *inputs, record=names, edits=edits)
+    _, record = run_within(model, *inputs, record=names, edits=edits)
 
     def one(stream: Array) -> Array:
         # What leads up to the patch is the same for all, and so computed once.
         patch = Patch(into, {into: stream})
-        return run(model, *inputs, record=read, edits=[*edits, patch])[1][read]
+        return run_within(model, *inputs, record=read, edits=[*edits, patch])[1][read]
 
     return jax.vmap(one)(jnp.stack([record[name] for name in names]))
 
@@ -116,13 +117,14 @@ def logit_terms(
     if any(isinstance(edit, Graft) for edit in edits):
         raise ValueError("edits: what a grafted model wrote is not recorded; no Graft")
     table = checked_table(model, inputs, edits)
+    check_all_effects(model, inputs, edits, table, record="**")
     parts = [_single("embed", embed, table), *table.match(heads)]
     parts += [site for site in table.values() if site.matches(mlps)]
     order = list(table)
     parts.sort(key=lambda site: order.index(site.name))
     final = _single("stream", stream, table).name
     names = [site.name for site in parts]
-    _, record = run(model, *inputs, record=[*names, final], edits=edits)
+    _, record = run_within(model, *inputs, record=[*names, final], edits=edits)
     named = [term for site in parts for term in _written(site, record, embed)]
     written = jnp.stack([value for _, value in named])
     rest = record[final] - jnp.sum(written, 0)

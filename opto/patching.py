@@ -6,7 +6,7 @@ whose values are put in (`source`), and a metric of the outputs.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 import equinox as eqx
 import numpy as np
@@ -14,12 +14,14 @@ from jaxtyping import Array, ArrayLike, Float
 
 from ._derived import Derived, Given, put
 from ._each import Each
-from ._edit import AbstractEdit, At, check_strength, Edit
+from ._edit import AbstractEdit, At, check_strength, Edit, number
+from ._effects import has_path
+from ._reach import Reach, selected, setting
 from ._reference import check_arrays, Patch, Values
-from ._run import run
-from ._site import Sites
-from ._sweep import sweep
-from ._where import known, Where
+from ._run import run, run_within
+from ._site import Site, Sites
+from ._sweep import sweep_within
+from ._where import Where
 
 
 Metric = Callable[..., Array]
@@ -41,6 +43,9 @@ class PathPatch(Derived):
     PathPatch(At("blocks.0.attn.z", head=2), At("blocks.1.attn.k", head=3), source)
     ```
     """
+
+    # It looks at the run under the edits before it.
+    follows: ClassVar[bool] = True
 
     senders: At | Each
     receivers: At | Each
@@ -74,7 +79,7 @@ class PathPatch(Derived):
         sender = senders.edit if isinstance(senders, Each) else senders
         self.source = Patch(sender.site, source).values
         self.frozen = (frozen,) if isinstance(frozen, str) else tuple(frozen)
-        self.strength = known(strength, float)
+        self.strength = number("strength", strength)
 
     def needs(self, table: Sites) -> tuple[str, ...]:
         return self._frozen(table)
@@ -90,6 +95,36 @@ class PathPatch(Derived):
         edits.append(put(senders.site, self.source.arrays, senders.where, 1.0))
         seen = given.run(edits=edits, record=[receivers.site])
         return (put(receivers.site, dict(seen), receivers.where, self.strength),)
+
+    def changes(self, table: Sites) -> tuple[str, ...]:
+        receivers = _whole(self.receivers)
+        sites = receivers.where.within(table.match(receivers.site))
+        return tuple(site.name for site in sites)
+
+    def reach(self, site: Site, table: Sites) -> Reach:
+        return setting(_whole(self.receivers).where, site)
+
+    def check_path(self, table: Sites) -> None:
+        """Raises `ValueError` if nothing of the senders gets to the receivers.
+
+        Of ends that are swept, if nothing gets from any to any.
+        """
+        senders, receivers = map(_whole, (self.senders, self.receivers))
+        sent, read = (
+            {s.name: selected(x.where, s) for s in x.where.within(table.match(x.site))}
+            for x in (senders, receivers)
+        )
+        for part, entries in ((senders, sent), (receivers, read)):
+            if not any(x.any() for x in entries.values()):
+                raise ValueError(f"{part!r} selects no entry of {part.site!r}")
+        order = {name: i for i, name in enumerate(table)}
+        first = min(order[name] for name in sent)
+        after = {name: x for name, x in read.items() if order[name] > first}
+        if not after or not has_path(table, sent, after, self._between(table)):
+            raise ValueError(
+                f"there is no path from {senders!r} to {receivers!r}: what the senders "
+                "write is not read there, or frozen= holds it; choose later receivers"
+            )
 
     def check(self, table: Sites) -> None:
         check_strength(self.strength)
@@ -118,6 +153,7 @@ class PathPatch(Derived):
                 f"there is no path from {senders!r} to {receivers!r}: all receivers "
                 "come first"
             )
+        self.check_path(table)
 
     def arguments(self) -> dict[str, Any]:
         frozen = {} if self.frozen == WRITES else {"frozen": self.frozen}
@@ -132,7 +168,7 @@ class PathPatch(Derived):
     def _between(self, table: Sites) -> tuple[str, ...]:
         """What is held: not what the senders feed within their own part."""
         order = {name: i for i, name in enumerate(table)}
-        sent = [s.name for s in table.match(self._ends()[0].site)]
+        sent = [s.name for s in table.match(_whole(self.senders).site)]
         own = [
             name
             for name in self._frozen(table)
@@ -146,6 +182,11 @@ class PathPatch(Derived):
         if not names:
             raise ValueError(f"frozen={list(self.frozen)} matches no site")
         return tuple(names)
+
+
+def _whole(part: At | Each) -> At:
+    """A selection, or all that is swept of one."""
+    return part.edit if isinstance(part, Each) else part
 
 
 def _part(name: str) -> str:
@@ -189,7 +230,7 @@ def activation_patch(
     patch = eqx.tree_at(
         lambda e: e.where, Patch(at.edit.site, record), at.edit.where
     ).each(*at.axes)
-    return sweep(metric, model, *inputs, edits=[*edits, patch], chunk=chunk)
+    return sweep_within(metric, model, *inputs, edits=[*edits, patch], chunk=chunk)
 
 
 def path_patch(
@@ -224,8 +265,8 @@ def path_patch(
     _, record = run(model, *source, record=sender.site, edits=edits)
     patch = PathPatch(senders, receivers, record, frozen=frozen)
     if isinstance(senders, Each) or isinstance(receivers, Each):
-        return sweep(metric, model, *inputs, edits=[*edits, patch], chunk=chunk)
-    out, _ = run(model, *inputs, edits=[*edits, patch])
+        return sweep_within(metric, model, *inputs, edits=[*edits, patch], chunk=chunk)
+    out, _ = run_within(model, *inputs, edits=[*edits, patch])
     return metric(out, *inputs)
 
 

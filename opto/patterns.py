@@ -1,6 +1,7 @@
 """Ideal attention patterns."""
 
 import abc
+from collections.abc import Mapping
 from typing import Any
 
 import equinox as eqx
@@ -9,9 +10,10 @@ import numpy as np
 from jaxtyping import Array, ArrayLike, Bool, Float
 
 from ._derived import Given
+from ._edit import number
 from ._literal import literal
-from ._tokens import check_tokens, not_all, sites_of, tokens_of
-from ._where import is_concrete, known
+from ._tokens import check_tokens, known_tokens, not_all, sites_of, tokens_of
+from ._where import is_concrete
 
 
 class Kind(eqx.Module):
@@ -26,6 +28,15 @@ class Kind(eqx.Module):
         self, size: int, given: Given
     ) -> tuple[Float[Array, "seq kv_seq"], Bool[Array, " seq"]]:
         """The pattern among `size` tokens, and which of its rows are meant."""
+
+    def rows(
+        self, size: int, constants: Mapping[str, np.ndarray]
+    ) -> Bool[np.ndarray, " seq"] | None:
+        """The rows that are meant on any inputs; `None` if that is not known.
+
+        **Arguments:** `constants`: What sites hold whatever the inputs are.
+        """
+        return None
 
     @abc.abstractmethod
     def arguments(self) -> dict[str, Any]:
@@ -61,6 +72,9 @@ class PreviousToken(Kind):
         before = self.weight * jnp.eye(size, k=-1) + (1 - self.weight) * jnp.eye(size)
         return before.at[0, 0].set(1), tokens_of(self.queries, size, given.base)
 
+    def rows(self, size, constants):
+        return known_tokens(self.queries, size, constants)
+
     def arguments(self) -> dict[str, Any]:
         return {"weight": self.weight, **not_all("queries", self.queries)}
 
@@ -81,13 +95,16 @@ class Uniform(Kind):
         uniform = np.tri(size) / np.arange(1, size + 1)[:, None]
         return jnp.asarray(uniform), tokens_of(self.queries, size, given.base)
 
+    def rows(self, size, constants):
+        return known_tokens(self.queries, size, constants)
+
     def arguments(self) -> dict[str, Any]:
         return not_all("queries", self.queries)
 
 
 def fraction(argument: str, value: ArrayLike) -> Float[Array, ""]:
     """A number; raises `ValueError` unless it is in [0, 1]."""
-    number = known(value, float)
-    if is_concrete(number) and not (number.ndim == 0 and 0 <= float(number) <= 1):
+    share = number(argument, value)
+    if is_concrete(share) and not (share.ndim == 0 and 0 <= float(share) <= 1):
         raise ValueError(f"{argument} is a number in [0, 1], got {value}")
-    return number
+    return share

@@ -1,5 +1,6 @@
 """What edits of one's own are made of, besides `Edit`, `Derived` and `Kind`."""
 
+from ._checks import truth as truth, whole as whole
 from ._derived import (
     check_attention as check_attention,
     check_needs as check_needs,
@@ -9,10 +10,14 @@ from ._edit import (
     check_strength as check_strength,
     Heads as Heads,
     named as named,
+    number as number,
     select as select,
     Selection as Selection,
     several as several,
 )
+from ._effects import check_effects as check_effects, with_effect as with_effect
+from ._reach import Reach as Reach
+from ._run import run_within as run_within, visit_within as visit_within
 from ._together import Changes as Changes, Replaces as Replaces
 from ._where import Chosen as Chosen, is_concrete as is_concrete, known as known
 from .patterns import fraction as fraction

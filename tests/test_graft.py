@@ -399,7 +399,7 @@ def test_what_still_has_an_effect_is_no_mistake():
     graft = Graft(other, until=1)
     copy = CopyFromPattern(heads="1:0")
     opto.check([copy, graft], opto.sites(own, *example))
-    opto.check([graft, Zero("blocks.1.resid_post")], opto.sites(own, *example))
+    opto.check([graft, Zero("blocks.1.resid_post", pos=0)], opto.sites(own, *example))
     lists = [Graft(other, until=0), Zero("blocks.*.attn.z", head=0)]
     opto.check(lists, opto.sites(own, *example))
     ours, plain = (opto.run(own, *example, edits=e)[0] for e in ([graft, copy], [copy]))

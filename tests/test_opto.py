@@ -391,10 +391,14 @@ def test_whole_numbers_are_exact():
 def test_a_value_beyond_the_sites_dtype_is_nothing_at_strength_0():
     half = lambda x, tap: tap("a", x.astype(jnp.float16), "i")
     x = jnp.array([1.0, -2.0])
+    clamped = lambda value, strength: opto.visit(
+        half, x, edits=[opto.Clamp("a", value, strength=strength)]
+    )[0]
     for strength, there in ((0.0, x), (0.5, x), (1.0, [np.inf, np.inf])):
-        edit = opto.Clamp("a", 70_000.0, strength=strength)  # inf in float16
-        out, _ = opto.visit(half, x, edits=[edit])
-        np.testing.assert_array_equal(out, there)
+        # Inf in float16; known by now, it is refused.
+        np.testing.assert_array_equal(jax.jit(clamped)(70_000.0, strength), there)
+        with pytest.raises(ValueError, match="Clamp: 70000 is not finite as float16"):
+            clamped(70_000.0, strength)
 
 
 def test_scores_masked_by_minus_infinity():
@@ -483,7 +487,8 @@ def test_one_trace_for_edits_of_one_structure():
     unit = lambda i, **k: opto.Clamp(site, 0.5, unit=i, **k)
     opto.run(model, *inputs, edits=[unit(0)])
     traced = len(count)
-    assert traced == 2  # To find the sites, and to compile.
+    # To find the sites, who reads this one, which is in no layer, and to compile.
+    assert traced == 3
     for edit in (
         unit(0),
         unit(1),

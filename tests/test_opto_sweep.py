@@ -188,9 +188,9 @@ def test_one_compilation():
         run(edits)
         assert len(count) == traced
     pair = lambda *values: opto.stack([opto.Clamp(z, v, head=0) for v in values])
-    run([pair(1, 2), opto.Zero(z)], chunk=1)
+    run([pair(1, 2), opto.Zero(z, head=1)], chunk=1)
     traced = len(count)
-    run([pair(3, 4), opto.Zero(z, strength=0.1)], chunk=1)
+    run([pair(3, 4), opto.Zero(z, head=1, strength=0.1)], chunk=1)
     assert len(count) == traced
 
 

@@ -12,6 +12,7 @@ from scipy import stats
 
 from icl import plots
 from icl.experiments.events import first_below, since
+from icl.plots import change_maps, recovered_maps
 from icl.plots._panels import MOST_TRACES
 from icl.plots._style import colours, line_style
 
@@ -532,6 +533,49 @@ def test_ablation_map_shows_what_exists():
     texts = {(t.get_position()[1], t.get_position()[0]): t.get_text() for t in ax.texts}
     expected = {(0, 0): "0", (0, 1): "-0.100", (1, 0): "+0.020", (1, 1): "0"}
     assert texts == {**expected, (1, 2): "-0.500"}
+
+
+def hatched(ax):
+    """The cells of a map that are hatched, (row, column)."""
+    cells = (p.get_xy() for p in ax.patches if p.get_hatch())
+    return {(int(y + 0.5), int(x + 0.5)) for x, y in cells}
+
+
+def maps(values):
+    """Every kind of figure that has maps of numbers, of the same ones."""
+    axes = ["layer", "head"]
+    ticks = {"train": [["0", "1"], ["0", "1", "2"]]}
+    by_set = {"train": values}
+    whole = {"loss": {"train": 0.5}}
+    return {
+        "ablation": plots.ablation(values),
+        "heads": plots.head_maps(by_set, rows="layer", columns="head", label="x"),
+        "limits": plots.head_maps(
+            by_set, rows="layer", columns="head", label="x", limits=(0.0, 1.0)
+        ),
+        "changes": change_maps({"loss": by_set}, whole, colours={"loss": "RdBu"}),
+        "recovered": recovered_maps(by_set, axes, ticks, label="x"),
+    }
+
+
+@pytest.mark.parametrize(
+    "kind", ["ablation", "heads", "limits", "changes", "recovered"]
+)
+def test_cells_without_a_number_are_hatched(kind):
+    some = np.array([[0.1, np.nan, -0.2], [0.3, 0.2, np.inf]])
+    expected = {"some": {(0, 1), (1, 2)}, "all": {*np.ndindex(2, 3)}, "none": set()}
+    found = {"some": some, "all": some * np.nan, "none": np.ones((2, 3))}
+    for name, values in found.items():
+        fig = maps(values)[kind]
+        fig.draw_without_rendering()
+        ax, *bars = fig.axes
+        assert hatched(ax) == expected[name]
+        said = [
+            text.get_text() for legend in fig.legends for text in legend.get_texts()
+        ]
+        assert said == (["undefined"] if expected[name] else [])
+        # Nothing to measure has no scale.
+        assert len(bars) == (name != "all")
 
 
 def test_when_a_curve_crosses_a_level():

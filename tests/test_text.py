@@ -292,7 +292,7 @@ MISTAKES = {
     "¦Graft('a')": "Graft takes until= or from_=, a layer, and not both",
     "¦Graft(3, until=0)": "model is a model or the path of a run, got 3",
     "¦Block()": "Block() of all would leave no attention: say which",
-    "¦PerfectPreviousToken(0)": "layer is 1 or more, as layer 0 does it; got 0",
+    "¦PerfectPreviousToken(0)": "layer is 1 or more, as layer 0 does it, got 0",
     "Patch('x', ¦{'x': y})": "expected a string, a number or a list, got \"{'x': y}\"",
     "Patch('x', ¦{'x': Zero('y')})": "expected a string, a number or a list",
     "¦Patch('x', {'y': 1.0})": "Patch: no value for 'x'; there is y",

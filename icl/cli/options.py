@@ -14,7 +14,9 @@ from typing import Any
 import tyro
 
 import opto
+from opto.toolkit import with_effect
 
+from ..batches import example_of
 from ..edits.grafts import check_grafts, read_edits
 from ..experiments import Trained
 
@@ -113,8 +115,14 @@ class RunOptions:
         """Whether the edits of training are in force, and no others."""
         return self.training_edits and not self.edit
 
-    def in_force(self, trained: Trained) -> tuple[opto.AbstractEdit, ...]:
+    def in_force(
+        self, trained: Trained, record: str | None = None
+    ) -> tuple[opto.AbstractEdit, ...]:
         """The edits that are in force: those of training first.
+
+        Those of training that the others take all effect from are left out.
+
+        **Arguments:** `record`: The sites that are looked at, besides the outputs.
 
         **Raises:** `ValueError` for a text that is no edit, and for a graft of a model
         that does not take the task's examples.
@@ -122,6 +130,11 @@ class RunOptions:
         own = trained.edits if self.training_edits else ()
         edits = read_edits(self.edit)
         check_grafts(edits, trained.task)
+        if own and edits:
+            example = example_of(trained.task)
+            table = opto.sites(trained.task.forward, trained.model, example)
+            recorded = {s.name for s in table.match(record)} if record else set[str]()
+            own = with_effect(own, edits, table, recorded=recorded)
         return (*own, *edits)
 
 

@@ -49,7 +49,7 @@ def replay(arguments: list[str]) -> None:
         text: measures.parse(text, trained.task, trained.model)
         for text in options.measure
     }
-    edits = options.in_force(trained)
+    edits = options.in_force(trained, record="**")
     found = replay_run(
         trained,
         asked,

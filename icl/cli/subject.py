@@ -32,6 +32,6 @@ class SubjectOptions(RunOptions):
         if level is not None and not (math.isfinite(level) and level > 0):
             raise ValueError(f"--threshold must be a loss above 0, got {level}")
         trained = load(self.run)
-        edits = None if self.as_trained else self.in_force(trained)
+        edits = None if self.as_trained else self.in_force(trained, record="**")
         data = check_set(trained, self.data)
         return Subject(trained, data, edits, threshold=level)

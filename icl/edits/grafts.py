@@ -8,6 +8,7 @@ import equinox as eqx
 import jax
 
 import opto
+from opto.toolkit import with_effect
 
 from ..batches import example_of
 from ..plugins import import_installed, scan
@@ -191,9 +192,12 @@ def _remade(graft: opto.Graft, path: str, checkpoint: int, edits: Edits) -> opto
 
 def _with_effect(graft: opto.Graft, donor: Donor) -> Edits:
     """Those of the edits of another model that change the layers taken from it."""
-    if graft.from_ is None or not donor.edits:
-        return donor.edits
+    if not donor.edits:
+        return ()
     table = opto.sites(donor.model, *donor.inputs)
+    if graft.from_ is None:
+        seen = {"recorded": {graft.seam(table)}, "outputs": False}
+        return with_effect(donor.edits, graft.edits, table, **seen)
     replaced = opto.Graft(donor.model, until=graft.from_ - 1)
 
     def has_effect(edit: opto.AbstractEdit) -> bool:

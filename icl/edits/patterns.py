@@ -1,5 +1,6 @@
 """Ideal attention patterns that are made from what the tokens are."""
 
+from collections.abc import Mapping
 from typing import Any
 
 import jax
@@ -8,7 +9,7 @@ import numpy as np
 from jaxtyping import Array, ArrayLike, Bool, Float
 
 import opto
-from opto.toolkit import fraction, is_concrete, known
+from opto.toolkit import fraction, is_concrete, number
 
 from ..roles import EXEMPLARS, LABEL, LABELS, PAIR, QUERY, ROLE
 
@@ -49,6 +50,9 @@ class Induction(opto.Kind):
         row = jnp.where(jnp.any(correct), row, jnp.nan)
         return jnp.broadcast_to(row, (size, size)), role == QUERY
 
+    def rows(self, size, constants):
+        return _of_query(constants)
+
     def arguments(self) -> dict[str, Any]:
         return {"weight": self.weight}
 
@@ -66,11 +70,9 @@ class Match(opto.Kind):
     def __init__(self, temperature: ArrayLike = 0.0):
         """**Arguments:** `temperature`: 0 is the nearest exemplar alone (or several,
         shared equally, that are equally near)."""
-        self.temperature = known(temperature, float)
-        number = self.temperature
-        if is_concrete(number) and not (
-            number.ndim == 0 and 0 <= float(number) < np.inf
-        ):
+        self.temperature = number("temperature", temperature)
+        heat = self.temperature
+        if is_concrete(heat) and not (heat.ndim == 0 and 0 <= float(heat) < np.inf):
             raise ValueError(f"temperature is a number, 0 or more, got {temperature}")
 
     def needs(self) -> tuple[str, ...]:
@@ -91,8 +93,15 @@ class Match(opto.Kind):
         row = jnp.where(jnp.any(label), row, jnp.nan)
         return jnp.broadcast_to(row, (size, size)), role == QUERY
 
+    def rows(self, size, constants):
+        return _of_query(constants)
+
     def arguments(self) -> dict[str, Any]:
         return {"temperature": self.temperature}
+
+
+def _of_query(constants: Mapping[str, np.ndarray]) -> np.ndarray | None:
+    return constants[ROLE] == QUERY if ROLE in constants else None
 
 
 def cosines(exemplars: Array) -> Float[Array, " exemplar"]:

@@ -56,6 +56,9 @@ class RankedHeads:
             raise ValueError(f"measure must be {wanted}, got {self.measure!r}")
         if not _is_whole(self.layer) or self.layer < 0:
             raise ValueError(f"layer must be 0 or more, got {self.layer!r}")
+        if not _is_whole(self.checkpoint):
+            wanted = "sequences seen, -1 for the last"
+            raise ValueError(f"checkpoint must be {wanted}, got {self.checkpoint!r}")
         whole = all(map(_is_whole, self.ranks))
         if not self.ranks or not whole or len({*self.ranks}) < len(self.ranks):
             wanted = "one whole number or more, each once"

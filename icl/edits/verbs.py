@@ -13,17 +13,19 @@ import opto
 from opto import AbstractEdit, Derived, Edit, Given, Site, Sites, Where
 from opto.toolkit import (
     check_attention,
+    check_effects,
     check_needs,
     check_strength,
     Chosen,
     Heads,
     is_concrete,
-    known,
     named,
+    number,
     put,
     select,
     Selection,
     several,
+    whole,
 )
 
 from ..roles import LABEL, LABELS, PAIR, QUERY, ROLE
@@ -107,6 +109,9 @@ class CopyFromPattern(Derived, Selection):
         if count != 1:
             wanted = "one head, such as heads='1:3'"
             raise ValueError(f"{self!r} reads {wanted}, got {count}")
+        read = {site.name for site in self.where.within(sites)}
+        reads = {"recorded": read, "outputs": False, "read_by": "CopyFromPattern"}
+        check_effects(self.edits, table, **reads)
 
     def changes(self, table: Sites) -> tuple[str, ...]:
         return tuple(site.name for site in table.match(self.logits))
@@ -158,10 +163,8 @@ class PerfectPreviousToken(Derived):
         - `layer`: The layer that reads the previous tokens, 1 or more.
         - `strength`: As for `opto.Clamp`, of the scores and of the stream.
         """
-        if not isinstance(layer, int) or layer < 1:
-            raise ValueError(f"layer is 1 or more, as layer 0 does it; got {layer!r}")
-        self.layer = layer
-        self.strength = known(strength, float)
+        self.layer = whole("layer", layer, 1, "1 or more, as layer 0 does it")
+        self.strength = number("strength", strength)
 
     def needs(self, table: Sites) -> tuple[str, ...]:
         return ("embed", ROLE)

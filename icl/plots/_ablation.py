@@ -4,6 +4,7 @@ import numpy as np
 
 from ._drawn import DrawnFigure, Quantity
 from ._style import figure, style
+from ._undefined import explain_undefined, hatch_undefined, largest_size
 
 
 def ablation(change: np.ndarray, *, label: str = "change in accuracy") -> DrawnFigure:
@@ -11,17 +12,20 @@ def ablation(change: np.ndarray, *, label: str = "change in accuracy") -> DrawnF
 
     **Arguments:**
 
-    - `change`: `[layer, head]`; NaN where a layer has fewer heads.
+    - `change`: `[layer, head]`; NaN where a layer has fewer heads, or where there is
+        no number, is hatched.
     - `label`: Of the colour bar.
     """
     layers, heads = change.shape
     axes = {"layer": np.arange(layers), "head": np.arange(heads)}
     drawn = {"change": Quantity(change, axes, label)}
-    bound = max(float(np.nanmax(np.abs(change))), 1e-6)
+    largest = largest_size([change], 1e-6)
+    bound = largest or 1.0
     with style():
         fig = figure(1.6 + 0.62 * heads, 1.1 + 0.55 * layers, drawn)
         ax = fig.subplots()
         image = ax.imshow(change, cmap="RdBu", vmin=-bound, vmax=bound, aspect="auto")
+        hatch_undefined(ax, change)
         for (layer, head), value in np.ndenumerate(change):
             if np.isfinite(value):
                 dark = abs(value) > 0.6 * bound
@@ -33,5 +37,7 @@ def ablation(change: np.ndarray, *, label: str = "change in accuracy") -> DrawnF
         ax.set_xlabel("head")
         ax.set_ylabel("layer")
         ax.spines[:].set_visible(False)
-        fig.colorbar(image, ax=ax, label=label, shrink=0.9)
+        if largest is not None:
+            fig.colorbar(image, ax=ax, label=label, shrink=0.9)
+        explain_undefined(fig, [change])
     return fig

@@ -1,6 +1,6 @@
 """What ablating heads changes in several metrics, over several sets."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 from matplotlib.figure import Figure
@@ -8,6 +8,7 @@ from matplotlib.figure import Figure
 from ..text import number
 from ._grid import heat_map, inches
 from ._style import figure, style
+from ._undefined import explain_undefined, largest_size
 
 
 Changes = Mapping[str, np.ndarray]
@@ -35,7 +36,8 @@ def change_maps(
         fig = figure(1.1 + (width + 1.0) * len(changes), (height + 0.75) * len(names))
         axes = fig.subplots(len(names), len(changes), squeeze=False)
         for column, (metric, by_set) in enumerate(changes.items()):
-            bound = _bound(by_set.values())
+            largest = largest_size(by_set.values(), 1e-6)
+            bound = largest or 1.0
             image = None
             for row, (name, values) in enumerate(by_set.items()):
                 ax = axes[row, column]
@@ -54,7 +56,11 @@ def change_maps(
                 ax.set_ylabel("layer" if column == 0 else "")
                 ax.set_xlabel("head" if row == len(names) - 1 else "")
             assert image is not None
-            fig.colorbar(image, ax=axes[:, column], label=metric, fraction=0.05)
+            if largest is None:
+                axes[0, column].set_title(f"{metric}\n{axes[0, column].get_title()}")
+            else:
+                fig.colorbar(image, ax=axes[:, column], label=metric, fraction=0.05)
+        explain_undefined(fig, (x for y in changes.values() for x in y.values()))
     return fig
 
 
@@ -88,9 +94,3 @@ def change_bars(changes: Mapping[str, Changes], heads: Sequence[str]) -> Figure:
 
 def _signed(change: float) -> str:
     return number(change, "+.2f").replace("-", "−")
-
-
-def _bound(values: Iterable[np.ndarray]) -> float:
-    """The largest size of any value, and not zero; 1 if there are no values."""
-    sizes = np.concatenate([np.abs(x[np.isfinite(x)]) for x in values])
-    return max(float(sizes.max()), 1e-6) if len(sizes) else 1.0

@@ -6,6 +6,8 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.image import AxesImage
 
+from ._undefined import hatch_undefined
+
 
 # Larger maps have smaller cells, without numbers, and not all of the ticks.
 _MOST = 16
@@ -21,7 +23,7 @@ def heat_map(
     colours: str,
     signed: bool = False,
 ) -> AxesImage:
-    """Draws values between `-bound` and `bound`; NaN stays empty.
+    """Draws values between `-bound` and `bound`; NaN is hatched.
 
     **Arguments:**
 
@@ -31,6 +33,7 @@ def heat_map(
     - `signed`: Whether numbers have a plus sign, as changes do.
     """
     image = ax.imshow(values, cmap=colours, vmin=-bound, vmax=bound, aspect="auto")
+    hatch_undefined(ax, values)
     if max(len(rows), len(columns)) <= _MOST:
         for (row, column), value in np.ndenumerate(values):
             if np.isfinite(value):

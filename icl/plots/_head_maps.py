@@ -8,6 +8,7 @@ from matplotlib.colors import Normalize
 
 from ._drawn import DrawnFigure, Quantity
 from ._style import figure, style
+from ._undefined import explain_undefined, hatch_undefined, largest_size
 
 
 def head_maps(
@@ -22,15 +23,17 @@ def head_maps(
 
     **Arguments:**
 
-    - `panels`: By title, `[row, column]`; NaN stays empty.
+    - `panels`: By title, `[row, column]`; NaN is hatched.
     - `rows`, `columns`: What they are.
     - `label`: What the numbers are, with their unit.
     - `limits`: The ends of the colour scale: by default the largest size, both ways,
-        and then in colours that diverge from white.
+        and then in colours that diverge from white. Without any number there is no
+        scale.
     """
     some = next(iter(panels.values()))
-    sizes = [np.abs(x[np.isfinite(x)]).max(initial=1e-6) for x in panels.values()]
-    low, high = limits or (-max(sizes), max(sizes))
+    largest = largest_size(panels.values(), 1e-6)
+    bound = largest or 1.0
+    low, high = limits or (-bound, bound)
     colours = "RdBu" if limits is None else "Blues"
     names = {
         rows: np.arange(some.shape[0]),
@@ -44,6 +47,7 @@ def head_maps(
         axes = fig.subplots(1, len(panels), squeeze=False)[0]
         for ax, (title, values) in zip(axes, panels.items(), strict=True):
             ax.imshow(values, norm=scale.norm, cmap=colours, aspect="auto")
+            hatch_undefined(ax, values)
             for (row, column), value in np.ndenumerate(values):
                 if np.isfinite(value):
                     edge = abs(value - (low + high) / 2) if limits is None else value
@@ -57,5 +61,7 @@ def head_maps(
             ax.set_title(title)
             ax.spines[:].set_visible(False)
         axes[0].set_ylabel(rows)
-        fig.colorbar(scale, ax=axes, label=label, fraction=0.05)
+        if largest is not None:
+            fig.colorbar(scale, ax=axes, label=label, fraction=0.05)
+        explain_undefined(fig, panels.values())
     return fig

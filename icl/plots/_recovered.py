@@ -7,6 +7,7 @@ from matplotlib.figure import Figure
 
 from ._grid import heat_map, inches
 from ._style import figure, style
+from ._undefined import explain_undefined, largest_size
 
 
 Ticks = Sequence[Sequence[str]]
@@ -44,7 +45,8 @@ def recovered_maps(
         fig = figure(1.9 + (max(widths) + 0.5) * most, height)
         ratios = {"height_ratios": heights}
         grid = fig.subplots(len(grids), most, squeeze=False, gridspec_kw=ratios)
-        bound = max(1.0, *(float(np.nanmax(np.abs(x))) for x in recovered.values()))
+        largest = largest_size(recovered.values(), 1.0)
+        bound = largest or 1.0
         image = None
         for row, (name, (panels, rows, columns)) in enumerate(grids.items()):
             values = recovered[name].reshape(len(panels), len(rows), len(columns))
@@ -62,7 +64,9 @@ def recovered_maps(
                 grid[row, 0].set_ylabel(axes[-2])
         assert image is not None
         shown = [ax for ax in grid.flat if ax.figure is not None]
-        fig.colorbar(image, ax=shown, label=label, fraction=0.05)
+        if largest is not None:
+            fig.colorbar(image, ax=shown, label=label, fraction=0.05)
+        explain_undefined(fig, recovered.values())
     return fig
 
 

@@ -13,6 +13,7 @@ import numpy as np
 from jaxtyping import Array, Float, PyTree
 
 import opto
+from opto.toolkit import visit_within
 
 from ..batches import first_of, size_of
 from ..experiments import Trained
@@ -155,7 +156,8 @@ def _forward(
 
     def one(example: PyTree) -> Values:
         whole = batch.whole(example)
-        outputs, seen = opto.visit(
+        # A measure's own edits may take the effect from those in force.
+        outputs, seen = visit_within(
             forward, model, example if by_id else whole, record=record, edits=edits
         )
         return {

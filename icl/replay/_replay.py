@@ -11,6 +11,7 @@ import numpy as np
 from jaxtyping import PyTree
 
 import opto
+from opto.toolkit import run_within
 
 from ..edits.ablation import on_batch
 from ..experiments import load, Trained
@@ -207,6 +208,8 @@ def _check_sites(
     for name, measure in measures.items():
         if reason := lacking(measure, table, trained.model):
             raise ValueError(f"measure {name!r}: {reason}")
+        if isinstance(measure, Under):
+            opto.check(measure.edits, table, record=measure.measure.record)
 
 
 def _check_apply(
@@ -225,7 +228,7 @@ def _check_apply(
             for start in range(0, len(batch), _CHECKED):
                 some = batch.at(slice(start, start + _CHECKED))
                 forward = on_batch(trained.model, trained.task, some)[0]
-                opto.run(forward, *jax.tree.leaves(some), edits=every)
+                run_within(forward, *jax.tree.leaves(some), edits=every)
 
 
 def _bases(found: opto.Combinations) -> Iterator[tuple[opto.AbstractEdit, ...]]:

@@ -17,6 +17,9 @@ else:
     from equinox import AbstractClassVar
 
 
+Seen = Bool[np.ndarray, "seq kv_seq"]
+
+
 class AbstractAttention(eqx.Module):
     """From the queries, keys and values of one sequence to what each head gathers.
 
@@ -60,17 +63,30 @@ class AbstractAttention(eqx.Module):
         return tap.wants(self._before_site, "pattern")
 
     def name_before(
-        self, tap: Tap, value: Float[Array, "a b c"], head: int = 0
+        self,
+        tap: Tap,
+        value: Float[Array, "a b c"],
+        head: int = 0,
+        *,
+        seen: Seen | None = None,
     ) -> Float[Array, "a b c"]:
-        """Names the scores or the kernel, whose axis of heads is `head`."""
-        rows = Rows(self.before, self.name)
+        """Names the scores or the kernel, whose axis of heads is `head`.
+
+        With `seen`, edits of what no query sees can be refused.
+        """
+        rows = Rows(self.before, self.name, seen)
         return by_head(tap, self._before_site, value, head, rows)
 
     def name_pattern(
-        self, tap: Tap, value: Float[Array, "a b c"], head: int = 0
+        self,
+        tap: Tap,
+        value: Float[Array, "a b c"],
+        head: int = 0,
+        *,
+        seen: Seen | None = None,
     ) -> Float[Array, "a b c"]:
         """Names the effective weights, whose axis of heads is `head`."""
-        return by_head(tap, "pattern", value, head, Rows(self.rows, self.name))
+        return by_head(tap, "pattern", value, head, Rows(self.rows, self.name, seen))
 
     @property
     def _before_site(self) -> str:

@@ -72,9 +72,9 @@ class AsPattern:
         kernel = form.scores(q, k)
         if not seen.all():
             kernel = jnp.where(jnp.expand_dims(seen, form.head), kernel, 0)
-        kernel = self.kind.name_before(self.tap, kernel, form.head)
+        kernel = self.kind.name_before(self.tap, kernel, form.head, seen=seen)
         pattern = kernel / jnp.sum(kernel, form.key, keepdims=True)
-        pattern = self.kind.name_pattern(self.tap, pattern, form.head)
+        pattern = self.kind.name_pattern(self.tap, pattern, form.head, seen=seen)
         return form.mixed(pattern, v)
 
 

@@ -1,0 +1,105 @@
+"""What the edits of a list do at their sites, as far as anybody knows."""
+
+import dataclasses
+from typing import Any
+
+import numpy as np
+
+from ._edit import Edit
+from ._reach import Held, Reach, Reaches
+from ._site import Sites
+from ._together import changed_sites
+from ._where import is_concrete
+
+
+@dataclasses.dataclass(frozen=True)
+class Unknown:
+    """An edit of which nothing but the sites is known, such as one that is swept."""
+
+    edits: tuple[Any, ...]
+
+    def __repr__(self) -> str:
+        return "an edit that is swept"
+
+
+@dataclasses.dataclass(frozen=True)
+class Acting:
+    """An edit and what it does at each of its sites; `None`: nobody knows.
+
+    One that is `idle` is off. One that `follows` looks at the edits before it.
+    """
+
+    edit: Any
+    at: dict[str, Reach] | None
+    idle: bool = False
+    follows: bool = False
+
+    @staticmethod
+    def of(edit: Any, table: Sites) -> "Acting":
+        if isinstance(edit, Unknown):
+            return _unknown(edit, table)
+        if not isinstance(edit, Reaches):
+            return Acting(edit, None)
+        if is_idle(edit):
+            return Acting(edit, {}, idle=True)
+        strength = getattr(edit, "strength", 1.0)
+        whole = not hasattr(strength, "shape") or (
+            is_concrete(strength) and bool(np.all(np.asarray(strength) == 1))
+        )
+        at = {}
+        for name in changed_sites(edit, table):
+            reach = edit.reach(table[name], table)
+            if not whole:
+                reach = dataclasses.replace(
+                    reach, sets=None, makes=_partly(reach, strength)
+                )
+            at[name] = reach
+        return Acting(edit, at, follows=getattr(edit, "follows", False))
+
+
+def _partly(reach: Reach, strength: Any) -> Any:
+    """What it makes of known entries at another strength: the same, or unknown."""
+    # Half of a masked score is masked.
+    known = np.asarray(strength) if is_concrete(strength) else np.nan
+    some = bool(np.all((known > 0) & (known < 0.99)))
+    keeps_masks = some and reach.sets is not None
+
+    def makes(held: Held) -> Held:
+        new = reach.makes(held)
+        same = (new == held) | (np.isneginf(held) & keeps_masks)
+        return np.asarray(np.where(same, held, np.nan))
+
+    return makes
+
+
+def _unknown(edit: Unknown, table: Sites) -> Acting:
+    at: dict[str, Reach] = {}
+    follows = False
+    for part in edit.edits:
+        acting = Acting.of(part, table)
+        if acting.at is None:
+            return acting
+        follows |= acting.follows
+        # Which entries it selects is what is swept.
+        at |= {n: Reach(np.ones((1,) * len(table[n].shape), bool)) for n in acting.at}
+    return Acting(edit, at, follows=follows)
+
+
+def is_idle(edit: Any) -> bool:
+    """Whether an edit is off: at strength 0, or with a neutral value."""
+    strength = getattr(edit, "strength", None)
+    if is_concrete(strength) and not np.any(np.asarray(strength)):
+        return True
+    return isinstance(edit, Edit) and edit.is_neutral()
+
+
+def is_partial(edit: Any) -> bool:
+    """Whether an edit is known to be in force at another strength than 1."""
+    strength = getattr(edit, "strength", None)
+    return is_concrete(strength) and not np.any(np.asarray(strength) == 1)
+
+
+def short(edit: Any) -> str:
+    """An edit in a message about another one."""
+    text = repr(edit)
+    return text if len(text) <= 90 else f"{text[:60]} … {text[-20:]}"

@@ -1,0 +1,32 @@
+"""Checks of single arguments. Python takes True for the number 1; here nobody does."""
+
+from typing import Any
+
+import numpy as np
+
+
+def whole(name: str, value: Any, least: int, what: str = "") -> int:
+    """A whole number of at least `least`; raises `ValueError` for all else.
+
+    **Arguments:** `what`: What the number is, for the message.
+    """
+    fine = isinstance(value, int | np.integer) and not isinstance(value, bool)
+    if not fine or value < least:
+        what = what or f"a whole number, {least} or more"
+        raise ValueError(f"{name} is {what}, got {value!r}")
+    return int(value)
+
+
+def truth(name: str, value: Any) -> bool:
+    """True or False; raises `ValueError` for all else, such as "no" and 0."""
+    if not isinstance(value, bool | np.bool_):
+        raise ValueError(f"{name} is True or False, got {value!r}")
+    return bool(value)
+
+
+def no_truth(name: str, value: Any) -> Any:
+    """`value`; raises `ValueError` for texts and for True and False, as numbers go."""
+    is_truth = isinstance(value, bool) or getattr(value, "dtype", "") == np.bool_
+    if is_truth or isinstance(value, str | bytes):
+        raise ValueError(f"{name} is a number, got {value!r}")
+    return value

@@ -1,0 +1,100 @@
+"""Edits that can change nothing, found before anything is computed.
+
+What an edit changes is followed from site to site: `Flow` says which site feeds which.
+Within attention, whose sites have the field's usual names, heads and rows are followed
+by themselves. Where something is not known, an edit counts as one that has an effect.
+"""
+
+import functools
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from ._acting import Acting
+from ._edit import AbstractEdit
+from ._followed import Followed, Seen
+from ._reach import Entries, Reach
+from ._site import Sites
+
+
+def check_effects(
+    edits: Sequence[AbstractEdit],
+    table: Sites,
+    *,
+    recorded: Collection[str] = (),
+    outputs: bool = True,
+    read_by: str = "",
+) -> None:
+    """Raises `ValueError` for an edit that changes nothing anybody gets to see.
+
+    **Arguments:**
+
+    - `recorded`: The sites whose values are seen.
+    - `outputs`: Whether the model's outputs are, too.
+    - `read_by`: Who sees nothing but the recorded sites, for the message.
+    """
+    for i, why in without_effect(edits, table, recorded, outputs, read_by).items():
+        raise ValueError(no_effect(edits[i], why))
+
+
+def no_effect(edit: Any, why: str) -> str:
+    """What to say of an edit without effect; long values are cut out."""
+    text = repr(edit)
+    text = text if len(text) <= 200 else f"{text[:120]} … {text[-60:]}"
+    return f"{text} changes nothing: {why}"
+
+
+def with_effect(
+    given: Sequence[AbstractEdit],
+    added: Sequence[AbstractEdit],
+    table: Sites,
+    **seen: Any,
+) -> tuple[AbstractEdit, ...]:
+    """Those of some edits that change something when others come after them.
+
+    **Arguments:** `seen`: As for `check_effects`.
+    """
+    left = list(given)
+    # One at a time: of two that say the same, one has to stay.
+    while wrong := [
+        i
+        for i in without_effect([*left, *added], table, **{"recorded": (), **seen})
+        if i < len(left)
+    ]:
+        del left[wrong[0]]
+    return tuple(left)
+
+
+def without_effect(
+    edits: Sequence[Any],
+    table: Sites,
+    recorded: Collection[str],
+    outputs: bool = True,
+    read_by: str = "",
+) -> dict[int, str]:
+    """By the place in the list of an edit that changes nothing: why, what to do."""
+    seen = Seen(frozenset(recorded), outputs, read_by)
+    every = Followed(tuple(Acting.of(edit, table) for edit in edits), table, seen)
+    found = {i: every.why_nothing(i) for i in range(len(edits))}
+    return {i: why for i, why in found.items() if why}
+
+
+def has_path(
+    table: Sites,
+    senders: Mapping[str, Entries],
+    receivers: Mapping[str, Entries],
+    held: Iterable[str],
+) -> bool:
+    """Whether what entries of some sites hold gets to entries of other ones.
+
+    **Arguments:** `held`: Sites that are held still.
+    """
+    if table.flow is None:
+        return True
+    full = {name: np.ones((1,) * len(table[name].shape), bool) for name in held}
+    still = {n: Reach(x, functools.partial(lambda x: x, x)) for n, x in full.items()}
+    sent = {name: Reach(entries) for name, entries in senders.items()}
+    edits = Acting(None, still), Acting(None, sent)
+    changed, _ = Followed(edits, table, Seen(frozenset(), False, "")).changed(1)
+    return any((changed.get(n, np.False_) & x).any() for n, x in receivers.items())

@@ -1,0 +1,93 @@
+"""Which sites feed which: read off the program of a model, which nobody runs."""
+
+import dataclasses
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.ad_checkpoint import checkpoint_name
+from jax.core import Tracer
+from jax.extend.core import ClosedJaxpr, jaxpr_as_fun, Literal
+from jaxtyping import Array
+
+
+_PREFIX = "opto:"
+
+
+@dataclasses.dataclass(frozen=True)
+class Flow:
+    """What the values of a model are made of.
+
+    **Fields:**
+
+    - `sources`: By site, the sites it is made of, without another one in between. A
+        site that is not here may be made of all before it.
+    - `outputs`: The sites that the outputs are made of in that way.
+    - `opaque`: Sites whose way through the program is not known.
+    - `constants`: By site, the whole numbers it has whatever the inputs and weights.
+    """
+
+    sources: Mapping[str, frozenset[str]]
+    outputs: frozenset[str]
+    opaque: frozenset[str]
+    constants: Mapping[str, np.ndarray]
+
+
+def mark(name: str, value: Array) -> Array:
+    """The value of a site, so that `flow_of` finds it in the traced program."""
+    # What is known while tracing leaves no trace.
+    return (
+        checkpoint_name(value, _PREFIX + name) if isinstance(value, Tracer) else value
+    )
+
+
+def flow_of(traced: ClosedJaxpr, names: Iterable[str]) -> Flow:
+    """Which sites feed which in a program whose values `mark` marked.
+
+    A part of the program that is itself a program (`scan`, `cond`, a `jit`) counts as
+    one step: all that it gives is made of all that it gets.
+    """
+    program = traced.jaxpr
+    inputs, sites = "", {}
+    made: dict[Any, frozenset[str]] = {v: frozenset([inputs]) for v in program.invars}
+    for step in program.eqns:
+        taken = [made.get(v) for v in step.invars if not isinstance(v, Literal)]
+        origin = frozenset().union(*filter(None, taken))
+        name = str(step.params.get("name", ""))
+        if step.primitive.name == "name" and name.startswith(_PREFIX):
+            name = name.removeprefix(_PREFIX)
+            sites[name] = step.invars[0], origin
+            origin = frozenset([name])
+        made.update(dict.fromkeys(step.outvars, origin))
+    ends = (made.get(v) for v in program.outvars if not isinstance(v, Literal))
+    return Flow(
+        {name: origin - {inputs} for name, (_, origin) in sites.items()},
+        frozenset().union(*filter(None, ends)) - {inputs},
+        frozenset(name for name in names if name not in sites),
+        {
+            name: value
+            for name, (variable, origin) in sites.items()
+            if not origin and (value := _constant(traced, variable)) is not None
+        },
+    )
+
+
+def _constant(traced: ClosedJaxpr, variable: Any) -> np.ndarray | None:
+    """A list of whole numbers that nothing changes; `None` for anything else."""
+    kind = variable.aval
+    if kind.ndim != 1 or not jnp.issubdtype(kind.dtype, jnp.integer):
+        return None
+    steps, needed = [], {variable}
+    for step in reversed(traced.jaxpr.eqns):
+        if needed & {*step.outvars}:
+            steps.insert(0, step)
+            needed |= {v for v in step.invars if not isinstance(v, Literal)}
+    consts = zip(traced.jaxpr.constvars, traced.consts, strict=True)
+    if any(isinstance(x, Tracer) for v, x in consts if v in needed):
+        return None
+    only = traced.jaxpr.replace(invars=[], outvars=[variable], eqns=steps)
+    with jax.ensure_compile_time_eval():
+        (value,) = jaxpr_as_fun(traced.replace(jaxpr=only))()
+    return np.asarray(value)

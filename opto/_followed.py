@@ -1,0 +1,310 @@
+"""What an edit changes, followed from site to site through a model."""
+
+import dataclasses
+import functools
+from typing import Any
+
+import numpy as np
+
+from ._acting import Acting, is_partial, short
+from ._derived import Freeze
+from ._edit import Edit
+from ._reach import Entries, Held
+from ._site import Site, Sites
+
+
+# The sites of attention that only feed further ones of the same part, in their order,
+# up to what heads gather.
+_INSIDE = "q_in k_in v_in q_pre k_pre q k v scores kernel pattern".split()
+_BY_HEAD = {*_INSIDE, "z", "result"}
+_WEIGHTS = {"q_in", "k_in", "q_pre", "k_pre", "q", "k", "scores", "kernel", "pattern"}
+# Sites outside of layers that a model goes on with.
+_STREAM = {"embed", "tok_embed", "in", "normed", "logits"}
+# By site: to which axis of the next one its axis `seq` goes; other ones are mixed.
+_ROWS = {
+    **dict.fromkeys(("q_in", "q_pre", "q"), {"q_pre", "q", "scores", "kernel"}),
+    **dict.fromkeys(("k_in", "k_pre"), {"k_pre", "k"}),
+    "v_in": {"v"},
+    **dict.fromkeys(("scores", "kernel"), {"pattern"}),
+    "pattern": {"z"},
+    "z": {"result"},
+}
+
+
+@dataclasses.dataclass(frozen=True)
+class Seen:
+    """What of a run anybody gets to see."""
+
+    recorded: frozenset[str]
+    outputs: bool
+    read_by: str
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Followed:
+    """A list of edits on a model."""
+
+    edits: tuple[Acting, ...]
+    table: Sites
+    seen: Seen
+    _held: dict[Any, Held] = dataclasses.field(default_factory=dict)
+
+    def why_nothing(self, i: int) -> str:
+        """Why an edit changes nothing that is seen; "" if it may change something."""
+        acting = self.edits[i]
+        # What comes later may look at the run under the edits before it.
+        later = self.edits[i + 1 :]
+        if acting.at is None or acting.idle or any(e.at is None for e in later):
+            return ""
+        if any(e.follows for e in later):
+            return ""
+        left, why = {}, "it selects no entry; choose others"
+        for name in acting.at:
+            entries, reason = self._left(i, name)
+            if entries.any():
+                left[name] = entries
+            why = reason or why
+        if not left:
+            return why
+        if self.seen.recorded & left.keys():
+            return ""
+        if any(self._leaves(i, name, entries) for name, entries in left.items()):
+            return ""
+        if isinstance(acting.edit, Freeze):
+            return ""  # It changes nothing by itself: others may or may not.
+        return self._lost(i, left)
+
+    def _left(self, i: int, name: str) -> tuple[Entries, str]:
+        """What an edit changes at its own site that later ones leave, or why none."""
+        at = self.edits[i].at
+        assert at is not None
+        reach, held = at[name], self.held(name, i)
+        same = ~np.isnan(held) & (reach.makes(held) == held)
+        left = np.asarray(reach.may & ~same)
+        if not reach.may.any():
+            return left, ""
+        if not left.any():
+            return left, self._why_same(name, held[np.broadcast_to(same, held.shape)])
+        for j, sets in self._setting(name):
+            if j > i and not (left := np.asarray(left & ~sets())).any():
+                later = short(self.edits[j].edit)
+                why = f"{later}, later in the list, sets the same entries"
+                return left, f"{why}; leave one of them out"
+        return left, ""
+
+    def _why_same(self, name: str, held: Held) -> str:
+        if np.isneginf(held).any():
+            return "the scores that it selects are masked: nobody sees these keys"
+        if self.unseen(name) is not None and not held.any():
+            return "what it selects is 0 already: nobody sees these keys"
+        return "an edit before it sets these entries, and it leaves them at that value"
+
+    def _setting(self, name: str) -> list[tuple[int, Any]]:
+        """The edits that set entries of a site, with a function to which ones."""
+        return [
+            (j, acting.at[name].sets)
+            for j, acting in enumerate(self.edits)
+            if acting.at and name in acting.at and acting.at[name].sets is not None
+        ]
+
+    def unseen(self, name: str) -> Entries | None:
+        """The entries of attention at a site that no query sees, if anybody says."""
+        site = self.table[name]
+        if site.rows is None or site.rows.seen is None or len(site.shape) < 2:
+            return None
+        rank = len(site.shape)
+        return ~np.reshape(site.rows.seen, (*(1,) * (rank - 2), *site.shape[-2:]))
+
+    def held(self, name: str, before: int | None = None) -> Held:
+        """What is known of the entries of a site ahead of an edit, or after all."""
+        if (name, before) not in self._held:
+            self._held[name, before] = self._holds(name, before)
+        return self._held[name, before]
+
+    def _holds(self, name: str, before: int | None) -> Held:
+        site = self.table[name]
+        held = np.full((1,) * len(site.shape), np.nan)
+        if any(acting.at is None for acting in self.edits):
+            return held
+        unseen = self.unseen(name)
+        if unseen is not None and site.rows is not None:
+            masked = unseen
+            first = -np.inf if site.rows.are == "logits" else 0.0
+            for other in ("scores", "kernel"):
+                source = f"{_scope(name)}.{other}".lstrip(".")
+                if source != name and source in self.table:
+                    masked = masked & (self.held(source) == _masked(self.table[source]))
+            held = np.asarray(np.where(masked, first, np.nan))
+        for acting in self.edits[:before]:
+            if acting.at and name in acting.at:
+                reach = acting.at[name]
+                held = np.asarray(np.where(reach.may, reach.makes(held), held))
+        return held
+
+    def _leaves(self, i: int, name: str, entries: Entries) -> bool:
+        """Whether no other edit stands in the way of what one changes at a site.
+
+        At a glance: what leaves attention is added to the residual stream, which edits
+        inside of other attention do not touch.
+        """
+        last, scope = _last(name), _scope(name)
+        if not self.seen.outputs:
+            return False
+        if self.table[name].layer is None and last not in _STREAM:
+            return False  # Such as what tokens are, which the model may not read.
+        if last in _INSIDE and entries.shape[-2:-1] not in ((), (1,)):
+            return False  # A token that sees itself only has nothing to choose.
+        return not any(
+            self._order[other] > self._order[name]
+            and (_last(other) not in _INSIDE or _scope(other) == scope)
+            and not (last in ("v", "v_in") and _last(other) in _WEIGHTS)
+            for other in self._set_by_others(i)
+        )
+
+    @functools.cached_property
+    def _order(self) -> dict[str, int]:
+        return {name: k for k, name in enumerate(self.table)}
+
+    def _set_by_others(self, i: int) -> list[str]:
+        """The sites with entries that other edits set."""
+        return [
+            name
+            for j, acting in enumerate(self.edits)
+            for name, reach in (acting.at or {}).items()
+            if j != i and reach.sets is not None
+        ]
+
+    def _lost(self, i: int, left: dict[str, Entries]) -> str:
+        """Follows what an edit changes through the model; "" if it is seen."""
+        flow = self.table.flow
+        if flow is None:
+            return ""
+        changed, stopped = self.changed(i)
+        ends = flow.outputs if self.seen.outputs else frozenset[str]()
+        if changed.keys() & (self.seen.recorded | ends):
+            return ""
+        if any(self._leaves(i, n, x) for n, x in changed.items() if n not in left):
+            return ""
+        if changed.keys() & flow.opaque and self.seen.outputs:
+            return ""
+        return self._why_lost(min(left, key=list(self.table).index), stopped)
+
+    def changed(self, i: int) -> tuple[dict[str, Entries], list[tuple[str, Any]]]:
+        """The entries of each site that an edit changes in the end.
+
+        With the sites at which another edit, the second, sets all of what changed.
+        """
+        own = self.edits[i].at
+        assert own is not None
+        changed: dict[str, Entries] = {}
+        stopped: list[tuple[str, Any]] = []
+        for name, site in self.table.items():
+            now = self._arriving(site, changed)
+            for j, acting in enumerate(self.edits):
+                if not acting.at or name not in acting.at:
+                    continue
+                if j == i:
+                    held = self.held(name, i)
+                    same = ~np.isnan(held) & (own[name].makes(held) == held)
+                    now = now | (own[name].may & ~same)
+                elif (sets := acting.at[name].sets) is not None:
+                    was, now = now, now & ~sets()
+                    if was.any() and not now.any():
+                        stopped.append((name, acting.edit))
+            if now.any():
+                changed[name] = np.asarray(now)
+                if name not in own and self._leaves(i, name, changed[name]):
+                    break
+        return changed, stopped
+
+    def _why_lost(self, site: str, stopped: list[tuple[str, Any]]) -> str:
+        if stopped:
+            where, by = stopped[-1]
+            feeds = "" if where == site else f"{site!r} feeds only into "
+            return f"{feeds}{where!r}, which {short(by)} sets; leave one of them out"
+        if self.seen.read_by:
+            reads = ", ".join(map(repr, sorted(self.seen.recorded)))
+            return f"{self.seen.read_by} reads only {reads}, and it is at {site!r}"
+        if _last(site) in _INSIDE:
+            return (
+                "its queries see one key, which gets all attention whatever it scores"
+            )
+        return f"nothing reads what it changes at {site!r}; record it or leave it out"
+
+    def _arriving(self, site: Site, changed: dict[str, Entries]) -> Entries:
+        """The entries of a site that change as what it is made of does."""
+        now = np.zeros((1,) * len(site.shape), bool)
+        if not changed:
+            return now
+        flow = self.table.flow
+        assert flow is not None
+        sources = flow.sources.get(site.name, frozenset(changed))
+        if _last(site.name) == "out" and self._edited(f"{_scope(site.name)}.result"):
+            # With `result` somebody's, the sum is of that.
+            sources = sources - {f"{_scope(site.name)}.z"}
+        for name in (sources | flow.opaque) & changed.keys():
+            now = np.asarray(now | self._carried(self.table[name], site, changed[name]))
+        # No input changes what is masked.
+        return np.asarray(now & np.isnan(self.held(site.name, 0)))
+
+    def _edited(self, name: str) -> bool:
+        return any(acting.at and name in acting.at for acting in self.edits)
+
+    def _carried(self, source: Site, site: Site, entries: Entries) -> Entries:
+        """The entries of a site that are made of some entries of another one."""
+        ends = _last(source.name), _last(site.name)
+        everything = np.ones((1,) * len(site.shape), bool)
+        if _scope(source.name) != _scope(site.name) or not {*ends} <= _BY_HEAD:
+            return everything
+        if ends[0] == "scores" and ends[1] == "pattern":
+            entries = entries & self._choosing(source, site)
+        goes = {"head": "head"}
+        if ends[1] in _ROWS.get(ends[0], ()):
+            goes["seq"] = "seq"
+        elif ends[0] in ("k_in", "k_pre", "k") and ends[1] in ("scores", "kernel"):
+            goes["seq"] = "kv_seq"
+        shape = [1] * len(site.shape)
+        kept = []
+        for axis, to in goes.items():
+            if axis in source.axes and to in site.axes:
+                a, b = source.axes.index(axis), site.axes.index(to)
+                if source.shape[a] == site.shape[b]:
+                    kept.append((a, b))
+        others = tuple(a for a in range(entries.ndim) if a not in dict(kept))
+        reduced = np.asarray(entries.any(axis=others))
+        order = [b for _, b in sorted(kept)]
+        for (_, b), size in zip(sorted(kept), reduced.shape, strict=True):
+            shape[b] = size
+        return np.transpose(reduced, np.argsort(order)).reshape(shape)
+
+    def _choosing(self, scores: Site, pattern: Site) -> Entries:
+        """The rows of a softmax that have something to share out: two keys or more."""
+        everything = np.ones((1,) * len(scores.shape), bool)
+        if not scores.rows or scores.rows.are != "logits":
+            return everything
+        if not pattern.rows or pattern.rows.are != "distribution":
+            return everything
+        if self._may_be_nan(scores.name):
+            return everything
+        masked = np.broadcast_to(np.isneginf(self.held(scores.name)), scores.shape)
+        return (~masked).sum(-1, keepdims=True) > 1
+
+    def _may_be_nan(self, name: str) -> bool:
+        """Whether an edit makes a row NaN as it leaves no key, as `Block` does."""
+        return any(
+            acting.at and name in acting.at and not isinstance(acting.edit, Edit)
+            for acting in self.edits
+            if not is_partial(acting.edit)
+        )
+
+
+def _masked(site: Site) -> float:
+    return -np.inf if _last(site.name) == "scores" else 0.0
+
+
+def _scope(name: str) -> str:
+    return name.rpartition(".")[0]
+
+
+def _last(name: str) -> str:
+    return name.rpartition(".")[2]

@@ -1,0 +1,75 @@
+"""What an edit does to the entries of a site, as far as that is known beforehand."""
+
+import dataclasses
+from collections.abc import Callable
+from typing import Protocol, runtime_checkable
+
+import numpy as np
+from jaxtyping import Bool, Float
+
+from ._site import Site, Sites
+from ._where import is_concrete, Where
+
+
+# With as many axes as the site, each in full or of length one.
+Entries = Bool[np.ndarray, "..."]
+# What entries hold: NaN if it is not known, minus infinity for a masked score.
+Held = Float[np.ndarray, "..."]
+
+
+def unknown(held: Held) -> Held:
+    """What nobody can say of entries beforehand."""
+    return np.full_like(held, np.nan)
+
+
+@dataclasses.dataclass(frozen=True)
+class Reach:
+    """What an edit at full strength does to the entries of a site.
+
+    **Fields:**
+
+    - `may`: The entries that it may change.
+    - `sets`: Those that get a value that does not depend on the one they had, nor on
+        other edits; a function, as it may take time. `None` is none of them.
+    - `makes`: What it makes of entries that hold something known.
+    """
+
+    may: Entries
+    sets: Callable[[], Entries] | None = None
+    makes: Callable[[Held], Held] = unknown
+
+
+@runtime_checkable
+class Reaches(Protocol):
+    """An edit that says what it does to the entries of a site."""
+
+    def reach(self, site: Site, table: Sites) -> Reach: ...
+
+
+def selected(where: Where, site: Site) -> Entries:
+    """The entries that a selection may have: all, where indices are not known."""
+    entries = where.entries_at(site)
+    return np.ones((1,) * len(site.shape), bool) if entries is None else entries
+
+
+def setting(where: Where, site: Site, value: np.ndarray | None = None) -> Reach:
+    """Of an edit that sets all that it selects; `value` broadcasts over the site."""
+    entries = where.entries_at(site)
+    if entries is None:
+        return Reach(selected(where, site))
+
+    def makes(held: Held) -> Held:
+        if value is None or np.iscomplexobj(value):
+            return unknown(held)
+        with np.errstate(all="ignore"):
+            cast = np.asarray(value).astype(site.dtype).astype(float)
+        return np.array(
+            np.broadcast_to(cast, np.broadcast_shapes(cast.shape, held.shape))
+        )
+
+    return Reach(entries, lambda: entries, makes)
+
+
+def held_value(value: object) -> np.ndarray | None:
+    """An array if its entries are known by now."""
+    return np.asarray(value) if is_concrete(value) else None

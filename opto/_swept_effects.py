@@ -1,0 +1,99 @@
+"""Swept edits that change nothing at any point of their sweep."""
+
+from collections.abc import Collection, Sequence
+from typing import Any
+
+import jax
+import numpy as np
+
+from ._acting import is_idle, short, Unknown
+from ._each import Each
+from ._edit import AbstractEdit
+from ._effects import no_effect, without_effect
+from ._site import Sites
+from ._together import check_together, OneOf
+
+
+# Points of a grid that are looked at; of more, nobody says that they change nothing.
+_MOST = 256
+
+
+def check_swept_effects(
+    edits: Sequence[Any],
+    table: Sites,
+    *,
+    recorded: Collection[str] = (),
+    outputs: bool = True,
+    read_by: str = "",
+) -> None:
+    """Raises `ValueError` for an edit that changes nothing at any point of a sweep.
+
+    A point at strength 0 says nothing: it is there to be without effect. What changes
+    nothing at some points only is right there, and stays.
+
+    **Arguments:** As for `check_effects`; each swept edit is looked at by itself, with
+        nothing but the sites known of the others.
+    """
+    known = [_known(edit) for edit in edits]
+    seen = (recorded, outputs, read_by)
+    swept = [k for k, edit in enumerate(edits) if points_of(edit, table) is not None]
+    for k in swept or [-1]:
+        points = points_of(edits[k], table) if swept else [None]
+        why, on = dict[int, str](), False
+        candidates = {*range(len(edits))}
+        for point in points or []:
+            on |= point is not None and not is_idle(point)
+            there = [point if i == k else edit for i, edit in enumerate(known)]
+            wrong = _wrong(there, table, seen, edits, k)
+            candidates &= wrong.keys() | ({k} if is_idle(point) else set())
+            why |= wrong
+            if not candidates:
+                break
+        for i in sorted(candidates & why.keys()):
+            if i != k or on:
+                raise ValueError(why[i])
+
+
+def _wrong(
+    edits: list[Any], table: Sites, seen: tuple[Any, ...], given: Sequence[Any], k: int
+) -> dict[int, str]:
+    """By place what to say of an edit without effect, or of a point that contradicts.
+
+    **Arguments:** `given`: The edits as they were given, of which `k` is swept.
+    """
+    found = without_effect(edits, table, *seen)
+    what = {i: no_effect(given[i], why) for i, why in found.items()}
+    try:
+        known = [edit for edit in edits if not isinstance(edit, Unknown)]
+        check_together(known, table, seen[0])
+    except ValueError as error:
+        if k >= 0:
+            what.setdefault(k, f"{short(given[k])}, at all its points: {error}")
+    return what
+
+
+def points_of(edit: Any, table: Sites) -> list[AbstractEdit] | None:
+    """The edits that are swept over; `None` for one that is not, or not at the top."""
+    if isinstance(edit, AbstractEdit):
+        return None
+    expanded = edit.expand(table)
+    if not isinstance(expanded.value, AbstractEdit):
+        return None
+    if isinstance(expanded.value, OneOf):
+        return list(expanded.value.edits)
+    there = np.flatnonzero(expanded.exists)
+    return [expanded.at(int(i)) for i in there] if len(there) <= _MOST else []
+
+
+def _known(edit: Any) -> Any:
+    """An edit, or what is known of one that is swept or has a swept part."""
+    if isinstance(edit, Each):
+        return Unknown((edit.edit,))
+    if not isinstance(edit, AbstractEdit):
+        return Unknown(tuple(edit.edits))
+    return Unknown((edit,)) if _has_swept(edit) else edit
+
+
+def _has_swept(edit: AbstractEdit) -> bool:
+    is_swept = lambda x: hasattr(x, "expand")
+    return any(map(is_swept, jax.tree.leaves(edit, is_leaf=is_swept)))

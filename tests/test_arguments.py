@@ -1,0 +1,108 @@
+"""Numbers that are none: truth values, texts, and what a dtype cannot hold."""
+
+import re
+
+import equinox as eqx
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import opto
+from icl.edits import Match, PerfectPreviousToken
+from opto import Block, Clamp, Freeze, Graft, Mean, Patch, Resample, Scale, Steer, Zero
+
+
+class Half(eqx.Module):
+    """Sites of several dtypes."""
+
+    input_axes = ("i",)
+
+    def __call__(self, x, *, tap=opto.identity):
+        half = tap("half", x.astype(jnp.float16), "i")
+        brain = tap("brain", x.astype(jnp.bfloat16), "i")
+        small = tap("small", x.astype(jnp.int8), "i")
+        flag = tap("flag", x > 0, "i")
+        return half + brain.astype(half.dtype), small, flag
+
+
+X, MODEL = np.arange(3, dtype=np.float32), Half()
+metric = lambda out, x: out[0].sum()
+each = lambda: Zero("half").each("i")
+
+# By the argument: who gets True, or a text, where another thing is meant.
+WRONG = {
+    "strength": lambda x: Zero("half", strength=x),
+    "until": lambda x: Graft(MODEL, until=x),
+    "from_": lambda x: Graft(MODEL, from_=x),
+    "checkpoint": lambda x: Graft("a", until=0, checkpoint=x),
+    "chunk": lambda x: opto.sweep(metric, MODEL, X, edits=each(), chunk=x),
+    "distance": lambda x: Block(distance=x),
+    "layer": lambda x: PerfectPreviousToken(x),
+    "seed": lambda x: Resample("half", {"half": np.ones((2, 3))}, seed=x),
+    "weight": lambda x: opto.PreviousToken(x),
+    "temperature": lambda x: Match(x),
+    "heads": lambda x: Zero("half", heads=[(x, 0)]),
+    "i": lambda x: Zero("half", i=x),
+    "steps": lambda x: opto.integrated_attribution(
+        metric, MODEL, (X,), (X,), sites="half", along="half", steps=x
+    ),
+    "keep": lambda x: opto.find_circuit(
+        metric, MODEL, (X,), (X,), threshold=1.0, keep=x
+    ),
+    "threshold": lambda x: opto.find_circuit(metric, MODEL, (X,), (X,), threshold=x),
+}
+
+
+@pytest.mark.usefixtures("unchecked")
+@pytest.mark.parametrize("value", [True, np.True_], ids=["python", "numpy"])
+@pytest.mark.parametrize("name", WRONG)
+def test_truth_is_no_number(name, value):
+    with pytest.raises(ValueError, match=rf"{name}\b.*[Tt]rue") as raised:
+        WRONG[name](value)
+    assert "\n" not in str(raised.value)
+
+
+@pytest.mark.usefixtures("unchecked")
+@pytest.mark.parametrize("value", ["no", 0, 1, None])
+def test_a_switch_is_true_or_false(value):
+    message = f"stop_gradient is True or False, got {value!r}"
+    with pytest.raises(ValueError, match=re.escape(message)):
+        Freeze("half", stop_gradient=value)
+    assert Freeze("half", stop_gradient=np.True_).stop_gradient is True
+
+
+TOO_LARGE = {
+    "clamp": lambda site, x: Clamp(site, x),
+    "scale": lambda site, x: Scale(site, x),
+    "steer": lambda site, x: Steer(site, [0.0, x, 0.0]),
+    "patch": lambda site, x: Patch(site, {site: [0.0, x, 0.0]}),
+    "mean": lambda site, x: Mean(site, {site: [0.0, x, 0.0]}),
+    "strength": lambda site, x: Steer(site, 1.0, strength=x),
+}
+
+
+@pytest.mark.parametrize("kind", TOO_LARGE)
+def test_what_a_dtype_cannot_hold_is_refused(kind):
+    """65504 is the largest number of float16, 3.39e38 of bfloat16."""
+    for site, fine, wrong in (("half", 65504.0, 1e6), ("brain", 1e6, 3.4e38)):
+        opto.check([TOO_LARGE[kind](site, fine)], opto.sites(MODEL, X))
+        with pytest.raises(ValueError, match=r"e\+\d+ is not finite as .*float16"):
+            opto.run(MODEL, X, edits=[TOO_LARGE[kind](site, wrong)])
+
+
+def test_whole_numbers_do_not_wrap_around():
+    for value in (128, -129, 300.0):
+        with pytest.raises(ValueError, match=f"{value:g} is out of range of small"):
+            opto.run(MODEL, X, edits=[Clamp("small", value)])
+    (_, small, flag), _ = opto.run(
+        MODEL, X, edits=[Clamp("small", -128), Clamp("flag", True)]
+    )
+    assert small.tolist() == [-128] * 3
+    assert flag.all()
+
+
+def test_what_is_not_finite_in_the_first_place_stays_right():
+    """Such as scores that a model masks with minus infinity."""
+    record = {"half": jnp.array([0.0, -jnp.inf, 1.0])}
+    (out, *_), _ = opto.run(MODEL, X, edits=[Patch("half", record)])
+    assert np.isneginf(out[1])

@@ -405,15 +405,17 @@ found.save(out)
 """
 
 
-def test_a_replay_that_is_killed_goes_on_and_gives_the_same_file(trained, tmp_path):
-    def start(out, speed):
-        script = textwrap.dedent(SCRIPT)
-        command = [sys.executable, "-c", script, trained.run.path, out, speed]
-        return subprocess.Popen([*map(str, command)])
+def started(trained, out, speed):
+    """A process that replays a run."""
+    script = textwrap.dedent(SCRIPT)
+    command = [sys.executable, "-c", script, trained.run.path, out, speed]
+    return subprocess.Popen([*map(str, command)])
 
-    assert start(tmp_path / "whole.h5", "fast").wait() == 0
+
+def test_a_replay_that_is_killed_goes_on_and_gives_the_same_file(trained, tmp_path):
+    assert started(trained, tmp_path / "whole.h5", "fast").wait() == 0
     shutil.rmtree(trained.run.path / "replays")
-    process = start(tmp_path / "part.h5", "slow")
+    process = started(trained, tmp_path / "part.h5", "slow")
     while not [*(trained.run.path / "replays").glob("*.h5")]:
         assert process.poll() is None
         time.sleep(0.01)
@@ -423,8 +425,15 @@ def test_a_replay_that_is_killed_goes_on_and_gives_the_same_file(trained, tmp_pa
     with h5py.File(kept) as file:
         assert 0 < len(file["sequences"]) < 11
     assert not (tmp_path / "part.h5").exists()
-    assert start(tmp_path / "part.h5", "fast").wait() == 0
-    assert (tmp_path / "part.h5").read_bytes() == (tmp_path / "whole.h5").read_bytes()
+    # Then two at once.
+    files = [tmp_path / name for name in ("part.h5", "other.h5")]
+    both = [started(trained, file, "slow") for file in files]
+    assert [process.wait() for process in both] == [0, 0]
+    whole = (tmp_path / "whole.h5").read_bytes()
+    assert [file.read_bytes() for file in files] == [whole, whole]
+    assert [*(trained.run.path / "replays").iterdir()] == [kept]
+    with h5py.File(kept) as file:
+        assert len(file["sequences"]) == 11
 
 
 def test_a_saved_replay_is_read_back(trained, tmp_path):

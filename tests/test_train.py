@@ -463,6 +463,38 @@ def test_a_signal_stops_where_it_can_be_resumed(
     assert Run(tmp_path).checkpoints == list(range(0, 801, 160))
 
 
+@pytest.mark.parametrize(("before", "after"), [(2, 1), (1, 2)])
+def test_members_resume_on_another_number_of_devices(
+    before, after, tmp_path, monkeypatch, alone
+):
+    every = jax.local_devices()
+    advance = icl.training._fit._Fit._advance
+
+    def interrupted(self, stop, bar):
+        if self.step == 100:
+            signal.raise_signal(signal.SIGINT)
+        advance(self, stop, bar)
+
+    def train(count):
+        monkeypatch.setattr(jax, "local_devices", lambda: every[:count])
+        with contextlib.ExitStack() as stack:
+            folders = [tmp_path / f"{k}" for k in range(4)]
+            opened = [open_run(folder, {}, resume=True) for folder in folders]
+            runs = [stack.enter_context(run) for run in opened]
+            return fit(eight()[:4], LONG, runs=runs)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(icl.training._fit, "BUFFER", 50)
+        patched.setattr(icl.training._steps, "BUFFER", 50)
+        patched.setattr(icl.training._fit._Fit, "_advance", interrupted)
+        with pytest.raises(KeyboardInterrupt, match="stopped at"):
+            train(before)
+    assert 0 < max(Run(tmp_path / "0").resume_points) < LONG.num_sequences
+    for ours, theirs in zip(train(after), alone, strict=False):
+        pair = (x.log.train["loss"] for x in (ours, theirs))
+        np.testing.assert_allclose(*pair, rtol=1e-4, atol=1e-5)
+
+
 def test_a_second_signal_stops_at_once(tmp_path, monkeypatch):
     def interrupted(self, stop, bar):
         signal.raise_signal(signal.SIGINT)

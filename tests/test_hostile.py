@@ -6,6 +6,7 @@ import json
 import os
 import pickle
 import shutil
+import subprocess
 import sys
 from pathlib import Path
 
@@ -492,6 +493,24 @@ def test_errors_of_options_are_one_line_in_any_encoding(monkeypatch, capsys, enc
         parse(EvalOptions, ["-run"], "eval")
     with pytest.raises(ValueError, match="^PATH is missing$"):
         parse(EvalOptions, [], "eval")
+
+
+def test_warnings_are_one_line_each():
+    script = """
+import sys, warnings
+from icl.cli import guarded
+def command():
+    warnings.warn("a file\\n  is gone")
+    warnings.warn("old", FutureWarning)
+    return 0
+sys.exit(guarded("icl", command))
+"""
+    command = [sys.executable, "-c", script]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert done.returncode == 0
+    lines = done.stderr.splitlines()
+    assert lines[0] == "icl: warning: a file is gone"
+    assert "FutureWarning: old" in lines[1]
 
 
 NAMES = ["a b", "ünï…", 'it\'s "q"', "a[1]*", "c,d:e", "-lead", "br{x}", "$a$_%\\"]

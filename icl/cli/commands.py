@@ -4,11 +4,14 @@ Bad input ends with status 2 and one line on stderr; `--help` after any command 
 its options.
 """
 
+import contextlib
 import importlib
 import io
 import os
 import sys
-from collections.abc import Callable, Sequence
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
 
 import jax
 
@@ -67,7 +70,8 @@ def guarded(program: str, command: Callable[[], int]) -> int:
 
     _print_anything()
     try:
-        return command()
+        with _plain_warnings(program):
+            return command()
     except ValueError as error:
         return fail(str(error), 2)
     except FloatingPointError as error:  # The input was fine, the training was not.
@@ -85,6 +89,23 @@ def guarded(program: str, command: Callable[[], int]) -> int:
         return 0
     except OSError as error:
         return fail(f"{error.filename or 'file'}: {error.strerror or error}", 2)
+
+
+@contextlib.contextmanager
+def _plain_warnings(program: str) -> Iterator[None]:
+    """Has our own warnings printed as one line, without the code that warns."""
+    usual = warnings.formatwarning
+
+    def plain(message: Any, category: type[Warning], *where: Any) -> str:
+        if category is not UserWarning:
+            return usual(message, category, *where)
+        return f"{program}: warning: {' '.join(str(message).split())}\n"
+
+    warnings.formatwarning = plain
+    try:
+        yield
+    finally:
+        warnings.formatwarning = usual
 
 
 def _print_anything() -> None:

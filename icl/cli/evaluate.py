@@ -33,16 +33,19 @@ def evaluate(arguments: list[str]) -> None:
     checkpoint = run.find(options.checkpoint)
     trained = load(options.run, checkpoint)
     edits = options.in_force(trained)
-    table = {}
+    table, undefined = {}, {}
     for name, batch in find_sets(trained, options.set).items():
-        rows = evaluated(trained.model, trained.task, batch, edits=edits)
-        rows = jax.device_get(rows)
-        table[name] = scalars(summarise(rows, trained.summaries))
-        _note_undefined(name, rows)
+        found = evaluated(trained.model, trained.task, batch, edits=edits)
+        found = jax.device_get(found)
+        table[name] = scalars(summarise(found, trained.summaries))
+        for metric, count in _undefined(found).items():
+            undefined.setdefault(metric, []).append(f"{name} ({count} sequences)")
     rows = [["", *table], ["checkpoint", *[str(checkpoint)] * len(table)]]
     for metric in next(iter(table.values())):
         rows.append([metric, *(number(float(x[metric])) for x in table.values())])
     print("\n".join(aligned(rows, "l" + "r" * len(table))))
+    for metric, sets in undefined.items():
+        _note(f"{metric} is undefined in {', '.join(sets)}")
 
 
 def _check_there(run: Run, options: EvalOptions) -> None:
@@ -69,15 +72,14 @@ def _check_there(run: Run, options: EvalOptions) -> None:
         _note(f"{run.path} lacks {', '.join(missing[:3])}{more}, see icl check")
 
 
-def _note_undefined(name: str, rows: Mapping[str, np.ndarray]) -> None:
-    """Says which metrics some sequences have no value of: a mean would be none."""
-    undefined = []
+def _undefined(rows: Mapping[str, np.ndarray]) -> dict[str, str]:
+    """By metric, in how many of a set's sequences it has no value: a mean has none."""
+    found = {}
     for metric, values in rows.items():
         count = sum(bool(np.isnan(row).any()) for row in values)
         if count:
-            undefined.append(f"{metric} ({count} of {len(values)})")
-    if undefined:
-        _note(f"undefined in sequences of {name}: {', '.join(undefined)}")
+            found[metric] = f"{count} of {len(values)}"
+    return found
 
 
 def _note(text: str) -> None:

@@ -18,7 +18,7 @@ def machine_bytes() -> int:
     return min(whole, int(limit)) if limit.isdigit() else whole
 
 
-def tree_bytes(shapes: PyTree) -> int:
+def size_in_bytes(shapes: PyTree) -> int:
     """Bytes of the arrays of a tree, which may be shapes; without overflow."""
     leaves = [x for x in jax.tree.leaves(shapes) if hasattr(x, "dtype")]
     return sum(math.prod(x.shape) * x.dtype.itemsize for x in leaves)

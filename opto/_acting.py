@@ -14,7 +14,7 @@ from ._where import is_concrete
 
 @dataclasses.dataclass(frozen=True)
 class Unknown:
-    """An edit of which nothing but the sites is known, such as one that is swept."""
+    """Edits of which only the sites are known, such as those of a sweep."""
 
     edits: tuple[Any, ...]
 
@@ -49,6 +49,8 @@ class Acting:
         at = {}
         for name in changed_sites(edit, table):
             reach = edit.reach(table[name], table)
+            if reach is None:
+                return Acting(edit, None)
             if not whole:
                 reach = dataclasses.replace(
                     reach, sets=None, makes=_partly(reach, strength)
@@ -97,9 +99,3 @@ def is_partial(edit: Any) -> bool:
     """Whether an edit is known to be in force at another strength than 1."""
     strength = getattr(edit, "strength", None)
     return is_concrete(strength) and not np.any(np.asarray(strength) == 1)
-
-
-def short(edit: Any) -> str:
-    """An edit in a message about another one."""
-    text = repr(edit)
-    return text if len(text) <= 90 else f"{text[:60]} … {text[-20:]}"

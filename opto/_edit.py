@@ -130,7 +130,7 @@ class Edit(AbstractEdit, Selection):
                 check_cast(type(self).__name__, value, site)
         reasons = [self.drops_out(site, table) for site in sites]
         if reasons and all(reasons):
-            raise ValueError(f"{self!r} changes nothing: {reasons[0]}")
+            raise ValueError(f"{shown(self, 200)} changes nothing: {reasons[0]}")
 
     def check_values(self, sites: Sequence[Site]) -> None:
         """Raises `ValueError` if the new values do not fit at all of `sites`."""
@@ -175,6 +175,14 @@ def number(name: str, value: ArrayLike) -> Array:
         return known(no_truth(name, value), float)
     except TypeError:
         raise ValueError(f"{name} is a number, got {value!r}") from None
+
+
+def shown(edit: Any, most: int = 90) -> str:
+    """An edit in a message; of a long one, such as with an array, the middle is cut."""
+    text = repr(edit)
+    if len(text) <= most:
+        return text
+    return f"{text[: most * 2 // 3]} … {text[-most // 4 :]}"
 
 
 def check_strength(strength: Array) -> None:

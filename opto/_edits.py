@@ -10,8 +10,9 @@ import numpy as np
 from jaxtyping import Array, ArrayLike, Float
 
 from ._edit import check_fits, Edit, Heads, named, select
-from ._reach import Held, held_value, Reach, selected, setting
+from ._reach import Held, held_value, MASKING, Reach, selected, setting
 from ._site import Site, Sites
+from ._tap import RowsAre
 from ._where import Chosen, find_axis, is_concrete, known, Where
 
 
@@ -136,11 +137,7 @@ class Scale(Edit):
 
     def drops_out(self, site: Site, table: Sites) -> str:
         """Where all keys of a query get one factor, and are divided by their sum."""
-        *scope, name = site.name.split(".")
-        after = table.get(".".join([*scope, "pattern"]))
-        if name != "kernel" or not (after and after.rows and site.rows):
-            return ""
-        if (site.rows.are, after.rows.are) != ("kernel", "distribution"):
+        if not _is_normalised(site, "kernel", table):
             return ""
         if is_concrete(self.factor) and not np.all(np.asarray(self.factor)):
             return ""  # Zero over zero is NaN, which is a change.
@@ -160,10 +157,10 @@ class Scale(Edit):
 
     def reach(self, site: Site, table: Sites) -> Reach:
         factor = held_value(self.factor)
-        positive = factor is not None and bool(np.all(factor > 0))
+        positive = factor is not None and bool(np.all(factor > 1 / MASKING))
 
         def makes(held: Held) -> Held:
-            # Zero stays zero, and what is masked is masked at any temperature.
+            # Zero stays zero, and what is masked is masked at a usual temperature.
             stays = (held == 0) | (np.isneginf(held) & positive)
             return np.asarray(np.where(stays, held, np.nan))
 
@@ -212,17 +209,18 @@ class Steer(Edit):
         return direction is not None and not np.any(direction)
 
     def reach(self, site: Site, table: Sites) -> Reach:
-        # What masks scores is so large that nothing that is added matters.
-        masked = lambda held: np.where(np.isneginf(held), held, np.nan)
-        return Reach(selected(self.where, site), makes=masked)
+        direction = held_value(self.direction)
+        small = direction is not None and bool(np.all(abs(direction) < MASKING))
+
+        def makes(held: Held) -> Held:
+            # What masks scores is so large that nothing usual that is added matters.
+            return np.asarray(np.where(np.isneginf(held) & small, held, np.nan))
+
+        return Reach(selected(self.where, site), makes=makes)
 
     def drops_out(self, site: Site, table: Sites) -> str:
         """Where all keys of a query get one addend ahead of a softmax."""
-        *scope, name = site.name.split(".")
-        after = table.get(".".join([*scope, "pattern"]))
-        if name != "scores" or not (after and after.rows and site.rows):
-            return ""
-        if (site.rows.are, after.rows.are) != ("logits", "distribution"):
+        if not _is_normalised(site, "logits", table):
             return ""
         if _differ_by_key(self.direction, self.axes, self.where, site):
             return ""
@@ -231,6 +229,15 @@ class Steer(Edit):
 
     def arguments(self) -> dict[str, Any]:
         return {"direction": self.direction, **_axes(self.axes)}
+
+
+def _is_normalised(site: Site, are: RowsAre, table: Sites) -> bool:
+    """Whether rows of this kind, ahead of a pattern, become its distributions."""
+    *scope, name = site.name.split(".")
+    after = table.get(".".join([*scope, "pattern"]))
+    if name not in ("scores", "kernel") or not (after and after.rows and site.rows):
+        return False
+    return (site.rows.are, after.rows.are) == (are, "distribution")
 
 
 def _differ_by_key(value: Array, axes: str | None, where: Where, site: Site) -> bool:

@@ -6,75 +6,55 @@ by themselves. Where something is not known, an edit counts as one that has an e
 """
 
 import functools
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from ._acting import Acting
-from ._edit import AbstractEdit
-from ._followed import Followed, Seen
+from ._edit import AbstractEdit, shown
+from ._followed import Followed
+from ._observed import Observed
 from ._reach import Entries, Reach
 from ._site import Sites
 
 
+_OUTPUTS = Observed()
+
+
 def check_effects(
-    edits: Sequence[AbstractEdit],
-    table: Sites,
-    *,
-    recorded: Collection[str] = (),
-    outputs: bool = True,
-    read_by: str = "",
+    edits: Sequence[AbstractEdit], table: Sites, seen: Observed = _OUTPUTS
 ) -> None:
-    """Raises `ValueError` for an edit that changes nothing anybody gets to see.
-
-    **Arguments:**
-
-    - `recorded`: The sites whose values are seen.
-    - `outputs`: Whether the model's outputs are, too.
-    - `read_by`: Who sees nothing but the recorded sites, for the message.
-    """
-    for i, why in without_effect(edits, table, recorded, outputs, read_by).items():
+    """Raises `ValueError` for an edit that changes nothing anybody gets to see."""
+    for i, why in without_effect(edits, table, seen).items():
         raise ValueError(no_effect(edits[i], why))
 
 
 def no_effect(edit: Any, why: str) -> str:
-    """What to say of an edit without effect; long values are cut out."""
-    text = repr(edit)
-    text = text if len(text) <= 200 else f"{text[:120]} … {text[-60:]}"
-    return f"{text} changes nothing: {why}"
+    """What to say of an edit without effect."""
+    return f"{shown(edit, 200)} changes nothing: {why}"
 
 
 def with_effect(
     given: Sequence[AbstractEdit],
     added: Sequence[AbstractEdit],
     table: Sites,
-    **seen: Any,
+    seen: Observed = _OUTPUTS,
 ) -> tuple[AbstractEdit, ...]:
-    """Those of some edits that change something when others come after them.
-
-    **Arguments:** `seen`: As for `check_effects`.
-    """
+    """Those of some edits that change something when others come after them."""
     left = list(given)
     # One at a time: of two that say the same, one has to stay.
     while wrong := [
-        i
-        for i in without_effect([*left, *added], table, **{"recorded": (), **seen})
-        if i < len(left)
+        i for i in without_effect([*left, *added], table, seen) if i < len(left)
     ]:
         del left[wrong[0]]
     return tuple(left)
 
 
 def without_effect(
-    edits: Sequence[Any],
-    table: Sites,
-    recorded: Collection[str],
-    outputs: bool = True,
-    read_by: str = "",
+    edits: Sequence[Any], table: Sites, seen: Observed
 ) -> dict[int, str]:
     """By the place in the list of an edit that changes nothing: why, what to do."""
-    seen = Seen(frozenset(recorded), outputs, read_by)
     every = Followed(tuple(Acting.of(edit, table) for edit in edits), table, seen)
     found = {i: every.why_nothing(i) for i in range(len(edits))}
     return {i: why for i, why in found.items() if why}
@@ -96,5 +76,5 @@ def has_path(
     still = {n: Reach(x, functools.partial(lambda x: x, x)) for n, x in full.items()}
     sent = {name: Reach(entries) for name, entries in senders.items()}
     edits = Acting(None, still), Acting(None, sent)
-    changed, _ = Followed(edits, table, Seen(frozenset(), False, "")).changed(1)
+    changed, _ = Followed(edits, table, Observed(outputs=False)).changed(1)
     return any((changed.get(n, np.False_) & x).any() for n, x in receivers.items())

@@ -6,38 +6,18 @@ from typing import Any
 
 import numpy as np
 
-from ._acting import Acting, is_partial, short
+from ._acting import Acting, is_partial
+from ._carried import carried, INSIDE, last_name, scope_of, WEIGHTS
 from ._derived import Freeze
-from ._edit import Edit
-from ._reach import Entries, Held
+from ._edit import Edit, shown
+from ._observed import Observed
+from ._reach import Entries, Held, MASKING
 from ._site import Site, Sites
+from ._where import is_concrete
 
 
-# The sites of attention that only feed further ones of the same part, in their order,
-# up to what heads gather.
-_INSIDE = "q_in k_in v_in q_pre k_pre q k v scores kernel pattern".split()
-_BY_HEAD = {*_INSIDE, "z", "result"}
-_WEIGHTS = {"q_in", "k_in", "q_pre", "k_pre", "q", "k", "scores", "kernel", "pattern"}
 # Sites outside of layers that a model goes on with.
 _STREAM = {"embed", "tok_embed", "in", "normed", "logits"}
-# By site: to which axis of the next one its axis `seq` goes; other ones are mixed.
-_ROWS = {
-    **dict.fromkeys(("q_in", "q_pre", "q"), {"q_pre", "q", "scores", "kernel"}),
-    **dict.fromkeys(("k_in", "k_pre"), {"k_pre", "k"}),
-    "v_in": {"v"},
-    **dict.fromkeys(("scores", "kernel"), {"pattern"}),
-    "pattern": {"z"},
-    "z": {"result"},
-}
-
-
-@dataclasses.dataclass(frozen=True)
-class Seen:
-    """What of a run anybody gets to see."""
-
-    recorded: frozenset[str]
-    outputs: bool
-    read_by: str
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -46,17 +26,16 @@ class Followed:
 
     edits: tuple[Acting, ...]
     table: Sites
-    seen: Seen
+    seen: Observed
     _held: dict[Any, Held] = dataclasses.field(default_factory=dict)
 
     def why_nothing(self, i: int) -> str:
         """Why an edit changes nothing that is seen; "" if it may change something."""
         acting = self.edits[i]
-        # What comes later may look at the run under the edits before it.
-        later = self.edits[i + 1 :]
-        if acting.at is None or acting.idle or any(e.at is None for e in later):
+        if acting.at is None or acting.idle or any(e.at is None for e in self.edits):
             return ""
-        if any(e.follows for e in later):
+        # What comes later may look at the run under the edits before it.
+        if any(e.follows for e in self.edits[i + 1 :]):
             return ""
         left, why = {}, "it selects no entry; choose others"
         for name in acting.at:
@@ -84,10 +63,11 @@ class Followed:
         if not reach.may.any():
             return left, ""
         if not left.any():
-            return left, self._why_same(name, held[np.broadcast_to(same, held.shape)])
+            held, same = np.broadcast_arrays(held, same)
+            return left, self._why_same(name, held[same])
         for j, sets in self._setting(name):
             if j > i and not (left := np.asarray(left & ~sets())).any():
-                later = short(self.edits[j].edit)
+                later = shown(self.edits[j].edit)
                 why = f"{later}, later in the list, sets the same entries"
                 return left, f"{why}; leave one of them out"
         return left, ""
@@ -131,7 +111,7 @@ class Followed:
             masked = unseen
             first = -np.inf if site.rows.are == "logits" else 0.0
             for other in ("scores", "kernel"):
-                source = f"{_scope(name)}.{other}".lstrip(".")
+                source = f"{scope_of(name)}.{other}".lstrip(".")
                 if source != name and source in self.table:
                     masked = masked & (self.held(source) == _masked(self.table[source]))
             held = np.asarray(np.where(masked, first, np.nan))
@@ -147,17 +127,17 @@ class Followed:
         At a glance: what leaves attention is added to the residual stream, which edits
         inside of other attention do not touch.
         """
-        last, scope = _last(name), _scope(name)
+        last, scope = last_name(name), scope_of(name)
         if not self.seen.outputs:
             return False
         if self.table[name].layer is None and last not in _STREAM:
             return False  # Such as what tokens are, which the model may not read.
-        if last in _INSIDE and entries.shape[-2:-1] not in ((), (1,)):
+        if last in INSIDE and entries.shape[-2:-1] not in ((), (1,)):
             return False  # A token that sees itself only has nothing to choose.
         return not any(
             self._order[other] > self._order[name]
-            and (_last(other) not in _INSIDE or _scope(other) == scope)
-            and not (last in ("v", "v_in") and _last(other) in _WEIGHTS)
+            and (last_name(other) not in INSIDE or scope_of(other) == scope)
+            and not (last in ("v", "v_in") and last_name(other) in WEIGHTS)
             for other in self._set_by_others(i)
         )
 
@@ -221,11 +201,11 @@ class Followed:
         if stopped:
             where, by = stopped[-1]
             feeds = "" if where == site else f"{site!r} feeds only into "
-            return f"{feeds}{where!r}, which {short(by)} sets; leave one of them out"
+            return f"{feeds}{where!r}, which {shown(by)} sets; leave one of them out"
         if self.seen.read_by:
             reads = ", ".join(map(repr, sorted(self.seen.recorded)))
             return f"{self.seen.read_by} reads only {reads}, and it is at {site!r}"
-        if _last(site) in _INSIDE:
+        if last_name(site) in INSIDE:
             return (
                 "its queries see one key, which gets all attention whatever it scores"
             )
@@ -239,9 +219,11 @@ class Followed:
         flow = self.table.flow
         assert flow is not None
         sources = flow.sources.get(site.name, frozenset(changed))
-        if _last(site.name) == "out" and self._edited(f"{_scope(site.name)}.result"):
+        if last_name(site.name) == "out" and self._edited(
+            f"{scope_of(site.name)}.result"
+        ):
             # With `result` somebody's, the sum is of that.
-            sources = sources - {f"{_scope(site.name)}.z"}
+            sources = sources - {f"{scope_of(site.name)}.z"}
         for name in (sources | flow.opaque) & changed.keys():
             now = np.asarray(now | self._carried(self.table[name], site, changed[name]))
         # No input changes what is masked.
@@ -251,31 +233,12 @@ class Followed:
         return any(acting.at and name in acting.at for acting in self.edits)
 
     def _carried(self, source: Site, site: Site, entries: Entries) -> Entries:
-        """The entries of a site that are made of some entries of another one."""
-        ends = _last(source.name), _last(site.name)
-        everything = np.ones((1,) * len(site.shape), bool)
-        if _scope(source.name) != _scope(site.name) or not {*ends} <= _BY_HEAD:
-            return everything
-        if ends[0] == "scores" and ends[1] == "pattern":
+        """The entries of a site that change as some of another one do."""
+        within = scope_of(source.name) == scope_of(site.name)
+        ends = last_name(source.name), last_name(site.name)
+        if within and ends == ("scores", "pattern"):
             entries = entries & self._choosing(source, site)
-        goes = {"head": "head"}
-        if ends[1] in _ROWS.get(ends[0], ()):
-            goes["seq"] = "seq"
-        elif ends[0] in ("k_in", "k_pre", "k") and ends[1] in ("scores", "kernel"):
-            goes["seq"] = "kv_seq"
-        shape = [1] * len(site.shape)
-        kept = []
-        for axis, to in goes.items():
-            if axis in source.axes and to in site.axes:
-                a, b = source.axes.index(axis), site.axes.index(to)
-                if source.shape[a] == site.shape[b]:
-                    kept.append((a, b))
-        others = tuple(a for a in range(entries.ndim) if a not in dict(kept))
-        reduced = np.asarray(entries.any(axis=others))
-        order = [b for _, b in sorted(kept)]
-        for (_, b), size in zip(sorted(kept), reduced.shape, strict=True):
-            shape[b] = size
-        return np.transpose(reduced, np.argsort(order)).reshape(shape)
+        return carried(source, site, entries)
 
     def _choosing(self, scores: Site, pattern: Site) -> Entries:
         """The rows of a softmax that have something to share out: two keys or more."""
@@ -284,10 +247,20 @@ class Followed:
             return everything
         if not pattern.rows or pattern.rows.are != "distribution":
             return everything
-        if self._may_be_nan(scores.name):
+        if self._may_be_nan(scores.name) or self._may_mask(scores):
             return everything
         masked = np.broadcast_to(np.isneginf(self.held(scores.name)), scores.shape)
         return (~masked).sum(-1, keepdims=True) > 1
+
+    def _may_mask(self, scores: Site) -> bool:
+        """Whether an edit may lower scores that are seen to those that are not."""
+        edits = [a.edit for a in self.edits if a.at and scores.name in a.at]
+        own = [edit for edit in edits if isinstance(edit, Edit)]
+        numbers = [number for edit in own for number in edit.given(scores)]
+        return not all(
+            is_concrete(number) and np.all(abs(np.asarray(number)) < MASKING)
+            for number in numbers
+        )
 
     def _may_be_nan(self, name: str) -> bool:
         """Whether an edit makes a row NaN as it leaves no key, as `Block` does."""
@@ -299,12 +272,4 @@ class Followed:
 
 
 def _masked(site: Site) -> float:
-    return -np.inf if _last(site.name) == "scores" else 0.0
-
-
-def _scope(name: str) -> str:
-    return name.rpartition(".")[0]
-
-
-def _last(name: str) -> str:
-    return name.rpartition(".")[2]
+    return -np.inf if last_name(site.name) == "scores" else 0.0

@@ -17,6 +17,11 @@ Entries = Bool[np.ndarray, "..."]
 Held = Float[np.ndarray, "..."]
 
 
+# Models mask scores with numbers such as -1e20: what edits add or multiply by is small
+# beside that up to here.
+MASKING = 1e10
+
+
 def unknown(held: Held) -> Held:
     """What nobody can say of entries beforehand."""
     return np.full_like(held, np.nan)
@@ -41,9 +46,9 @@ class Reach:
 
 @runtime_checkable
 class Reaches(Protocol):
-    """An edit that says what it does to the entries of a site."""
+    """An edit that says what it does to the entries of a site; `None`: nobody knows."""
 
-    def reach(self, site: Site, table: Sites) -> Reach: ...
+    def reach(self, site: Site, table: Sites) -> Reach | None: ...
 
 
 def selected(where: Where, site: Site) -> Entries:

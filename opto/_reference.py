@@ -109,7 +109,7 @@ class Resample(Edit):
         select(self, site, strength, heads, where)
         arrays = _matching("Resample", site, reference)
         if seed is not None:
-            whole("seed", seed, 0, "a whole number, 0 or more, or None")
+            seed = whole("seed", seed, 0, "a whole number, 0 or more, or None")
             if isinstance(reference, Record):
                 for name, x in arrays.items():
                     _lead("Resample", name, x, reference)

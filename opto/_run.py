@@ -13,6 +13,8 @@ from jaxtyping import Array, PyTree
 from ._derived import Derived, Given
 from ._edit import AbstractEdit, Edit, several
 from ._effects import check_effects
+from ._grafted import grafted_models
+from ._observed import Observed
 from ._record import Record
 from ._reference import split
 from ._site import find_sites, known_sites, one_example, Site, Sites
@@ -87,7 +89,7 @@ def _carried_out(model, inputs, record, edits, check_all) -> tuple[PyTree, Recor
     requests = _requests(record, table)
     mapped, rest, seen = split(edits, table, batch_shape(inputs, lead))
     check_all(seen, table, requests)
-    check_donors(model, inputs, seen, table)
+    _check_donors(model, inputs, seen, table)
     out, values, findings = _run(
         model, inputs, mapped, rest, tuple(requests.items()), lead
     )
@@ -126,6 +128,7 @@ def _visited(fn, args, record, edits, check_all) -> tuple[PyTree, Record]:
     table = find_sites(fn, *args)
     requests = _requests(record, table)
     check_all(edits, table, requests)
+    _check_donors(fn, args, edits, table)
     out, values, findings = _visit(fn, args, edits, requests, table)
     _raise(findings)
     return out, values
@@ -250,21 +253,16 @@ def _raise(findings: Findings) -> None:
             raise ValueError(f"{message} (in {wrong} of {np.size(right)} sequences)")
 
 
-def check_donors(
-    fn: Any, inputs: tuple[Any, ...], edits: Sequence[AbstractEdit], table: Sites
+def _check_donors(
+    fn: Any, args: tuple[Any, ...], edits: Sequence[AbstractEdit], table: Sites
 ) -> None:
     """Checks the edits of grafted models; while tracing, indices are not known."""
-    for graft in edits:
-        if isinstance(graft, Graft) and graft.edits:
-            other, theirs = host(fn, inputs)[1](graft.model)
-            example, lead = one_example(other, theirs)
-            there = known_sites(other, example)
-            own = split(graft.edits, there, batch_shape(theirs, lead))[2]
-            check_given(own, there, ())
-            if (seam := graft.seam(table)) in there:
-                reads = {"recorded": {seam}, "outputs": False}
-                check_effects(own, there, **reads, read_by=graft.name)
-            check_donors(other, theirs, own, there)
+    for donor in grafted_models(fn, args, edits, table):
+        lead = one_example(donor.fn, donor.args)[1]
+        own = split(donor.edits, donor.table, batch_shape(donor.args, lead))[2]
+        check_given(own, donor.table, ())
+        check_effects(own, donor.table, donor.seen)
+        _check_donors(donor.fn, donor.args, own, donor.table)
 
 
 def as_edits(edits: Iterable[AbstractEdit]) -> tuple[AbstractEdit, ...]:
@@ -290,12 +288,27 @@ def check(
     return edits
 
 
+def check_call(
+    fn: Callable[..., Any], *args: Any, edits: Iterable[AbstractEdit]
+) -> tuple[AbstractEdit, ...]:
+    """The edits; raises `ValueError` unless they can apply to `fn(*args, tap=)`.
+
+    As `check`, and for the edits of grafted models, too. The call is of one example.
+    """
+    edits = as_edits(edits)
+    fn, args, own = swapped(fn, args, edits)
+    table = find_sites(fn, *args)
+    check_seen(own, table, ())
+    _check_donors(fn, args, own, table)
+    return edits
+
+
 def check_seen(
     edits: Sequence[AbstractEdit], table: Sites, recorded: Collection[str]
 ) -> None:
     """Raises `ValueError` for edits that cannot apply, or change nothing."""
     check_given(edits, table, recorded)
-    check_effects(edits, table, recorded=recorded)
+    check_effects(edits, table, Observed.too(recorded))
 
 
 def check_given(

@@ -14,10 +14,11 @@ from jaxtyping import Array, Shaped
 from ._checks import whole
 from ._each import Each, Expanded
 from ._edit import AbstractEdit
+from ._observed import Observed
 from ._reference import split
-from ._run import batch_shape, check_given, run
+from ._run import batch_shape, check_given, run_within
 from ._site import known_sites, one_example, Sites
-from ._swept_effects import check_swept_effects
+from ._swept_effects import check_all_effects
 from ._together import check_together, OneOf, Paths
 from .graft import Graft, host, swapped
 
@@ -173,7 +174,8 @@ def combinations(
         site at any point of the sweep.
     """
     table = checked_table(model, inputs, edits)
-    check_all_effects(model, inputs, edits, table, record="**")
+    every = Observed.too(table)  # What is recorded of them is not known here.
+    check_all_effects(model, inputs, edits, table, every)
     return _combined(model, inputs, edits, table)
 
 
@@ -270,43 +272,6 @@ def checked_table(
     return table
 
 
-def check_all_effects(
-    model: Callable[..., Any],
-    inputs: tuple[Any, ...],
-    edits: Sequence[Any],
-    table: Sites,
-    *,
-    record: str | None = None,
-) -> None:
-    """Raises `ValueError` for edits that change nothing at any point of their sweep.
-
-    Also for those of grafted models.
-
-    **Arguments:** `record`: What may be recorded; by default the outputs alone count.
-    """
-    recorded = {site.name for site in table.match(record)} if record else set[str]()
-    _check_effects(model, inputs, edits, table, recorded=recorded)
-
-
-def _check_effects(
-    model: Callable[..., Any],
-    inputs: tuple[Any, ...],
-    edits: Sequence[Any],
-    table: Sites,
-    **seen: Any,
-) -> None:
-    for edit in edits:
-        if isinstance(edit, Graft) and edit.model is not None and edit.edits:
-            other, theirs = host(model, inputs)[1](edit.model)
-            there = known_sites(other, one_example(other, theirs)[0])
-            reads = {"recorded": {seam := edit.seam(table)}, "outputs": False}
-            if seam in there:
-                own = edit.edits
-                _check_effects(other, theirs, own, there, **reads, read_by=edit.name)
-    batch = batch_shape(inputs, one_example(model, inputs)[1])
-    check_swept_effects(split(edits, table, batch)[2], table, **seen)
-
-
 def _points(leaf: Each | Stacked, table: Sites, most: int | None) -> tuple[Any, ...]:
     """The edits, or selections, of a sweep; of a grid the first so many, or all."""
     if isinstance(leaf, Stacked):
@@ -338,7 +303,7 @@ def _sweep(
     chunk: int | None,
 ) -> Array:
     def one(moving: list[Any]) -> Array:
-        out, _ = run(model, *inputs, edits=found.at(moving))
+        out, _ = run_within(model, *inputs, edits=found.at(moving))
         value = metric(out, *inputs)
         if not isinstance(value, jax.Array | np.ndarray | float | int):
             kind = type(value).__name__

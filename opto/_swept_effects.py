@@ -1,41 +1,53 @@
 """Swept edits that change nothing at any point of their sweep."""
 
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import jax
 import numpy as np
 
-from ._acting import is_idle, short, Unknown
+from ._acting import is_idle, Unknown
 from ._each import Each
-from ._edit import AbstractEdit
+from ._edit import AbstractEdit, shown
 from ._effects import no_effect, without_effect
-from ._site import Sites
+from ._grafted import grafted_models
+from ._observed import Observed
+from ._reference import split
+from ._run import batch_shape
+from ._site import one_example, Sites
 from ._together import check_together, OneOf
 
 
+_OUTPUTS = Observed()
 # Points of a grid that are looked at; of more, nobody says that they change nothing.
 _MOST = 256
 
 
-def check_swept_effects(
+def check_all_effects(
+    model: Callable[..., Any],
+    inputs: tuple[Any, ...],
     edits: Sequence[Any],
     table: Sites,
-    *,
-    recorded: Collection[str] = (),
-    outputs: bool = True,
-    read_by: str = "",
+    seen: Observed = _OUTPUTS,
 ) -> None:
+    """Raises `ValueError` for edits that change nothing at any point of their sweep.
+
+    Also for those of grafted models.
+    """
+    for donor in grafted_models(model, inputs, edits, table):
+        check_all_effects(donor.fn, donor.args, donor.edits, donor.table, donor.seen)
+    batch = batch_shape(inputs, one_example(model, inputs)[1])
+    _check_swept(split(edits, table, batch)[2], table, seen)
+
+
+def _check_swept(edits: Sequence[Any], table: Sites, seen: Observed) -> None:
     """Raises `ValueError` for an edit that changes nothing at any point of a sweep.
 
     A point at strength 0 says nothing: it is there to be without effect. What changes
-    nothing at some points only is right there, and stays.
-
-    **Arguments:** As for `check_effects`; each swept edit is looked at by itself, with
-        nothing but the sites known of the others.
+    nothing at some points only is right there, and stays. Of each swept edit the points
+    are looked at, and of the others only their sites are known.
     """
     known = [_known(edit) for edit in edits]
-    seen = (recorded, outputs, read_by)
     swept = [k for k, edit in enumerate(edits) if points_of(edit, table) is not None]
     for k in swept or [-1]:
         points = points_of(edits[k], table) if swept else [None]
@@ -55,20 +67,20 @@ def check_swept_effects(
 
 
 def _wrong(
-    edits: list[Any], table: Sites, seen: tuple[Any, ...], given: Sequence[Any], k: int
+    edits: list[Any], table: Sites, seen: Observed, given: Sequence[Any], k: int
 ) -> dict[int, str]:
     """By place what to say of an edit without effect, or of a point that contradicts.
 
-    **Arguments:** `given`: The edits as they were given, of which `k` is swept.
+    **Arguments:** `given`: The edits as they were given; the one at `k` is swept.
     """
-    found = without_effect(edits, table, *seen)
+    found = without_effect(edits, table, seen)
     what = {i: no_effect(given[i], why) for i, why in found.items()}
     try:
         known = [edit for edit in edits if not isinstance(edit, Unknown)]
-        check_together(known, table, seen[0])
+        check_together(known, table, seen.recorded)
     except ValueError as error:
         if k >= 0:
-            what.setdefault(k, f"{short(given[k])}, at all its points: {error}")
+            what.setdefault(k, f"{shown(given[k])}, at all its points: {error}")
     return what
 
 

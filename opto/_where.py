@@ -74,14 +74,22 @@ class Where(eqx.Module):
 
     def mask(self, site: Site) -> Bool[Array, "..."] | None:
         """True at the selected entries, broadcasting over the site; `None`: all."""
-        mask = self.entries
+        return self._mask(site, jnp)
+
+    def _mask(self, site: Site, xp: Any) -> Any:
+        """`mask` by `jax.numpy`, or by `numpy` for checks."""
+        mask = (
+            self.entries
+            if xp is jnp or self.entries is None
+            else np.asarray(self.entries)
+        )
         for name, chosen in self.indices.items():
             # Axes: choice, then the site's, of length one unless this group names it.
             hit: Any = True
             for j, axis in enumerate(name.split()):
-                index = chosen[:, j].reshape(-1, *[1] * len(site.shape))
-                hit = hit & _points_at(axis, index, site)
-            group = jnp.any(hit, axis=0)
+                index = xp.asarray(chosen)[:, j].reshape(-1, *[1] * len(site.shape))
+                hit = hit & _points_at(axis, index, site, xp)
+            group = hit.any(axis=0)
             mask = group if mask is None else mask & group
         return mask
 
@@ -94,19 +102,11 @@ class Where(eqx.Module):
         arrays += [] if self.entries is None else [self.entries]
         if not all(map(is_concrete, arrays)):
             return None
+        if any(chosen.ndim != 2 for chosen in self.indices.values()):
+            return None
+        mask = self._mask(site, np)
         found = np.ones((1,) * len(site.shape), bool)
-        if self.entries is not None:
-            found = found & np.asarray(self.entries)
-        for name, chosen in self.indices.items():
-            if chosen.ndim != 2:
-                return None
-            hit: Any = True
-            for j, axis in enumerate(name.split()):
-                index = np.asarray(chosen)[:, j].reshape(-1, *[1] * len(site.shape))
-                hit = hit & _points_at(axis, index, site, np)
-            group = hit.any(axis=0)
-            found = found & group
-        return np.asarray(found)
+        return found if mask is None else np.asarray(found & mask)
 
     def within(self, sites: Sequence[Site]) -> tuple[Site, ...]:
         """Those of the sites that lie in the selected layers."""
@@ -202,7 +202,7 @@ def _holds_tracer(x: Any) -> bool:
     return any(isinstance(leaf, Tracer) for leaf in jax.tree.leaves(x))
 
 
-def _points_at(axis: str, index: Any, site: Site, xp: Any = jnp) -> Any:
+def _points_at(axis: str, index: Any, site: Site, xp: Any) -> Any:
     """Which entries an index means; `xp` is `jax.numpy`, or `numpy` for checks."""
     if axis == "layer" and "layer" not in site.axes:
         return index == site.layer

@@ -61,16 +61,15 @@ class Graft(Derived):
         """
         if (until is None) == (from_ is None):
             raise ValueError("Graft takes until= or from_=, a layer, and not both")
-        for name, layer, first in (("until", until, -1), ("from_", from_, 0)):
-            if layer is not None:
-                whole(name, layer, first, "the number of a layer")
         is_path = isinstance(model, str)
         if not (is_path or callable(model)):
             raise ValueError(f"model is a model or the path of a run, got {model!r}")
         self.model = None if is_path else model
         self.source = model if is_path else None
         self.checkpoint = whole("checkpoint", checkpoint, -1)
-        self.until, self.from_ = until, from_
+        layer = "the number of a layer"
+        self.until = None if until is None else whole("until", until, -1, layer)
+        self.from_ = None if from_ is None else whole("from_", from_, 0, layer)
         self.edits = several(edits)
 
     def loaded(self, model: Callable[..., Any]) -> "Graft":
@@ -100,8 +99,9 @@ class Graft(Derived):
     def changes(self, table: Sites) -> tuple[str, ...]:
         return (self.seam(table),)
 
-    def reach(self, site: Site, table: Sites) -> Reach:
-        return setting(Where({}), site)
+    def reach(self, site: Site, table: Sites) -> Reach | None:
+        # With `from_`, this model's values go on; where to, the other model says.
+        return setting(Where({}), site) if self.from_ is None else None
 
     def replaces_until(self, table: Sites) -> str | None:
         return None if self.until is None else self.seam(table)

@@ -16,11 +16,13 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from ._edit import AbstractEdit
+from ._observed import Observed
 from ._record import Record
 from ._reference import Patch
 from ._run import as_edits, run_within
 from ._site import Site, Sites
-from ._sweep import check_all_effects, checked_table
+from ._sweep import checked_table
+from ._swept_effects import check_all_effects
 from .graft import Graft, swapped
 
 
@@ -55,7 +57,7 @@ def logit_lens(
     """
     model, inputs, edits = swapped(model, inputs, as_edits(edits))
     table = checked_table(model, inputs, edits)
-    check_all_effects(model, inputs, edits, table, record="**")
+    check_all_effects(model, inputs, edits, table, Observed.too(table))
     target, logits = _single("into", into, table), _single("read", read, table)
     if list(table).index(logits.name) <= list(table).index(target.name):
         raise ValueError(f"read={read!r} is computed before into={into!r}")
@@ -117,7 +119,7 @@ def logit_terms(
     if any(isinstance(edit, Graft) for edit in edits):
         raise ValueError("edits: what a grafted model wrote is not recorded; no Graft")
     table = checked_table(model, inputs, edits)
-    check_all_effects(model, inputs, edits, table, record="**")
+    check_all_effects(model, inputs, edits, table, Observed.too(table))
     parts = [_single("embed", embed, table), *table.match(heads)]
     parts += [site for site in table.values() if site.matches(mlps)]
     order = list(table)

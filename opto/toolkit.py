@@ -16,8 +16,13 @@ from ._edit import (
     several as several,
 )
 from ._effects import check_effects as check_effects, with_effect as with_effect
+from ._observed import Observed as Observed
 from ._reach import Reach as Reach
-from ._run import run_within as run_within, visit_within as visit_within
+from ._run import (
+    check_call as check_call,
+    run_within as run_within,
+    visit_within as visit_within,
+)
 from ._together import Changes as Changes, Replaces as Replaces
 from ._where import Chosen as Chosen, is_concrete as is_concrete, known as known
 from .patterns import fraction as fraction

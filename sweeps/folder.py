@@ -213,7 +213,7 @@ class Folder:
                 job = from_json(Job, read_object(file))
                 # Signals are sent to it; 0 and less are many processes.
                 here = job.cluster in ("local", "debug")
-                if here and not re.fullmatch("[1-9][0-9]*", job.job_id):
+                if here and job.process and not re.fullmatch("[1-9][0-9]*", job.job_id):
                     wanted = "the number of a process"
                     raise ValueError(f"job_id must be {wanted}, got {job.job_id!r}")
                 found[file.stem] = job

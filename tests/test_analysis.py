@@ -34,7 +34,7 @@ def folder(tmp_path_factory):
     last = path / "other/checkpoints" / f"{320:012}.eqx"
     last.unlink()
     shutil.rmtree(path / "other" / "resume")
-    runs = {"main": {}, "other": {}, "never": {}}
+    runs = dict.fromkeys(("main", "other", "never"), icl.Run(path / "main").config)
     study = {"study": "s", "scale": "smoke", "folder": str(path), "runs": runs}
     (path / "_sweep").mkdir()
     (path / "_sweep/study.json").write_text(json.dumps(study))

@@ -24,8 +24,9 @@ from icl.cli.check import check
 from icl.cli.evaluate import evaluate
 from icl.compat.icl_dynamics import _import
 from icl.data import digest, HDF5Classes, LowRankClasses, save_source
+from icl.experiments import Start
 from icl.files import temporary_of, write_bytes
-from icl.runs import Log, open_run, read_object, Run, RunWriter
+from icl.runs import _look, Log, open_run, read_object, Run, RunWriter
 from icl.runs.checkpoints import CheckpointReader
 from icl.training import Training
 from icl.training._steps import initial_state
@@ -248,6 +249,68 @@ def test_check_of_several_and_of_older_runs(original, run, capsys):
         (run / name).write_bytes(content)
 
 
+def test_check_reads_all_of_older_files(run, capsys):
+    """A log under HDF5's own checksums, and a file whose first entry is an array."""
+    with h5py.File(run / "log.h5") as file:
+        rows = {name: file[name][()] for name in ("train/iter", "train/loss")}
+    with h5py.File(unsealed(run) / "log.h5", "w") as file:
+        for name, x in rows.items():
+            file.create_dataset(name, data=x, fletcher32=True, chunks=x.shape)
+        place = file["train/loss"].id.get_chunk_info(0).byte_offset
+    (run / "replays").mkdir(exist_ok=True)
+    with h5py.File(run / "replays" / "old.h5", "w") as file:
+        file["array"] = np.arange(5.0)
+    assert table(capsys, run)[0] == 0
+    content = bytearray((run / "log.h5").read_bytes())
+    content[place] ^= 1
+    (run / "log.h5").write_bytes(content)
+    status, out, _, _ = table(capsys, run)
+    assert status == 1
+    assert "log.h5            damaged" in out
+
+
+def test_check_of_a_run_of_which_the_log_alone_is_left(run, capsys):
+    for part in ("checkpoints", "resume"):
+        shutil.rmtree(run / part)
+    status, out, _, _ = table(capsys, run)
+    assert status == 1
+    assert out.count("missing") == 3
+
+
+def test_check_of_a_run_that_has_just_begun(run, capsys, monkeypatch):
+    def stop(*_, **__):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(RunWriter, "save_checkpoint", stop)
+    begun = run.parent / "begun"
+    with pytest.raises(KeyboardInterrupt):
+        icl.run_experiment(Run(run).read(icl.Experiment), begun)
+    assert Run(begun).resume_points == [0]
+    assert table(capsys, begun)[0] == 0
+
+
+def test_check_of_a_file_that_goes_away_meanwhile(run, capsys, monkeypatch):
+    read = _look.check_file
+
+    def gone(file, **sealed):
+        if "resume" in str(file):
+            file.unlink()
+        return read(file, **sealed)
+
+    monkeypatch.setattr(_look, "check_file", gone)
+    assert table(capsys, run)[0] == 0
+
+
+def test_check_of_a_config_that_is_not_understood(run, capsys):
+    config = unsealed(run) / "config.json"
+    text = config.read_text()
+    config.write_text(text.replace('"checkpoint_at"', '"checkpoints_at"'))
+    status, out, _, _ = table(capsys, run)
+    assert status == 1
+    assert out.count("config.json") == 1
+    assert "not understood" in out
+
+
 def test_check_of_no_run(tmp_path, capsys):
     status, _, _, err = table(capsys, tmp_path)
     assert status == 2
@@ -283,11 +346,34 @@ def test_eval_says_which_checkpoint(run, capsys):
 
 def test_eval_without_what_decides_its_numbers(run):
     Run(run).checkpoint_file(64).unlink()
-    with pytest.raises(ValueError, match=r"64, is gone; .* is --checkpoint 32"):
+    with pytest.raises(ValueError, match=r"64, is gone; .* is checkpoint 32"):
         evaluate([str(run)])
     (run / "eval_data.h5").unlink()
     with pytest.raises(ValueError, match="eval_data.h5 is gone"):
         evaluate([str(run), "--checkpoint", "32"])
+
+
+def test_no_earlier_checkpoint_takes_the_place_of_the_last(run):
+    assert icl.load(run).run.checkpoints == [0, 32, 64]
+    Run(run).checkpoint_file(64).unlink()
+    for load in (icl.load, lambda path: small(start=Start(str(path))).pinned()):
+        with pytest.raises(ValueError, match="64, is gone; the last that is there is"):
+            load(run)
+    assert icl.load(run, 32).model is not None
+
+
+def test_void_edits_of_an_earlier_version_are_left_out(run):
+    file = unsealed(run) / "config.json"
+    void = ["Zero('blocks.0.attn.z', head=0)", "Freeze('blocks.0.attn.z')"]
+    file.write_text(json.dumps({**json.loads(file.read_text()), "edits": void}))
+    said = pytest.warns(UserWarning, match="change nothing, which are left out: Zero")
+    with said:
+        trained = icl.load(run)
+    assert [repr(edit) for edit in trained.edits] == void[1:]
+    with said:
+        icl.run_experiment(trained.experiment, run, resume=True)
+    with pytest.raises(ValueError, match="Zero.* changes nothing"):
+        icl.run_experiment(trained.experiment, run.parent / "new")
 
 
 def test_eval_of_a_model_that_answers_nan(run, templates, capsys):

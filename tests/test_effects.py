@@ -28,6 +28,8 @@ from opto import (
     Zero,
 )
 from opto._effects import without_effect
+from opto._observed import Observed
+from opto.toolkit import check_call, with_effect
 
 
 A0, A1 = "blocks.0.attn.", "blocks.1.attn."
@@ -324,6 +326,52 @@ def test_a_mask_that_nobody_says_is_not_known():
         opto.visit(attends(seen), jnp.ones((3, 2)), edits=edits)
 
 
+def test_an_edit_before_a_graft_of_the_last_layers_counts():
+    """Nobody knows beforehand what the other model makes of it."""
+    edits = [Zero(Z0, head=0), Graft(model(1), from_=1)]
+    assert opto.check(edits, table()) == tuple(edits)
+    assert with_effect(edits[:1], edits[1:], table()) == tuple(edits[:1])
+    out = [opto.run(model(), *inputs(), edits=e)[0] for e in (edits, edits[1:])]
+    assert np.abs(out[0] - out[1]).max() > 1e-3
+
+
+def test_void_edits_of_a_donor_are_refused_everywhere():
+    donor = Graft(model(1), until=0, edits=[Zero(Z1)])
+    example = [x[0] for x in inputs()]
+    for call in (
+        lambda: opto.visit(model(), *example, edits=[donor]),
+        lambda: jax.eval_shape(lambda: opto.lift(model())(*example, edits=[donor])),
+        lambda: check_call(model(), *example, edits=[donor]),
+    ):
+        with pytest.raises(ValueError, match="Zero.*reads only 'blocks.0.resid_post'"):
+            call()
+
+
+FUTURE = ~np.tri(5, dtype=bool)[None]
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: Clamp(SCORES1, -1e30, head=0, pos=0, kv_seq=0),
+        lambda: Scale(SCORES1, 1e-20, mask=FUTURE),
+        lambda: Steer(SCORES1, 1e20, mask=FUTURE),
+    ],
+    ids=["lowers", "shrinks", "lifts"],
+)
+def test_numbers_as_large_as_those_that_mask_change_something(make):
+    plain, _ = opto.run(model(), *inputs())
+    edited, _ = opto.run(model(), *inputs(), edits=[make()])
+    assert np.abs(plain - edited).max() > 1e-4
+
+
+def test_edits_of_the_same_values_are_named():
+    shape = table()["embed"].shape
+    edits = [Zero("embed"), Clamp("embed", np.zeros(shape))]
+    with pytest.raises(ValueError, match=r"Zero\('embed'\) .*: Clamp\('embed'"):
+        opto.run(model(), *inputs(), edits=edits)
+
+
 # Pairs at random: what is accepted changes something, what is refused does not.
 
 
@@ -491,7 +539,7 @@ def check_pair(rng):
         opto._together.check_together(edits, table, record)
     except ValueError:
         return None
-    void = without_effect(edits, table, record)
+    void = without_effect(edits, table, Observed.too(record))
     both = quietly(fn, [x], edits, record)
     if not all(np.isfinite(x).all() for x in jax.tree.leaves(both)):
         return None

@@ -376,7 +376,7 @@ def test_a_size_is_refused_by_what_the_machine_has(monkeypatch):
     with pytest.raises(ValueError, match="^it needs 3.0 MiB .* has 1.0 MiB$"):
         memory.check_memory("it", 3 * 2**20)
     tree = {"a": jax.ShapeDtypeStruct((10**6, 10**6), "float32"), "b": "text"}
-    assert memory.tree_bytes(tree) == 4 * 10**12
+    assert memory.size_in_bytes(tree) == 4 * 10**12
 
 
 def test_out_of_memory_at_run_time_is_one_line(capsys):
@@ -426,7 +426,7 @@ def test_a_start_of_another_model_is_told_by_its_config(small_run):
     def starting(model):
         return small(model=model, start=Start(str(small_run)))
 
-    with pytest.raises(ValueError, match="another model: d_model: 16 there, 32 here$"):
+    with pytest.raises(ValueError, match="its config: d_model: 16 there, 32 here$"):
         starting(TransformerConfig(d_model=32, num_heads=(4, 2))).build()
     lsa = presets.presets()["lsa"]()
     start = Start(str(small_run))

@@ -294,7 +294,10 @@ def test_initialisation(getkey):
             ),
             "scale: LinearAttention has no scores, got 0.5",
         ),
-        (lambda: TransformerConfig(num_layers=0), "num_layers must be positive, got 0"),
+        (
+            lambda: TransformerConfig(num_layers=0),
+            "num_layers must be a positive integer, got 0",
+        ),
         (
             lambda: exemplar_label_interface(5),
             "give dim= for vectors or num_exemplars= for ids",

@@ -181,7 +181,7 @@ def test_sites_and_circuits(getkey):
         (lambda: LinearRegression(noise=-1.0), "noise must be at least 0"),
         (lambda: UniformInputs(0.0), "bound must be positive"),
         (lambda: GaussianInputs(float("inf")), "std must be positive and finite"),
-        (lambda: LinearSelfAttentionConfig(0), "num_layers must be positive"),
+        (lambda: LinearSelfAttentionConfig(0), "num_layers must be a positive integer"),
         (lambda: LinearSelfAttentionConfig(init_variance=0.0), "init_variance must"),
         (
             lambda: icl.Experiment(task=LinearRegression()).build(),

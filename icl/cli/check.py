@@ -7,9 +7,9 @@ from pathlib import Path
 
 import tyro
 
-from ..experiments import expected_files
-from ..runs import file_states, FileState, is_run, Run, was_begun
+from ..runs import file_states, FileState, is_run, Run, was_begun, WRONG
 from ..text import aligned
+from ..training import expected_files
 from .options import parse
 
 
@@ -18,8 +18,9 @@ class CheckOptions:
     """Say whether each file of some runs is whole, by its checksum.
 
     A file is whole, damaged, missing (the config, the log or the list of checksums has
-    it), or has no checksum, as those of older versions. The status is 1 if
-    something is damaged or missing.
+    it), or has no checksum, as those of older versions; a config may be of a version
+    or a plug-in that is not here, and is not understood. The status is 1 if something
+    is damaged, missing or not understood.
     """
 
     run: tyro.conf.Positional[tuple[Path, ...]]
@@ -40,23 +41,24 @@ def check(arguments: list[str]) -> int:
     wrong = 0
     for path in options.run:
         states = _states(path)
-        bad = [x for x in states if x.state in ("damaged", "missing")]
+        bad = [x for x in states if x.state in WRONG]
         wrong += len(bad)
-        verdict = f"{len(bad)} of {len(states)} files damaged or missing"
+        verdict = f"{len(bad)} of {len(states)} files are not as they should be"
         print(f"{path}: {verdict if bad else f'{len(states)} files, none damaged'}")
         print("\n".join(f"  {line}" for line in aligned(_rows(states), "lll")))
     return int(wrong > 0)
 
 
 def _states(path: Path) -> list[FileState]:
-    """The states of a run's files; of a config or log that is damaged, its own row."""
+    """The states of a run's files, with those that its config and log say are there."""
     missing = [] if is_run(path) else ["config.json"]
     try:
         expected = [] if missing else expected_files(Run(path))
     except ValueError as error:
         states = file_states(path)
         if all(x.state != "damaged" for x in states):
-            states.append(FileState("config.json", "damaged", str(error)))
+            states = [x for x in states if x.name != "config.json"]
+            states.append(FileState("config.json", "not understood", str(error)))
         return states
     return file_states(path, [*missing, *expected])
 
@@ -67,7 +69,7 @@ def _rows(states: Iterable[FileState]) -> list[tuple[str, str, str]]:
 
     def kind(x: FileState) -> tuple[str, str, str]:
         folder, slash, _ = x.name.rpartition("/")
-        bad = x.state in ("damaged", "missing")
+        bad = x.state in WRONG
         return x.state, folder + slash if slash and not bad else x.name, x.why
 
     for (state, name, why), group in itertools.groupby(states, kind):

@@ -3,16 +3,16 @@
 import dataclasses
 import sys
 from collections.abc import Mapping
-from pathlib import Path
 
 import jax
 import numpy as np
 
-from ..experiments import evaluate as evaluated, load, missing_files
+from ..experiments import evaluate as evaluated, load
 from ..experiments.sets import find_sets
 from ..runs import Run
 from ..summaries import scalars, summarise
 from ..text import aligned, number
+from ..training import last_checkpoint, missing_files
 from .options import parse, SetOptions
 
 
@@ -30,7 +30,8 @@ def evaluate(arguments: list[str]) -> None:
     options = parse(EvalOptions, arguments, "eval")
     run = Run(options.run)
     _check_there(run, options)
-    checkpoint = run.find(options.checkpoint)
+    at = options.checkpoint
+    checkpoint = last_checkpoint(run) if at == -1 else run.find(at)
     trained = load(options.run, checkpoint)
     edits = options.in_force(trained)
     table, undefined = {}, {}
@@ -59,14 +60,6 @@ def _check_there(run: Run, options: EvalOptions) -> None:
         return
     if "eval_data.h5" in missing and sets & {*run.config["evaluations"]}:
         raise ValueError(f"{run.path / 'eval_data.h5'} is gone, which has the sets")
-    gone = [int(Path(name).stem) for name in missing if name.endswith(".eqx")]
-    if options.checkpoint == -1 and run.checkpoints:
-        last = run.checkpoints[-1]
-        if max(gone, default=-1) > last:
-            raise ValueError(
-                f"the last checkpoint of {run.path}, {max(gone)}, is gone; the last "
-                f"that is there is --checkpoint {last}"
-            )
     if missing:
         more = f" and {len(missing) - 3} more" if len(missing) > 3 else ""
         _note(f"{run.path} lacks {', '.join(missing[:3])}{more}, see icl check")

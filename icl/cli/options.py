@@ -14,7 +14,7 @@ from typing import Any
 import tyro
 
 import opto
-from opto.toolkit import with_effect
+from opto.toolkit import Observed, with_effect
 
 from ..batches import example_of
 from ..edits.grafts import check_grafts, read_edits
@@ -133,8 +133,8 @@ class RunOptions:
         if own and edits:
             example = example_of(trained.task)
             table = opto.sites(trained.task.forward, trained.model, example)
-            recorded = {s.name for s in table.match(record)} if record else set[str]()
-            own = with_effect(own, edits, table, recorded=recorded)
+            recorded = [s.name for s in table.match(record)] if record else []
+            own = with_effect(own, edits, table, Observed.too(recorded))
         return (*own, *edits)
 
 

@@ -8,11 +8,12 @@ import equinox as eqx
 import jax
 
 import opto
-from opto.toolkit import with_effect
+from opto.toolkit import Observed, with_effect
 
 from ..batches import example_of
 from ..plugins import import_installed, scan
 from ..runs import Run
+from ..training import last_checkpoint as run_checkpoint
 from .donors import Donor, read_donor
 from .names import filled, names
 
@@ -61,9 +62,10 @@ def check_grafts(edits: Iterable[opto.AbstractEdit], task: Any) -> None:
 def last_checkpoint(path: str) -> int:
     """The last checkpoint of the run that a path stands for; -1 if it is a file.
 
-    **Raises:** `ValueError` if there is no run, or none of its checkpoints.
+    **Raises:** `ValueError` if there is no run, none of its checkpoints, or if its last
+        one is gone.
     """
-    return -1 if os.path.isfile(path) else Run(path).find(-1)
+    return -1 if os.path.isfile(path) else run_checkpoint(Run(path))
 
 
 def pinned(
@@ -196,8 +198,8 @@ def _with_effect(graft: opto.Graft, donor: Donor) -> Edits:
         return ()
     table = opto.sites(donor.model, *donor.inputs)
     if graft.from_ is None:
-        seen = {"recorded": {graft.seam(table)}, "outputs": False}
-        return with_effect(donor.edits, graft.edits, table, **seen)
+        seen = Observed.only([graft.seam(table)], graft.name)
+        return with_effect(donor.edits, graft.edits, table, seen)
     replaced = opto.Graft(donor.model, until=graft.from_ - 1)
 
     def has_effect(edit: opto.AbstractEdit) -> bool:

@@ -21,6 +21,7 @@ from opto.toolkit import (
     is_concrete,
     named,
     number,
+    Observed,
     put,
     select,
     Selection,
@@ -110,8 +111,7 @@ class CopyFromPattern(Derived, Selection):
             wanted = "one head, such as heads='1:3'"
             raise ValueError(f"{self!r} reads {wanted}, got {count}")
         read = {site.name for site in self.where.within(sites)}
-        reads = {"recorded": read, "outputs": False, "read_by": "CopyFromPattern"}
-        check_effects(self.edits, table, **reads)
+        check_effects(self.edits, table, Observed.only(read, "CopyFromPattern"))
 
     def changes(self, table: Sites) -> tuple[str, ...]:
         return tuple(site.name for site in table.match(self.logits))

@@ -4,7 +4,6 @@ What trains belongs to `icl.training`, and what is written to `icl.runs`.
 """
 
 from ._evaluate import evaluate as evaluate
-from ._expected import expected_files as expected_files, missing_files as missing_files
 from ._experiment import Experiment as Experiment, load as load, Trained as Trained
 from ._running import (
     run_experiment as run_experiment,

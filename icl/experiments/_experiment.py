@@ -15,6 +15,7 @@ import numpy as np
 from jaxtyping import Array, PRNGKeyArray
 
 import opto
+from opto.toolkit import check_call
 
 from ..batches import batch, example_of, load_batches
 from ..config import to_json
@@ -29,7 +30,7 @@ from ..edits.grafts import (
     with_models,
 )
 from ..edits.ranked import find_heads, FoundHeads, kept_heads, RankedHeads, with_heads
-from ..memory import check_memory, tree_bytes
+from ..memory import check_memory, size_in_bytes
 from ..models import TransformerConfig
 from ..plugins import made_with
 from ..protocols import (
@@ -41,8 +42,16 @@ from ..protocols import (
     TaskConfig,
 )
 from ..runs import Run
-from ..training import check_batch, check_seed, check_set_names, Member, Training
+from ..training import (
+    check_batch,
+    check_seed,
+    check_set_names,
+    last_checkpoint as run_checkpoint,
+    Member,
+    Training,
+)
 from ..training.optimizers import Adam, Optimizer
+from ._earlier import accepted
 from ._fits import check_scores, check_task
 from ._start import Start
 
@@ -157,13 +166,17 @@ class Experiment:
         return each if isinstance(each, int) else min(each)
 
     def member(
-        self, data: Array | None, heads: Mapping[str, FoundHeads] | None = None
+        self,
+        data: Array | None,
+        heads: Mapping[str, FoundHeads] | None = None,
+        run: Run | None = None,
     ) -> Member:
         """As `build`, on data that were loaded before.
 
         **Arguments:**
 
         - `heads`: Those that were found before; measured now if this is not given.
+        - `run`: The run that goes on; `None` for a new one.
         """
         task = self.task.build(data)
         check_task(task, self.task)
@@ -172,9 +185,11 @@ class Experiment:
         check_scores("the task", task, model, task)
         if self.start is not None:
             model = self.start.into(model, to_json(self)["model"])
-        # A misspelt site is an error now, not after the compilation.
-        opto.check(edits, opto.sites(model, *task.interface.structs))
+        inputs = task.interface.structs
+        edits = accepted(edits, run, model, inputs)
         check_grafts(edits, task)
+        # A misspelt site is an error now, not after the compilation.
+        check_call(model, *inputs, edits=edits)
         edits = with_models(edits, lambda graft: graft.model)
         samplers = {
             name: setting.of(self.task).build(data)
@@ -213,7 +228,7 @@ class Experiment:
         base = _stream(self.eval_seed, "evaluation")
         for name, sampler in samplers.items():
             size = self.evaluations[name].size
-            needed = size * tree_bytes(example_of(sampler))
+            needed = size * size_in_bytes(example_of(sampler))
             check_memory(f"evaluations: {name}: size={size}", needed)
         return {
             name: draw(
@@ -234,7 +249,7 @@ def _builder(
     """Makes models; compiled as one, operation by operation it takes seconds."""
     build = lambda key: config.build(interface, key=key)
     shapes = eqx.filter_eval_shape(build, jax.random.key(0))
-    check_memory(f"model: {config}", tree_bytes(shapes))
+    check_memory(f"model: {config}", size_in_bytes(shapes))
     return eqx.filter_jit(build)
 
 
@@ -273,8 +288,8 @@ class Trained:
 def load(path: str | os.PathLike, checkpoint: int = -1) -> Trained:
     """Reads a run: its model at a checkpoint (sequences seen; -1 is the last).
 
-    **Raises:** `ValueError` if there is no run, no such checkpoint, or the data's file
-    is not there or not what it was.
+    **Raises:** `ValueError` if there is no run, no such checkpoint, if the last one is
+    gone, or the data's file is not there or not what it was.
     """
     run = Run(path)
     experiment = run.read(Experiment)
@@ -287,11 +302,12 @@ def load(path: str | os.PathLike, checkpoint: int = -1) -> Trained:
     # In the order of the config, not of the file.
     order = [*(n for n in experiment.evaluations if n in sets), *sets]
     sets = {name: sets[name] for name in order}
-    model = run.load(experiment._model(task), checkpoint)
+    at = run_checkpoint(run) if checkpoint == -1 else checkpoint
+    model = run.load(experiment._model(task), at)
     heads = kept_heads(run.path, experiment.heads)
     heads = find_heads(experiment.heads) if heads is None else heads
     with made_with(run.plugins):
-        edits = experiment._edits(heads)
+        edits = accepted(experiment._edits(heads), run, model, task.interface.structs)
     return Trained(run, experiment, model, task, edits, sets, heads)
 
 

@@ -13,7 +13,7 @@ import jax.numpy as jnp
 from ..batches import example_of, load_batches, save_batches
 from ..data import digest
 from ..edits.ranked import find_heads, FoundHeads, keep_heads, kept_heads
-from ..runs import disk, is_run, open_run, RunWriter
+from ..runs import disk, is_run, open_run, Run, RunWriter
 from ..training import check_members, fit, Member, Result
 from ..training.loggers import Logger
 from ._experiment import Experiment
@@ -77,7 +77,7 @@ def run_experiments(
     # Once: a run that is read may get further checkpoints meanwhile.
     pinned = attempt(Experiment.pinned, experiments)
     heads = attempt(_heads_of, {k: (e, outs[k]) for k, e in pinned.items()})
-    built = {index: (pinned[index], found) for index, found in heads.items()}
+    built = {k: (pinned[k], found, outs[k]) for k, found in heads.items()}
     members = attempt(_builder(), built)
     if not members:
         return []
@@ -146,15 +146,18 @@ def _heads_of(item: tuple[Experiment, str | os.PathLike]) -> dict[str, FoundHead
     return find_heads(experiment.heads) if kept is None else kept
 
 
-def _builder() -> Callable[[tuple[Experiment, dict[str, FoundHeads]]], Member]:
+def _builder() -> Callable[..., Member]:
     """Builds members; the same data is the same array, which they share."""
     load = functools.cache(
         lambda source: None if source is None else jnp.asarray(source.load())
     )
 
-    def build(item: tuple[Experiment, dict[str, FoundHeads]]) -> Member:
-        experiment, heads = item
-        return experiment.member(load(experiment.data), heads)
+    def build(
+        item: tuple[Experiment, dict[str, FoundHeads], str | os.PathLike],
+    ) -> Member:
+        experiment, heads, out = item
+        run = Run(out) if is_run(out) else None
+        return experiment.member(load(experiment.data), heads, run)
 
     return build
 

@@ -39,8 +39,8 @@ class Start:
             return Run(self.run).load(model, self.checkpoint)
         except ValueError as error:
             other = self._other(config)
-            what = f"{self.run} is of another model: {other}" if other else error
-            raise ValueError(f"start: {what}") from None
+            what = f"{error}; the model differs by its config: {other}"
+            raise ValueError(f"start: {what if other else error}") from None
 
     def _other(self, config: Mapping[str, Any]) -> str:
         """How the run's model differs by its config; empty if it is not known to."""

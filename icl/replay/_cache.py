@@ -2,16 +2,15 @@
 
 import dataclasses
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 import h5py
 import numpy as np
 
-from ..files import write_hdf5
+from ..files import open_hdf5, write_hdf5
 from ..runs import disk, Run
-from ..runs.checkpoints import digest, digest_of, Stamp
-from ._fingerprint import array_bytes
+from ..runs.checkpoints import digest_of, Stamp
 
 
 _COLUMNS = ("sequences", "size", "modified", "digest", "value")
@@ -68,8 +67,7 @@ class Kept:
             text = h5py.string_dtype()
             file.create_dataset("digest", data=[row.digest for row in rows], dtype=text)
             file["value"] = np.stack([row.value for row in rows])
-            columns = [_column(file, name) for name in _COLUMNS]
-            file.attrs["content"] = _content(self._key, columns)
+            file.attrs["key"] = self._key
 
         try:
             with disk(self._file.parent):
@@ -82,10 +80,10 @@ class Kept:
         if not self._file.exists():
             return {}
         try:
-            with h5py.File(self._file, "r") as file:
+            with open_hdf5(self._file, sealed=True) as file:
                 columns = [_column(file, name) for name in _COLUMNS]
-                if file.attrs["content"] != _content(self._key, columns):
-                    return {}
+                if file.attrs["key"] != self._key:
+                    return {}  # It has another one's name.
             return {
                 int(at): _Row(Stamp(int(a), int(b)), text.decode(), np.asarray(value))
                 for at, a, b, text, value in zip(*columns, strict=True)
@@ -99,16 +97,6 @@ class _Row:
     stamp: Stamp
     digest: str
     value: np.ndarray
-
-
-def _content(key: str, columns: Sequence[np.ndarray]) -> str:
-    """A digest of what a file holds, and of what was asked.
-
-    A damaged file is not to be read, nor one that has another one's name.
-    """
-    # Texts come as objects, whose bytes would be pointers.
-    plain = (np.asarray(x.tolist() if x.dtype == object else x) for x in columns)
-    return digest(key.encode() + b"".join(map(array_bytes, plain)))
 
 
 def _column(file: h5py.File, name: str) -> np.ndarray:

@@ -11,7 +11,7 @@ from ._finished import (
     was_begun as was_begun,
 )
 from ._lock import lock as lock
-from ._look import file_states as file_states, FileState as FileState
+from ._look import file_states as file_states, FileState as FileState, WRONG as WRONG
 from ._provenance import code_version as code_version
 from ._sums import keep as keep, was_kept as was_kept
 from .folder import (
@@ -20,4 +20,4 @@ from .folder import (
     Run as Run,
     RunWriter as RunWriter,
 )
-from .log import Log as Log, open_log as open_log, rows_of as rows_of
+from .log import Log as Log, logged_rows as logged_rows, open_log as open_log

@@ -13,7 +13,9 @@ from ..text import read_json
 from ._sums import is_sealed, LISTED, read_text, SUMS, sums
 
 
-State = Literal["whole", "damaged", "no checksum", "missing"]
+State = Literal["whole", "damaged", "no checksum", "missing", "not understood"]
+WRONG: tuple[State, ...] = ("damaged", "missing", "not understood")
+"""The states in which a file is not as it should be."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -49,10 +51,12 @@ def file_states(folder: Path, expected: Iterable[str] = ()) -> list[FileState]:
     there += [file.relative_to(folder).as_posix() for file in drawn]
     missing = [name for name in (*listed, *expected) if name not in there]
     gone = [FileState(name, "missing") for name in dict.fromkeys(missing)]
-    return [_state(folder, name) for name in there] + gone
+    found = (_state(folder, name) for name in there)
+    return [state for state in found if state is not None] + gone
 
 
-def _state(folder: Path, name: str) -> FileState:
+def _state(folder: Path, name: str) -> FileState | None:
+    """The state of one file; `None` if the run has just deleted it."""
     file = folder / name
     try:
         if name == SUMS:
@@ -69,17 +73,24 @@ def _state(folder: Path, name: str) -> FileState:
             has = check_file(file, sealed=own and is_sealed(folder))
             if not has:
                 _read_through(file)
+    except FileNotFoundError:
+        return None
     except (OSError, EOFError, RuntimeError, ValueError) as error:
         why = " ".join(str(getattr(error, "strerror", None) or error).split())
         return FileState(name, "damaged", why.removeprefix(f"{file} "))
     return FileState(name, "whole" if has else "no checksum")
 
 
+def _read_dataset(name: str, x: h5py.Dataset | h5py.Group) -> None:
+    if isinstance(x, h5py.Dataset):
+        x[()]
+
+
 def _read_through(file: Path) -> None:
     """Reads all arrays of a file without a checksum; raises for one that is cut."""
     if file.suffix == ".h5":
         with h5py.File(file, "r") as opened:
-            opened.visititems(lambda _, x: isinstance(x, h5py.Dataset) and x[()] and 0)
+            opened.visititems(_read_dataset)
         return
     size = file.stat().st_size
     with open(file, "rb") as stream:

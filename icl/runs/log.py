@@ -99,13 +99,15 @@ class Log:
         log = Log()
         with _readable(path):
             with open_log(path) as file:
-                train = {name: rows_of(data) for name, data in _group(file, "train")}
+                train = {
+                    name: logged_rows(data) for name, data in _group(file, "train")
+                }
                 train.pop("iter")
                 log._train = {name: [rows] for name, rows in train.items()}
                 evaluations = dict(_group(file, "eval"))
                 log._events = evaluations.pop("iter")[()].tolist()
                 log._evaluations = {
-                    name: {m: list(rows_of(rows)) for m, rows in group.items()}
+                    name: {m: list(logged_rows(rows)) for m, rows in group.items()}
                     for name, group in evaluations.items()
                 }
         return log
@@ -139,7 +141,7 @@ def open_log(path: Path) -> h5py.File:
     return open_hdf5(path, sealed=is_sealed(path.parent))
 
 
-def rows_of(data: h5py.Dataset) -> np.ndarray:
+def logged_rows(data: h5py.Dataset) -> np.ndarray:
     """The rows of a metric in a log, with NaN where it is undefined.
 
     Versions before the checksums wrote infinity there.

@@ -3,6 +3,11 @@
 What is trained is told by protocols; what a run folder is belongs to `icl.runs`.
 """
 
+from ._expected import (
+    expected_files as expected_files,
+    last_checkpoint as last_checkpoint,
+    missing_files as missing_files,
+)
 from ._fit import check_members as check_members, fit as fit, Stopped as Stopped
 from ._steps import evaluate_batch as evaluate_batch
 from ._values import (

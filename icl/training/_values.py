@@ -11,10 +11,11 @@ import jax.numpy as jnp
 from jaxtyping import Array, Integer, PyTree
 
 import opto
+from opto.toolkit import check_call
 
 from ..batches import example_of
 from ..checks import positive
-from ..memory import check_memory, tree_bytes
+from ..memory import check_memory, size_in_bytes
 from ..protocols import Summary, Task
 from ..runs import Log
 from .optimizers import Adam, Optimizer
@@ -127,7 +128,7 @@ def check_batch(task: Task, training: Training) -> None:
     size, taken = training.batch_size, training.microbatch_size
     example = example_of(task)
     # The keys of all are there at once, the examples of a microbatch.
-    needed = KEY_BYTES * size + (taken or size) * tree_bytes(example)
+    needed = KEY_BYTES * size + (taken or size) * size_in_bytes(example)
     sizes = f"batch_size={size}" + (f", microbatch_size={taken}" if taken else "")
     check_memory(f"a batch, {sizes},", needed)
 
@@ -142,7 +143,7 @@ def check_edits(
     """
     if isinstance(edits, tuple | list) and not edits:
         return ()
-    return opto.check(edits, opto.sites(task.forward, model, example))
+    return check_call(task.forward, model, example, edits=edits)
 
 
 def with_arrays(member: Member) -> Member:

@@ -20,7 +20,7 @@ from icl.config import from_json
 from icl.files import write_bytes, write_hdf5
 from icl.plugins import import_plugin, is_there, made_with
 from icl.protocols import Summary, TaskConfig
-from icl.runs import is_run, open_log, rows_of, Run
+from icl.runs import is_run, logged_rows, open_log, Run
 from icl.summaries import over_events, scalars
 
 from ..folder import Folder
@@ -272,7 +272,7 @@ def _rows(group: Any, count: int) -> Iterator[tuple[str, np.ndarray]]:
         if name != "iter":
             if len(data) != count:
                 raise ValueError(f"{data.name} has {len(data)} rows, not {count}")
-            yield name, rows_of(data)
+            yield name, logged_rows(data)
 
 
 # The file

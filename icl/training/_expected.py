@@ -1,8 +1,10 @@
 """The files that a run's config and log say are there."""
 
+from pathlib import Path
+
 from ..config import from_json
 from ..runs import Run
-from ..training import Training
+from ._values import Training
 
 
 def expected_files(run: Run) -> list[str]:
@@ -14,7 +16,8 @@ def expected_files(run: Run) -> list[str]:
     **Raises:** `ValueError` if the config or the log cannot be read.
     """
     config = run.config
-    begun = bool(run.checkpoints or run.resume_points)
+    log = (run.path / "log.h5").exists()
+    begun = log or bool(run.checkpoints or run.resume_points)
     names = ["log.h5"] if begun else []
     if begun and config.get("evaluations"):
         names.append("eval_data.h5")
@@ -24,7 +27,8 @@ def expected_files(run: Run) -> list[str]:
     seen = run.logged_sequences
     # After a resume that was killed at once, the log is longer than what counts.
     seen = min(seen, max(run.resume_points, default=seen))
-    due = training.sequences_of(training.checkpoint_at) if begun else []
+    # A run compiles between its first save and its first checkpoint, that of 0.
+    due = training.sequences_of(training.checkpoint_at) if seen else []
     files = [run.checkpoint_file(n).relative_to(run.path) for n in due if n <= seen]
     return [*names, *(file.as_posix() for file in files)]
 
@@ -32,3 +36,23 @@ def expected_files(run: Run) -> list[str]:
 def missing_files(run: Run) -> list[str]:
     """Those of `expected_files` that are gone."""
     return [name for name in expected_files(run) if not (run.path / name).exists()]
+
+
+def last_checkpoint(run: Run) -> int:
+    """The last checkpoint of a run.
+
+    **Raises:** `ValueError` if there is none, or if a later one was there and is gone:
+    an earlier one in its place would give other numbers.
+    """
+    last = run.find(-1)
+    try:
+        names = missing_files(run)
+    except ValueError:  # What is damaged is said when it is read.
+        return last
+    gone = [int(Path(name).stem) for name in names if name.endswith(".eqx")]
+    if max(gone, default=-1) > last:
+        raise ValueError(
+            f"the last checkpoint of {run.path}, {max(gone)}, is gone; the last that "
+            f"is there is checkpoint {last}"
+        )
+    return last

@@ -26,10 +26,9 @@ runs` left, each on two cores of a shared machine; the numbers of each seed are 
 [results/](results). At scale `small` the induction study has the published lengths,
 looked at less often; the other two have ten times the learning rate and fewer
 sequences, so that their times are not the papers'. *Synthetic* classes
-(`icl.data.LowRankClasses`) stand in for the papers' ResNet features of Omniglot;
-*Omniglot* is the real drawings of the two small background sets, turned by 0, 90, 180
-and 270 degrees, through a small convolutional encoder of ours. Targets are the papers'
-numbers, mostly of one seed, read off figures to about 2 %.
+(`icl.data.LowRankClasses`) stand in for the papers' ResNet features of Omniglot, whose
+drawings could not be had where these were made. Targets are the papers' numbers, mostly
+of one seed, read off figures to about 2 %.
 
 **How it is judged.** Each claim was written down before the runs that it is judged on,
 and is decided seed by seed: it holds if it does in four of five. Where a finding had

@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 
+from ._derived import Derived
 from ._edit import Edit
 from ._reach import Held, Reach, Reaches
 from ._site import Sites
@@ -26,13 +27,14 @@ class Unknown:
 class Acting:
     """An edit and what it does at each of its sites; `None`: nobody knows.
 
-    One that is `idle` is off. One that `follows` looks at the edits before it.
+    One that is `idle` is off. What it `follows` are the sites whose values under the
+    edits before it it looks at.
     """
 
     edit: Any
     at: dict[str, Reach] | None
     idle: bool = False
-    follows: bool = False
+    follows: frozenset[str] = frozenset()
 
     @staticmethod
     def of(edit: Any, table: Sites) -> "Acting":
@@ -56,7 +58,11 @@ class Acting:
                     reach, sets=None, makes=_partly(reach, strength)
                 )
             at[name] = reach
-        return Acting(edit, at, follows=getattr(edit, "follows", False))
+        return Acting(edit, at, follows=_followed(edit, table))
+
+
+def _followed(edit: Any, table: Sites) -> frozenset[str]:
+    return frozenset(edit.follows(table)) if isinstance(edit, Derived) else frozenset()
 
 
 def _partly(reach: Reach, strength: Any) -> Any:
@@ -76,7 +82,7 @@ def _partly(reach: Reach, strength: Any) -> Any:
 
 def _unknown(edit: Unknown, table: Sites) -> Acting:
     at: dict[str, Reach] = {}
-    follows = False
+    follows = frozenset[str]()
     for part in edit.edits:
         acting = Acting.of(part, table)
         if acting.at is None:

@@ -195,9 +195,8 @@ class Block(Derived, Selection):
     def reach(self, site: Site, table: Sites) -> Reach:
         (size, keys), rank = site.shape[-2:], len(site.shape)
         names = self.queries, self.keys
-        hides = site.rows and site.rows.seen is not None and not site.rows.seen.all()
-        ask = bool(sites_of(*names)) and hides and table.flow
-        constants = table.flow.constants if ask and table.flow else {}
+        flow = table.flow if sites_of(*names) else None
+        constants = flow.constants if flow else {}
         queries, seen = (known_tokens(n, size, constants) for n in names)
         blocked = np.ones((size, keys), bool)
         if queries is not None:

@@ -70,6 +70,10 @@ class Derived(AbstractEdit):
     def needs(self, table: Sites) -> tuple[str, ...]:
         """The sites, names or globs, whose unedited values it looks at."""
 
+    def follows(self, table: Sites) -> tuple[str, ...]:
+        """The sites whose values under the edits before this one it looks at."""
+        return ()
+
     @abc.abstractmethod
     def derive(self, given: Given) -> tuple[Edit, ...]:
         """The edits of sites that this one stands for; runs while JAX traces."""

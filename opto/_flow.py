@@ -10,7 +10,9 @@ import numpy as np
 from jax.ad_checkpoint import checkpoint_name
 from jax.core import Tracer
 from jax.extend.core import ClosedJaxpr, jaxpr_as_fun, Literal
-from jaxtyping import Array
+from jaxtyping import Array, Bool
+
+from ._axes import begin, follow, Made, made_of, read, Trail
 
 
 _PREFIX = "opto:"
@@ -22,15 +24,16 @@ class Flow:
 
     **Fields:**
 
-    - `sources`: By site, the sites it is made of, without another one in between. A
-        site that is not here may be made of all before it.
-    - `outputs`: The sites that the outputs are made of in that way.
+    - `sources`: By site, the sites it is made of, without another one in between, and
+        where their axes go. A site that is not here may be made of all before it.
+    - `outputs`: The sites that the outputs are made of in that way, and which of their
+        entries.
     - `opaque`: Sites whose way through the program is not known.
     - `constants`: By site, the whole numbers it has whatever the inputs and weights.
     """
 
-    sources: Mapping[str, frozenset[str]]
-    outputs: frozenset[str]
+    sources: Mapping[str, Made]
+    outputs: Mapping[str, Bool[np.ndarray, "..."]]
     opaque: frozenset[str]
     constants: Mapping[str, np.ndarray]
 
@@ -46,25 +49,31 @@ def mark(name: str, value: Array) -> Array:
 def flow_of(traced: ClosedJaxpr, names: Iterable[str]) -> Flow:
     """Which sites feed which in a program whose values `mark` marked.
 
-    A part of the program that is itself a program (`scan`, `cond`, a `jit`) counts as
-    one step: all that it gives is made of all that it gets.
+    A part of the program that repeats or chooses (`scan`, `cond`) counts as one step:
+    all that it gives is made of all that it gets.
     """
     program = traced.jaxpr
     inputs, sites = "", {}
-    made: dict[Any, frozenset[str]] = {v: frozenset([inputs]) for v in program.invars}
+    made: dict[Any, Made] = {v: {inputs: ()} for v in program.invars}
     for step in program.eqns:
-        taken = [made.get(v) for v in step.invars if not isinstance(v, Literal)]
-        origin = frozenset().union(*filter(None, taken))
+        results = follow(step, [made_of(v, made) for v in step.invars])
         name = str(step.params.get("name", ""))
         if step.primitive.name == "name" and name.startswith(_PREFIX):
             name = name.removeprefix(_PREFIX)
-            sites[name] = step.invars[0], origin
-            origin = frozenset([name])
-        made.update(dict.fromkeys(step.outvars, origin))
-    ends = (made.get(v) for v in program.outvars if not isinstance(v, Literal))
+            sites[name] = step.invars[0], results[0]
+            results = [{name: begin(step.invars[0].aval.shape)}]
+        made.update(zip(step.outvars, results, strict=True))
+    ends: dict[str, list[Trail]] = {}
+    for variable in program.outvars:
+        for name, trail in made_of(variable, made).items():
+            if name != inputs:
+                ends.setdefault(name, []).append(trail)
     return Flow(
-        {name: origin - {inputs} for name, (_, origin) in sites.items()},
-        frozenset().union(*filter(None, ends)) - {inputs},
+        {
+            name: {source: x for source, x in origin.items() if source != inputs}
+            for name, (_, origin) in sites.items()
+        },
+        {name: read(x, sites[name][0].aval.shape) for name, x in ends.items()},
         frozenset(name for name in names if name not in sites),
         {
             name: value

@@ -2,20 +2,23 @@
 
 import dataclasses
 import functools
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 
 from ._acting import Acting, is_partial
-from ._carried import carried, INSIDE, last_name, scope_of, WEIGHTS
+from ._axes import arrived, Trail
 from ._derived import Freeze
 from ._edit import Edit, shown
+from ._names import INSIDE, last_name, scope_of, WEIGHTS
 from ._observed import Observed
 from ._reach import Entries, Held, MASKING
 from ._site import Site, Sites
 from ._where import is_concrete
 
 
+_TOKENS = ("seq", "kv_seq")
 # Sites outside of layers that a model goes on with.
 _STREAM = {"embed", "tok_embed", "in", "normed", "logits"}
 
@@ -34,9 +37,9 @@ class Followed:
         acting = self.edits[i]
         if acting.at is None or acting.idle or any(e.at is None for e in self.edits):
             return ""
-        # What comes later may look at the run under the edits before it.
-        if any(e.follows for e in self.edits[i + 1 :]):
-            return ""
+        for j, later in enumerate(self.edits):
+            if j > i and later.follows and not self._before(j).why_nothing(i):
+                return ""
         left, why = {}, "it selects no entry; choose others"
         for name in acting.at:
             entries, reason = self._left(i, name)
@@ -52,6 +55,11 @@ class Followed:
         if isinstance(acting.edit, Freeze):
             return ""  # It changes nothing by itself: others may or may not.
         return self._lost(i, left)
+
+    def _before(self, j: int) -> "Followed":
+        """The edits ahead of one that looks at the run under them."""
+        read = Observed.only(self.edits[j].follows, shown(self.edits[j].edit))
+        return Followed(self.edits[:j], self.table, read)
 
     def _left(self, i: int, name: str) -> tuple[Entries, str]:
         """What an edit changes at its own site that later ones leave, or why none."""
@@ -132,8 +140,9 @@ class Followed:
             return False
         if self.table[name].layer is None and last not in _STREAM:
             return False  # Such as what tokens are, which the model may not read.
-        if last in INSIDE and entries.shape[-2:-1] not in ((), (1,)):
-            return False  # A token that sees itself only has nothing to choose.
+        tokens = [k for k, axis in enumerate(self.table[name].axes) if axis in _TOKENS]
+        if any(entries.shape[k] > 1 for k in tokens):
+            return False  # Some may have nothing to choose, or be read by nobody.
         return not any(
             self._order[other] > self._order[name]
             and (last_name(other) not in INSIDE or scope_of(other) == scope)
@@ -160,14 +169,19 @@ class Followed:
         if flow is None:
             return ""
         changed, stopped = self.changed(i)
-        ends = flow.outputs if self.seen.outputs else frozenset[str]()
-        if changed.keys() & (self.seen.recorded | ends):
+        if changed.keys() & self.seen.recorded:
+            return ""
+        if self.seen.outputs and any(
+            (entries & flow.outputs.get(name, np.False_)).any()
+            for name, entries in changed.items()
+        ):
             return ""
         if any(self._leaves(i, n, x) for n, x in changed.items() if n not in left):
             return ""
         if changed.keys() & flow.opaque and self.seen.outputs:
             return ""
-        return self._why_lost(min(left, key=list(self.table).index), stopped)
+        first = min(left, key=self._order.__getitem__)
+        return self._why_lost(first, changed, stopped)
 
     def changed(self, i: int) -> tuple[dict[str, Entries], list[tuple[str, Any]]]:
         """The entries of each site that an edit changes in the end.
@@ -197,7 +211,9 @@ class Followed:
                     break
         return changed, stopped
 
-    def _why_lost(self, site: str, stopped: list[tuple[str, Any]]) -> str:
+    def _why_lost(
+        self, site: str, changed: dict[str, Entries], stopped: list[tuple[str, Any]]
+    ) -> str:
         if stopped:
             where, by = stopped[-1]
             feeds = "" if where == site else f"{site!r} feeds only into "
@@ -205,6 +221,10 @@ class Followed:
         if self.seen.read_by:
             reads = ", ".join(map(repr, sorted(self.seen.recorded)))
             return f"{self.seen.read_by} reads only {reads}, and it is at {site!r}"
+        last = max(changed, key=self._order.__getitem__)
+        if self.table.flow and last in self.table.flow.outputs:
+            way = "" if last == site else f"it changes some of {last!r}, and "
+            return f"{way}the outputs are made of other entries of {last!r}"
         if last_name(site) in INSIDE:
             return (
                 "its queries see one key, which gets all attention whatever it scores"
@@ -218,27 +238,32 @@ class Followed:
             return now
         flow = self.table.flow
         assert flow is not None
-        sources = flow.sources.get(site.name, frozenset(changed))
-        if last_name(site.name) == "out" and self._edited(
-            f"{scope_of(site.name)}.result"
-        ):
-            # With `result` somebody's, the sum is of that.
-            sources = sources - {f"{scope_of(site.name)}.z"}
-        for name in (sources | flow.opaque) & changed.keys():
-            now = np.asarray(now | self._carried(self.table[name], site, changed[name]))
+        sources: Mapping[str, Trail | None]
+        sources = flow.sources.get(site.name, dict.fromkeys(changed))
+        own = scope_of(site.name)
+        # With `result` somebody's, the sum is of that.
+        summed = last_name(site.name) == "out" and self._edited(f"{own}.result")
+        for name in (sources.keys() | flow.opaque) & changed.keys():
+            if not (summed and name == f"{own}.z"):
+                trail = sources.get(name)
+                came = self._carried(name, site, changed[name], trail)
+                now = np.asarray(now | came)
         # No input changes what is masked.
         return np.asarray(now & np.isnan(self.held(site.name, 0)))
 
     def _edited(self, name: str) -> bool:
         return any(acting.at and name in acting.at for acting in self.edits)
 
-    def _carried(self, source: Site, site: Site, entries: Entries) -> Entries:
+    def _carried(
+        self, name: str, site: Site, entries: Entries, trail: Trail | None
+    ) -> Entries:
         """The entries of a site that change as some of another one do."""
-        within = scope_of(source.name) == scope_of(site.name)
-        ends = last_name(source.name), last_name(site.name)
-        if within and ends == ("scores", "pattern"):
-            entries = entries & self._choosing(source, site)
-        return carried(source, site, entries)
+        within = scope_of(name) == scope_of(site.name)
+        if within and (last_name(name), last_name(site.name)) == ("scores", "pattern"):
+            entries = np.asarray(entries & self._choosing(self.table[name], site))
+        if trail is None:  # Nobody knows where its axes go.
+            return np.full((1,) * len(site.shape), entries.any())
+        return arrived(entries, trail, len(site.shape))
 
     def _choosing(self, scores: Site, pattern: Site) -> Entries:
         """The rows of a softmax that have something to share out: two keys or more."""

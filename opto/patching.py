@@ -6,7 +6,7 @@ whose values are put in (`source`), and a metric of the outputs.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, ClassVar
+from typing import Any
 
 import equinox as eqx
 import numpy as np
@@ -43,9 +43,6 @@ class PathPatch(Derived):
     PathPatch(At("blocks.0.attn.z", head=2), At("blocks.1.attn.k", head=3), source)
     ```
     """
-
-    # It looks at the run under the edits before it.
-    follows: ClassVar[bool] = True
 
     senders: At | Each
     receivers: At | Each
@@ -95,6 +92,10 @@ class PathPatch(Derived):
         edits.append(put(senders.site, self.source.arrays, senders.where, 1.0))
         seen = given.run(edits=edits, record=[receivers.site])
         return (put(receivers.site, dict(seen), receivers.where, self.strength),)
+
+    def follows(self, table: Sites) -> tuple[str, ...]:
+        receivers = table.match(_whole(self.receivers).site)
+        return (*self._frozen(table), *(site.name for site in receivers))
 
     def changes(self, table: Sites) -> tuple[str, ...]:
         receivers = _whole(self.receivers)

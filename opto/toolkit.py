@@ -4,6 +4,7 @@ from ._checks import truth as truth, whole as whole
 from ._derived import (
     check_attention as check_attention,
     check_needs as check_needs,
+    over_rows as over_rows,
     put as put,
 )
 from ._edit import (
@@ -17,12 +18,13 @@ from ._edit import (
 )
 from ._effects import check_effects as check_effects, with_effect as with_effect
 from ._observed import Observed as Observed
-from ._reach import Reach as Reach
+from ._reach import Reach as Reach, setting as setting
 from ._run import (
     check_call as check_call,
     run_within as run_within,
     visit_within as visit_within,
 )
 from ._together import Changes as Changes, Replaces as Replaces
+from ._tokens import known_tokens as known_tokens
 from ._where import Chosen as Chosen, is_concrete as is_concrete, known as known
 from .patterns import fraction as fraction

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import opto
-from icl.edits import Induction
+from icl.edits import CopyFromPattern, Induction, PerfectPreviousToken
 from icl.models import exemplar_label_interface, TransformerConfig
 from opto import (
     At,
@@ -113,6 +113,35 @@ VOID = {
         *(None, "a softmax takes away"),
     ),
     "zero_future": (lambda: [Zero(PATTERN1, pos=0, kv_seq=3)], 0, "0 already"),
+    "tokens_that_are_not_read": (
+        lambda: [Pattern(PreviousToken(queries="label"), layer=1)],
+        *(0, "the outputs are made of other entries of 'logits'"),
+    ),
+    "a_label_s_values": (lambda: [Zero(Z1, pos=1)], 0, "other entries of 'logits'"),
+    "other_logits": (
+        lambda: [Zero("logits", pos=[1, 3])],
+        *(0, "changes nothing: the outputs are made of other entries of 'logits'"),
+    ),
+    "the_query_s_label": (
+        lambda: [Clamp("tokens.label", 1, exemplar=2)],
+        *(0, "nothing reads what it changes at 'tokens.label'"),
+    ),
+    "ahead_of_what_reads_other_values": (
+        lambda: [Zero(Z1, pos=4), CopyFromPattern(heads="1:1")],
+        *(0, "feeds only into 'logits', which CopyFromPattern(heads='1:1') sets"),
+    ),
+    "a_void_pair_ahead_of_a_copy": (
+        lambda: [Zero(Z1), Freeze(Z1), CopyFromPattern(heads="1:1")],
+        *(0, "changes nothing"),
+    ),
+    "two_copies": (
+        lambda: [CopyFromPattern(heads="1:0"), CopyFromPattern(heads="1:1")],
+        *(0, "later in the list, sets the same entries"),
+    ),
+    "void_beside_a_perfect_layer": (
+        lambda: [Block(queries="exemplar", keys="query"), PerfectPreviousToken(1)],
+        *(0, "masked: nobody sees these keys"),
+    ),
     "one_key": (lambda: [Scale(Q1, 2, pos=0)], 0, "see one key"),
     "after_freeze": (
         lambda: [Freeze("**"), Zero(Z0)],
@@ -153,13 +182,22 @@ VOID = {
 }
 
 FINE = {
+    "read_by_a_copy": lambda: [
+        Zero(Z0, head=0),
+        CopyFromPattern(heads="1:1"),
+    ],
+    "read_by_a_copy_and_then_set": lambda: [
+        Zero(SCORES1, head=1, pos=-1, kv_seq=1),
+        CopyFromPattern(heads="1:1"),
+        Freeze(SCORES1),
+    ],
     "another_head": lambda: [
         Block(distance=1, heads="1:1"),
         Pattern(Uniform(), heads="1:0"),
     ],
     "other_rows": lambda: [
-        Pattern(Induction(), heads="1:0"),
-        Block(queries="label", keys="exemplar", heads="1:0"),
+        Pattern(Induction(), heads="0:0"),
+        Block(queries="label", keys="exemplar", heads="0:0"),
     ],
     "lifted": lambda: [
         Clamp(SCORES1, 0.5, pos=0, kv_seq=3),

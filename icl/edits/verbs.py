@@ -19,12 +19,16 @@ from opto.toolkit import (
     Chosen,
     Heads,
     is_concrete,
+    known_tokens,
     named,
     number,
     Observed,
+    over_rows,
     put,
+    Reach,
     select,
     Selection,
+    setting,
     several,
     whole,
 )
@@ -116,6 +120,17 @@ class CopyFromPattern(Derived, Selection):
     def changes(self, table: Sites) -> tuple[str, ...]:
         return tuple(site.name for site in table.match(self.logits))
 
+    def follows(self, table: Sites) -> tuple[str, ...]:
+        return tuple(site.name for site in self.where.within(table.match(self.site)))
+
+    def reach(self, site: Site, table: Sites) -> Reach:
+        constants = table.flow.constants if table.flow else {}
+        query = known_tokens("query", site.shape[0], constants)
+        if query is None:
+            return Reach(np.ones((1,) * len(site.shape), bool))
+        entries = over_rows(query[:, None], len(site.shape), np)
+        return Reach(entries, lambda: entries)
+
     def arguments(self) -> dict[str, Any]:
         site = {} if self.site == self.default else {"site": self.site}
         logits = {} if self.logits == "logits" else {"logits": self.logits}
@@ -192,6 +207,12 @@ class PerfectPreviousToken(Derived):
 
     def changes(self, table: Sites) -> tuple[str, ...]:
         return self.sites()
+
+    def follows(self, table: Sites) -> tuple[str, ...]:
+        return self.sites()[1:]
+
+    def reach(self, site: Site, table: Sites) -> Reach:
+        return setting(Where({}), site)
 
     def replaces_until(self, table: Sites) -> str | None:
         whole = is_concrete(self.strength) and float(self.strength) == 1

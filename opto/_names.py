@@ -1,0 +1,16 @@
+"""The field's usual names of sites within attention."""
+
+INSIDE = "q_in k_in v_in q_pre k_pre q k v scores kernel pattern".split()
+"""Sites that feed only further ones of the same attention, up to what heads gather."""
+WEIGHTS = {"q_in", "k_in", "q_pre", "k_pre", "q", "k", "scores", "kernel", "pattern"}
+"""Those that decide how much a token attends, and not what it finds."""
+
+
+def scope_of(name: str) -> str:
+    """The name of what a site is in: `blocks.0.attn` of `blocks.0.attn.q`."""
+    return name.rpartition(".")[0]
+
+
+def last_name(name: str) -> str:
+    """The last part of a site's name: `q` of `blocks.0.attn.q`."""
+    return name.rpartition(".")[2]

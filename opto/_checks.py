@@ -25,8 +25,8 @@ def truth(name: str, value: Any) -> bool:
 
 
 def no_truth(name: str, value: Any) -> Any:
-    """`value`; raises `ValueError` for texts and for True and False, as numbers go."""
-    is_truth = isinstance(value, bool) or getattr(value, "dtype", "") == np.bool_
-    if is_truth or isinstance(value, str | bytes):
+    """`value`; raises `ValueError` for texts, dates, True and False."""
+    kind = getattr(getattr(value, "dtype", None), "kind", "f")
+    if value is None or isinstance(value, bool | str | bytes) or kind in "bmMSUO":
         raise ValueError(f"{name} is a number, got {value!r}")
     return value

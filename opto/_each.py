@@ -48,6 +48,8 @@ class Each(eqx.Module):
     def __init__(self, edit: Any, axes: tuple[str, ...]):
         if not axes:
             raise ValueError('each() needs the name of an axis, such as each("head")')
+        if wrong := [axis for axis in axes if not isinstance(axis, str)]:
+            raise ValueError(f"each() takes names of axes, got {wrong[0]!r}")
         self.edit = edit
         self.axes = tuple(canonical(axis) for axis in axes)
         if len(set(self.axes)) < len(self.axes):

@@ -173,7 +173,7 @@ def number(name: str, value: ArrayLike) -> Array:
     """An array of floats; raises `ValueError` for what is no number."""
     try:
         return known(no_truth(name, value), float)
-    except TypeError:
+    except (OverflowError, TypeError, ValueError):
         raise ValueError(f"{name} is a number, got {value!r}") from None
 
 
@@ -199,6 +199,8 @@ def check_cast(kind: str, value: Any, site: Site) -> None:
     if not is_concrete(value) or site.dtype == bool:
         return
     given = np.asarray(value)
+    if given.dtype == bool:
+        raise ValueError(f"{kind}: True and False are no values of {site}")
     if given.dtype == site.dtype or np.iscomplexobj(given):
         return
     given = given.astype(float)

@@ -250,8 +250,12 @@ def _numbers(
     what: str, value: ArrayLike | Sequence[Any], axes: str | None
 ) -> tuple[Array, str | None]:
     try:
+        if isinstance(value, str | bytes):
+            raise TypeError
         array = known(value)
-    except TypeError:
+    except OverflowError:
+        raise ValueError(f"{what} is too large, got {value!r}") from None
+    except (TypeError, ValueError):
         raise ValueError(f"{what} is a number or an array, got {value!r}") from None
     if is_concrete(array) and not np.all(np.isfinite(np.asarray(array))):
         raise ValueError(f"{what} is not finite everywhere")

@@ -261,9 +261,21 @@ class Followed:
         within = scope_of(name) == scope_of(site.name)
         if within and (last_name(name), last_name(site.name)) == ("scores", "pattern"):
             entries = np.asarray(entries & self._choosing(self.table[name], site))
+        if within and (last_name(name), last_name(site.name)) == ("v", "z"):
+            return self._gathered(name, site, entries)
         if trail is None:  # Nobody knows where its axes go.
             return np.full((1,) * len(site.shape), entries.any())
         return arrived(entries, trail, len(site.shape))
+
+    def _gathered(self, values: str, site: Site, entries: Entries) -> Entries:
+        """What queries gather of some values: those that see them."""
+        pattern = self.table.get(f"{scope_of(values)}.pattern")
+        heads, keys = self.table[values].shape[:-2], self.table[values].shape[-2:-1]
+        if pattern is None or pattern.shape != (*heads, *site.shape[-2:-1], *keys):
+            return np.full((1,) * len(site.shape), entries.any())
+        seen = self.held(pattern.name) != 0
+        changed = np.expand_dims(entries.any(-1), -2)
+        return np.expand_dims((seen & changed).any(-1), -1)
 
     def _choosing(self, scores: Site, pattern: Site) -> Entries:
         """The rows of a softmax that have something to share out: two keys or more."""

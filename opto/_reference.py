@@ -231,7 +231,11 @@ def _matching(
         got = type(values).__name__
         raise ValueError(f"{kind} takes a Record or arrays by site, got {got}")
     regex = glob(site)
-    found = {name: known(x) for name, x in values.items() if regex.fullmatch(name)}
+    chosen = {name: x for name, x in values.items() if regex.fullmatch(name)}
+    try:
+        found = {name: known(x) for name, x in chosen.items()}
+    except (TypeError, OverflowError):
+        raise ValueError(f"{kind}: the values at {site!r} are no numbers") from None
     if not found:
         raise ValueError(f"{kind}: no value for {site!r}; there is {', '.join(values)}")
     for name, x in found.items():

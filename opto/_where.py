@@ -2,7 +2,7 @@
 
 import contextlib
 import operator
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import equinox as eqx
@@ -134,6 +134,9 @@ class Where(eqx.Module):
 def parse_heads(heads: str | Sequence[Sequence[int]]) -> list[tuple[int, int]]:
     """Reads `"1:3 1:7"`, layer:head, 0-based; a list of pairs passes through."""
     pairs = []
+    if not isinstance(heads, Iterable):
+        wanted = "heads: expected layer:head such as '1:3', or pairs of them"
+        raise ValueError(f"{wanted} (head= is a head of every layer), got {heads!r}")
     for word in heads.split() if isinstance(heads, str) else heads:
         parts = word.split(":") if isinstance(word, str) else word
         try:

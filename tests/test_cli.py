@@ -257,6 +257,9 @@ def test_eval_on_some_sets(capsys, run):
     rows = evaluate(trained.model, trained.task, batch.sequences)
     loss = next(line.split()[1] for line in lines if line.startswith("loss"))
     assert float(loss) == pytest.approx(float(rows["loss"].mean()), abs=2e-4)
+    status, _, err = call(capsys, "eval", run, "--set", "dense:999999999999")
+    assert status == 2
+    assert "data 'dense:999999999999': there are only " in err
 
 
 def test_a_process_of_its_own_is_quiet_when_piped(run):

@@ -99,6 +99,8 @@ def patch_clean(
                 "sequences"
             )
         ends.append(float(jnp.mean(each)))
+    if not np.all(np.isfinite(ends)):
+        raise ValueError(f"the {evidence_label(task)} is too large for a mean: {ends}")
     if not abs(ends[1] - ends[0]) > 0:
         raise ValueError(
             f"there is nothing to patch: the {evidence_label(task)} is {ends[0]:.4g} "

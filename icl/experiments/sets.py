@@ -70,7 +70,11 @@ def find_set(trained: Trained, name: str = "") -> PyTree | GroupedSequences:
     if name in trained.evaluations:
         return trained.evaluations[name]
     pairs = _pairs(name)
-    return dense_set(trained.task, max_class_pairs=pairs, key=jax.random.key(0))
+    found = dense_set(trained.task, max_class_pairs=pairs, key=jax.random.key(0))
+    there = len(found.pairs["class_pair"])
+    if name != DENSE and there < (pairs or 0):
+        raise ValueError(f"data {name!r}: there are only {there} pairs of classes")
+    return found
 
 
 def find_sets(trained: Trained, names: Iterable[str] = ()) -> dict[str, PyTree]:

@@ -42,7 +42,9 @@ def first_of(batch: PyTree) -> Any:
     return jax.tree.map(lambda x: x[0], batch)
 
 
-def save_batches(file: str | os.PathLike, sets: Mapping[str, PyTree]) -> None:
+def save_batches(
+    file: str | os.PathLike, sets: Mapping[str, PyTree], owner: str = ""
+) -> None:
     """Writes named batches to a file: `<set>/<field>`, each an array.
 
     The file appears whole or not at all: it is written under another name, flushed to
@@ -52,6 +54,7 @@ def save_batches(file: str | os.PathLike, sets: Mapping[str, PyTree]) -> None:
 
     - `file`: Where to; replaced if it exists.
     - `sets`: By name, batches of examples: modules of arrays with a leading axis.
+    - `owner`: Whose file it is, see `icl.checksums`.
 
     **Raises:** `ValueError` for no sets, and for a name that HDF5 cannot have.
     """
@@ -66,11 +69,11 @@ def save_batches(file: str | os.PathLike, sets: Mapping[str, PyTree]) -> None:
             for field, leaf in fields_of(examples):
                 opened[f"{name}/{field}"] = np.asarray(leaf)
 
-    write_hdf5(pathlib.Path(file), fill)
+    write_hdf5(pathlib.Path(file), fill, owner)
 
 
 def load_batches(
-    file: str | os.PathLike, example: PyTree, *, sealed: bool = False
+    file: str | os.PathLike, example: PyTree, *, owner: str | None = None
 ) -> dict[str, Any]:
     """Reads the batches that `save_batches` wrote.
 
@@ -80,7 +83,7 @@ def load_batches(
     **Arguments:**
 
     - `example`: What they are batches of; its arrays may be shapes, as of `example_of`.
-    - `sealed`: Whether a file without a checksum is refused.
+    - `owner`: Whose file it must be, with a checksum; `None`: anybody's.
 
     **Raises:** `ValueError` if the file is damaged or not HDF5, a set lacks a field or
     holds one of another rank or type, or `check_batch` refuses it.
@@ -89,7 +92,7 @@ def load_batches(
     if not path.is_file():
         raise ValueError(f"there is no file {path}")
     try:
-        with open_hdf5(path, sealed=sealed) as opened:
+        with open_hdf5(path, owner) as opened:
             groups = {str(name): group for name, group in opened.items()}
             sets = {name: _read(name, g, example) for name, g in groups.items()}
     except (OSError, ValueError) as error:

@@ -50,27 +50,27 @@ def write_bytes(path: Path, *parts: bytes | memoryview) -> None:
     _sync_folder(path.parent)
 
 
-def write_hdf5(path: Path, fill: Callable[[h5py.File], None]) -> None:
+def write_hdf5(path: Path, fill: Callable[[h5py.File], None], owner: str = "") -> None:
     """Writes an HDF5 file as `write_bytes` does; `fill` gets the open file.
 
-    A checksum comes after what HDF5 reads, see `icl.checksums`.
+    A checksum comes after what HDF5 reads, see `icl.checksums`, as does the owner.
 
     The file is made in memory first: HDF5 itself may fail half way through a close.
     """
     buffer = io.BytesIO()
     with h5py.File(buffer, "w") as file:
         fill(file)
-    write_bytes(path, *with_checksum(buffer.getbuffer()))
+    write_bytes(path, *with_checksum(buffer.getbuffer(), owner))
 
 
-def open_hdf5(path: str | os.PathLike, *, sealed: bool = False) -> h5py.File:
+def open_hdf5(path: str | os.PathLike, owner: str | None = None) -> h5py.File:
     """Opens an HDF5 file to read, after a look at its checksum.
 
-    **Arguments:** `sealed`: Whether a file without a checksum is refused.
+    **Arguments:** `owner`: Whose file it must be, with a checksum; `None`: anybody's.
 
     **Raises:** `OSError` if it cannot be read or is damaged.
     """
-    check_file(Path(path), sealed=sealed)
+    check_file(Path(path), owner)
     return h5py.File(path, "r")
 
 

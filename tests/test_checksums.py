@@ -1,5 +1,6 @@
 """What was written carries a checksum: damage is refused, and `icl check` finds it."""
 
+import dataclasses
 import io
 import json
 import shutil
@@ -74,7 +75,9 @@ def everything(folder, templates):
     reader = CheckpointReader(run, model)
     log = run.log
     run.check_data(data)
-    sets = load_batches(folder / "eval_data.h5", example, sealed=run.is_sealed)
+    sets = load_batches(
+        folder / "eval_data.h5", example, owner=run.owner(folder / "eval_data.h5")
+    )
     return {
         "config": run.config,
         "meta": (run.plugins, read_object(folder / "meta.json")),
@@ -141,8 +144,8 @@ def test_a_flip_in_a_checksum_is_no_older_file(tmp_path):
     file = tmp_path / "x.h5"
     save_source(LowRankClasses(num_classes=3, num_exemplars=2, dim=4), file)
     content = file.read_bytes()
-    damaged = [content[:-cut] for cut in range(1, 61)]
-    for bit in range(8 * (len(content) - 64), 8 * len(content)):
+    damaged = [content[:-cut] for cut in range(1, 93)]
+    for bit in range(8 * (len(content) - 96), 8 * len(content)):
         flipped = bytearray(content)
         flipped[bit // 8] ^= 1 << bit % 8
         damaged.append(bytes(flipped))
@@ -150,7 +153,7 @@ def test_a_flip_in_a_checksum_is_no_older_file(tmp_path):
         file.write_bytes(each)
         with pytest.raises(ValueError, match="x.h5"):
             HDF5Classes(str(file)).load()
-    file.write_bytes(content[:-64])  # As an older version had written it.
+    file.write_bytes(content[:-96])  # As an older version had written it.
     HDF5Classes(str(file)).load()
 
 
@@ -292,10 +295,10 @@ def test_check_of_a_run_that_has_just_begun(run, capsys, monkeypatch):
 def test_check_of_a_file_that_goes_away_meanwhile(run, capsys, monkeypatch):
     read = _look.check_file
 
-    def gone(file, **sealed):
+    def gone(file, owner):
         if "resume" in str(file):
             file.unlink()
-        return read(file, **sealed)
+        return read(file, owner)
 
     monkeypatch.setattr(_look, "check_file", gone)
     assert table(capsys, run)[0] == 0
@@ -309,6 +312,27 @@ def test_check_of_a_config_that_is_not_understood(run, capsys):
     assert status == 1
     assert out.count("config.json") == 1
     assert "not understood" in out
+
+
+def test_a_whole_file_of_another_run_or_moment_is_refused(run, templates, capsys):
+    other = run.parent / "other"
+    experiment = dataclasses.replace(Run(run).read(icl.Experiment), init_seed=9)
+    icl.run_experiment(experiment, other)
+    last, first = (f"checkpoints/{n:012}.eqx" for n in (64, 0))
+    points = [f"resume/{n:012}.eqx" for n in Run(run).resume_points]
+    copies = [(other, name, name) for name in (last, points[0], "log.h5")]
+    copies += [(run, first, last), (run, points[0], points[-1])]
+    for source, name, place in copies:
+        content = (run / place).read_bytes()
+        shutil.copyfile(source / name, run / place)
+        with pytest.raises(ValueError, match="another run's file, or had another name"):
+            everything(run, templates)
+        assert table(capsys, run)[0] == 1
+        (run / place).write_bytes(content)
+    everything(run, templates)
+    # What is taken out of its run is read as it is.
+    shutil.copyfile(run / "eval_data.h5", run.parent / "sets.h5")
+    assert load_batches(run.parent / "sets.h5", templates[2])
 
 
 def test_check_of_no_run(tmp_path, capsys):

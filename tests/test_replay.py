@@ -24,6 +24,7 @@ from icl.data import LowRankClasses
 from icl.measures import EachSequence, GroupMean, Measure, OfModel, Under
 from icl.presets.induction import induction
 from icl.replay import _stacks as _replay_stacks
+from icl.runs import open_run
 from icl.training.optimizers import Adam, Constant
 from icl.training.schedules import Every
 
@@ -303,7 +304,8 @@ def test_a_checkpoint_that_has_changed_is_measured_anew(tmp_path, monkeypatch):
     with monkeypatch.context() as patched:
         patched.setattr(_replay_stacks, "_measured", refuse)
         replay(trained, {"l": LOSS})  # Another time, but the same content.
-    shutil.copy(trained.run.checkpoint_file(320), file)
+    with open_run(trained.run.path, trained.run.config, resume=True) as run:
+        run.save_checkpoint(64, icl.load(trained.run.path, 320).model)
     second = replay(trained, {"l": LOSS})
     assert np.flatnonzero(first["l"] != second["l"]).tolist() == [2]
     assert second["l"][2] == second["l"][10]

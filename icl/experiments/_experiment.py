@@ -298,7 +298,7 @@ def load(path: str | os.PathLike, checkpoint: int = -1) -> Trained:
     saved = run.path / "eval_data.h5"
     sets = {}
     if saved.exists():
-        sets = load_batches(saved, example_of(task), sealed=run.is_sealed)
+        sets = load_batches(saved, example_of(task), owner=run.owner(saved))
     # In the order of the config, not of the file.
     order = [*(n for n in experiment.evaluations if n in sets), *sets]
     sets = {name: sets[name] for name in order}

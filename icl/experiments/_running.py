@@ -179,12 +179,12 @@ def _with_kept_sets(member: Member, run: RunWriter) -> Member:
     """The member with the sets as the run began: another JAX may draw other ones."""
     file = run.path / "eval_data.h5"
     if file.exists():
-        sets = load_batches(file, example_of(member.task), sealed=run.is_sealed)
+        sets = load_batches(file, example_of(member.task), owner=run.owner(file))
         return dataclasses.replace(member, evaluations=sets)
     if member.evaluations:
         if (run.path / "log.h5").exists():
             text = f"{file} is gone: its sets are drawn anew, as this JAX draws them"
             warnings.warn(text, stacklevel=2)
         with disk(run.path):
-            save_batches(file, member.evaluations)
+            save_batches(file, member.evaluations, run.owner(file) or "")
     return member

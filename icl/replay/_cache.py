@@ -67,12 +67,11 @@ class Kept:
             text = h5py.string_dtype()
             file.create_dataset("digest", data=[row.digest for row in rows], dtype=text)
             file["value"] = np.stack([row.value for row in rows])
-            file.attrs["key"] = self._key
 
         try:
             with disk(self._file.parent):
                 self._file.parent.mkdir(exist_ok=True)
-                write_hdf5(self._file, fill)
+                write_hdf5(self._file, fill, self._key)
         except ValueError as error:
             warnings.warn(f"the replay is not kept: {error}", stacklevel=2)
 
@@ -80,10 +79,8 @@ class Kept:
         if not self._file.exists():
             return {}
         try:
-            with open_hdf5(self._file, sealed=True) as file:
+            with open_hdf5(self._file, self._key) as file:
                 columns = [_column(file, name) for name in _COLUMNS]
-                if file.attrs["key"] != self._key:
-                    return {}  # It has another one's name.
             return {
                 int(at): _Row(Stamp(int(a), int(b)), text.decode(), np.asarray(value))
                 for at, a, b, text, value in zip(*columns, strict=True)

@@ -10,7 +10,7 @@ import numpy as np
 
 from ..checksums import check_file
 from ..text import read_json
-from ._sums import is_sealed, LISTED, read_text, SUMS, sums
+from ._sums import is_sealed, LISTED, owner_of, read_text, SUMS, sums
 
 
 State = Literal["whole", "damaged", "no checksum", "missing", "not understood"]
@@ -70,7 +70,7 @@ def _state(folder: Path, name: str) -> FileState | None:
         else:
             part = Path(name).parts[0]
             own = part in ("checkpoints", "resume") or part == name
-            has = check_file(file, sealed=own and is_sealed(folder))
+            has = check_file(file, _owner(file) if own else None)
             if not has:
                 _read_through(file)
     except FileNotFoundError:
@@ -79,6 +79,14 @@ def _state(folder: Path, name: str) -> FileState | None:
         why = " ".join(str(getattr(error, "strerror", None) or error).split())
         return FileState(name, "damaged", why.removeprefix(f"{file} "))
     return FileState(name, "whole" if has else "no checksum")
+
+
+def _owner(file: Path) -> str | None:
+    """Whose file it must be, if the list that says so is whole."""
+    try:
+        return owner_of(file)
+    except ValueError:
+        return None  # That list has a row of its own.
 
 
 def _read_dataset(name: str, x: h5py.Dataset | h5py.Group) -> None:

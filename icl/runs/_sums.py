@@ -27,6 +27,20 @@ def is_sealed(folder: Path) -> bool:
     return (folder / SUMS).exists()
 
 
+def owner_of(file: Path) -> str | None:
+    """What a binary file of a run is bound to; `None` if an older version made the run.
+
+    That is the run's config and the file's name: a checkpoint of another run, or of
+    another moment, is not taken for this one. Runs of one config have the same files.
+    """
+    folder = file.parent
+    if folder.name in ("checkpoints", "resume"):
+        folder = folder.parent
+    if not is_sealed(folder):
+        return None
+    return f"{sums(folder).get('config.json')}/{file.relative_to(folder).as_posix()}"
+
+
 def begin(folder: Path, contents: Mapping[str, str]) -> None:
     """Writes the first text files of a run, in order, after their checksums.
 

@@ -27,13 +27,13 @@ def tree_bytes(tree: PyTree) -> memoryview:
     return buffer.getbuffer()
 
 
-def read_checked(file: Path, *, sealed: bool) -> Checked:
+def read_checked(file: Path, owner: str | None) -> Checked:
     """The content of a file of arrays, after a look at its checksum.
 
     **Raises:** `ValueError` if the file cannot be read or is damaged.
     """
     try:
-        return checked(file.read_bytes(), sealed=sealed)
+        return checked(file.read_bytes(), owner)
     except DamagedFileError as error:
         raise ValueError(f"{file} is damaged or of another run: {error}") from None
     except OSError as error:

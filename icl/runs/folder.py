@@ -23,7 +23,16 @@ from ..plugins import made_with
 from ._disk import disk, read_object
 from ._lock import lock
 from ._provenance import provenance
-from ._sums import begin, is_sealed, keep, LISTED, read_text, SUMS, was_kept
+from ._sums import (
+    begin,
+    is_sealed,
+    keep,
+    LISTED,
+    owner_of,
+    read_text,
+    SUMS,
+    was_kept,
+)
 from ._trees import (
     read_checked,
     Recast,
@@ -121,11 +130,17 @@ class Run:
 
         **Raises:** `ValueError` if it cannot be read or is damaged.
         """
-        return read_checked(self.checkpoint_file(checkpoint), sealed=self.is_sealed)
+        return self._checked(self.checkpoint_file(checkpoint))
 
     def _read(self, file: Path, template: Tree, recast: Recast) -> Tree:
-        content = read_checked(file, sealed=self.is_sealed).content
-        return tree_of(content, file, template, recast)
+        return tree_of(self._checked(file).content, file, template, recast)
+
+    def _checked(self, file: Path) -> Checked:
+        return read_checked(file, self.owner(file))
+
+    def owner(self, file: Path) -> str | None:
+        """What a file of the run is bound to; see `icl.checksums`."""
+        return owner_of(file)
 
     def find(self, checkpoint: int) -> int:
         """The checkpoint, -1 being the last; raises `ValueError` if it is not there."""
@@ -181,8 +196,7 @@ class RunWriter(Run):
     def save_checkpoint(self, sequences: int, model: PyTree) -> None:
         """Keeps the arrays of `model` as `checkpoints/<sequences>.eqx`."""
         with disk(self.path):
-            content = with_checksum(tree_bytes(model))
-            write_bytes(self.checkpoint_file(sequences), *content)
+            self._write_tree(self.checkpoint_file(sequences), model)
 
     def save_resume_point(
         self, sequences: int, state: PyTree, log: Log, batch_size: int
@@ -194,9 +208,12 @@ class RunWriter(Run):
         """
         with disk(self.path):
             log.write(self.path / "log.h5", batch_size)
-            write_bytes(self._resume_file(sequences), *with_checksum(tree_bytes(state)))
+            self._write_tree(self._resume_file(sequences), state)
             for old in self.resume_points[:-2]:
                 self._resume_file(old).unlink()
+
+    def _write_tree(self, file: Path, tree: PyTree) -> None:
+        write_bytes(file, *with_checksum(tree_bytes(tree), self.owner(file) or ""))
 
     def load_state(self, sequences: int, template: Tree) -> Tree:
         """The state of a resume point.

@@ -9,7 +9,7 @@ import h5py
 import numpy as np
 
 from ..files import open_hdf5, write_hdf5
-from ._sums import is_sealed
+from ._sums import is_sealed, owner_of
 
 
 class Log:
@@ -88,7 +88,7 @@ class Log:
                 for metric, rows in metrics.items():
                     file[f"eval/{name}/{metric}"] = rows
 
-        write_hdf5(path, fill)
+        write_hdf5(path, fill, owner_of(path) or "")
 
     @staticmethod
     def read(path: Path) -> "Log":
@@ -138,7 +138,7 @@ def open_log(path: Path) -> h5py.File:
     **Raises:** `OSError` if it cannot be read, is damaged, or has no checksum although
     the run beside it began with them.
     """
-    return open_hdf5(path, sealed=is_sealed(path.parent))
+    return open_hdf5(path, owner_of(path))
 
 
 def logged_rows(data: h5py.Dataset) -> np.ndarray:

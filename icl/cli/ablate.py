@@ -19,6 +19,7 @@ from ..experiments import Trained
 from ..experiments.sets import find_sets
 from ..plots import change_bars, change_maps
 from ..text import number
+from .notes import note_undefined
 from .options import parse
 from .probe import opened, ProbeOptions
 from .results import free_folder, indented, write_results
@@ -76,6 +77,13 @@ def ablate(arguments: list[str]) -> None:
         print(f"{name}: {size} sequences, {options.site} ablated ({options.ablation})")
         print(_table(found, [*shown]))
     print(files)
+    note_undefined("ablate", {n: _values(found) for n, found in done.items()}, "runs")
+
+
+def _values(found: HeadAblations) -> dict[str, np.ndarray]:
+    """By metric, of nothing ablated, each head and all of them."""
+    every = np.vstack([found.baseline, found.each, found.together])
+    return dict(zip(found.metrics, every.T, strict=True))
 
 
 def _rows(done: Mapping[str, HeadAblations]) -> Iterator[tuple[Any, ...]]:

@@ -1,11 +1,8 @@
 """`icl eval`: a run's metrics on its evaluation sets."""
 
 import dataclasses
-import sys
-from collections.abc import Mapping
 
 import jax
-import numpy as np
 
 from ..experiments import evaluate as evaluated, load
 from ..experiments.sets import find_sets
@@ -13,6 +10,7 @@ from ..runs import Run
 from ..summaries import scalars, summarise
 from ..text import aligned, number
 from ..training import last_checkpoint, missing_files
+from .notes import note, note_undefined
 from .options import parse, SetOptions
 
 
@@ -34,19 +32,17 @@ def evaluate(arguments: list[str]) -> None:
     checkpoint = last_checkpoint(run) if at == -1 else run.find(at)
     trained = load(options.run, checkpoint)
     edits = options.in_force(trained)
-    table, undefined = {}, {}
+    table, rows_of = {}, {}
     for name, batch in find_sets(trained, options.set).items():
         found = evaluated(trained.model, trained.task, batch, edits=edits)
         found = jax.device_get(found)
         table[name] = scalars(summarise(found, trained.summaries))
-        for metric, count in _undefined(found).items():
-            undefined.setdefault(metric, []).append(f"{name} ({count} sequences)")
+        rows_of[name] = found
     rows = [["", *table], ["checkpoint", *[str(checkpoint)] * len(table)]]
     for metric in next(iter(table.values())):
         rows.append([metric, *(number(float(x[metric])) for x in table.values())])
     print("\n".join(aligned(rows, "l" + "r" * len(table))))
-    for metric, sets in undefined.items():
-        _note(f"{metric} is undefined in {', '.join(sets)}")
+    note_undefined("eval", rows_of, "sequences")
 
 
 def _check_there(run: Run, options: EvalOptions) -> None:
@@ -56,24 +52,10 @@ def _check_there(run: Run, options: EvalOptions) -> None:
         missing = missing_files(run)
     except ValueError as error:
         # What is evaluated is looked at when it is read.
-        _note(f"which files there should be is not known: {error}")
+        note("eval", f"which files there should be is not known: {error}")
         return
     if "eval_data.h5" in missing and sets & {*run.config["evaluations"]}:
         raise ValueError(f"{run.path / 'eval_data.h5'} is gone, which has the sets")
     if missing:
         more = f" and {len(missing) - 3} more" if len(missing) > 3 else ""
-        _note(f"{run.path} lacks {', '.join(missing[:3])}{more}, see icl check")
-
-
-def _undefined(rows: Mapping[str, np.ndarray]) -> dict[str, str]:
-    """By metric, in how many of a set's sequences it has no value: a mean has none."""
-    found = {}
-    for metric, values in rows.items():
-        count = sum(bool(np.isnan(row).any()) for row in values)
-        if count:
-            found[metric] = f"{count} of {len(values)}"
-    return found
-
-
-def _note(text: str) -> None:
-    print(f"icl eval: note: {text}", file=sys.stderr)
+        note("eval", f"{run.path} lacks {', '.join(missing[:3])}{more}, see icl check")

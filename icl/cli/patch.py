@@ -27,6 +27,7 @@ from ..edits.tokens import token_names
 from ..experiments import Trained
 from ..experiments.sets import find_sets
 from ..plots import recovered_maps
+from ..text import number
 from .options import parse
 from .probe import opened, ProbeOptions
 from .results import free_folder, indented, write_results
@@ -145,7 +146,7 @@ def _table(
         index = np.unravel_index(flat, size.shape)
         place = [names[int(i)] for names, i in zip(ticks, index, strict=True)]
         numbers = found.patched[index], found.recovered[index]
-        rows.append([*place, *(f"{x:.3f}" for x in numbers)])
+        rows.append([*place, *(number(float(x), ".3f") for x in numbers)])
     ends = f"{label} {found.source:.3f} in the source, {found.clean:.3f} clean"
     return f"{ends}\n{indented(rows)}"
 

@@ -8,6 +8,7 @@ import tyro
 from .. import measures
 from ..experiments import load
 from ..replay import check_file, replay as replay_run
+from .notes import note_undefined
 from .options import parse, RunOptions
 
 
@@ -63,3 +64,5 @@ def replay(arguments: list[str]) -> None:
     for name in asked:
         print(f"{name}  [{found.axes[name]}]  {list(found[name].shape)}")
     print(f"{len(found.sequences)} checkpoints: {options.out}")
+    values = {name: found[name] for name in asked}
+    note_undefined("replay", {options.data or "the set": values}, "checkpoints")

@@ -87,7 +87,8 @@ def import_run(
                 run.save_checkpoint(sequences, model)
             log.write(run.path / "log.h5", options.train_bs)
             if sets:
-                save_sequences(run.path / "eval_data.h5", sets)
+                file = run.path / "eval_data.h5"
+                save_sequences(file, sets, run.owner(file) or "")
             origin = {"folder": os.path.abspath(source), "notes": notes}
             text = json.dumps({**origin, "config": config}, indent=2)
             keep(run.path, "imported.json", text)

@@ -14,7 +14,9 @@ from ...files import open_hdf5
 from ._sequence import Sequence
 
 
-def save_sequences(file: str | os.PathLike, sets: Mapping[str, Sequence]) -> None:
+def save_sequences(
+    file: str | os.PathLike, sets: Mapping[str, Sequence], owner: str = ""
+) -> None:
     """Writes named sets of sequences to a file.
 
     The file appears whole or not at all: it is written under another name, flushed to
@@ -24,12 +26,13 @@ def save_sequences(file: str | os.PathLike, sets: Mapping[str, Sequence]) -> Non
 
     - `file`: Where to; replaced if it exists.
     - `sets`: By name, batches of sequences: a leading axis before those of `Sequence`.
+    - `owner`: Whose file it is, see `icl.checksums`.
     """
     for name, batch in sets.items():
         fields = ("examples", "labels", "classes")
         arrays = {field: np.asarray(getattr(batch, field)) for field in fields}
         _check(f"set {name!r}", **arrays)
-    save_batches(file, sets)
+    save_batches(file, sets, owner)
 
 
 def load_sequences(file: str | os.PathLike) -> dict[str, Sequence]:

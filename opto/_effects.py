@@ -1,11 +1,11 @@
 """Edits that can change nothing, found before anything is computed.
 
-What an edit changes is followed from site to site: `Flow` says which site feeds which.
-Within attention, whose sites have the field's usual names, heads and rows are followed
-by themselves. Where something is not known, an edit counts as one that has an effect.
+What an edit changes is followed from site to site, entry by entry: `Flow` says which
+site feeds which, and along which axes. At the field's usual names of attention, what a
+query does not see counts too. Where something is not known, an edit counts as one that
+has an effect.
 """
 
-import functools
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
@@ -73,7 +73,7 @@ def has_path(
     if table.flow is None:
         return True
     full = {name: np.ones((1,) * len(table[name].shape), bool) for name in held}
-    still = {n: Reach(x, functools.partial(lambda x: x, x)) for n, x in full.items()}
+    still = {n: Reach(x, lambda x=x: x) for n, x in full.items()}
     sent = {name: Reach(entries) for name, entries in senders.items()}
     edits = Acting(None, still), Acting(None, sent)
     changed, _ = Followed(edits, table, Observed(outputs=False)).changed(1)

@@ -2,7 +2,7 @@
 
 INSIDE = "q_in k_in v_in q_pre k_pre q k v scores kernel pattern".split()
 """Sites that feed only further ones of the same attention, up to what heads gather."""
-WEIGHTS = {"q_in", "k_in", "q_pre", "k_pre", "q", "k", "scores", "kernel", "pattern"}
+WEIGHTS = {*INSIDE} - {"v_in", "v"}
 """Those that decide how much a token attends, and not what it finds."""
 
 

@@ -16,6 +16,7 @@ from ._derived import Derived, Given, put
 from ._each import Each
 from ._edit import AbstractEdit, At, check_strength, Edit, number
 from ._effects import has_path
+from ._names import scope_of
 from ._reach import Reach, selected, setting
 from ._reference import check_arrays, Patch, Values
 from ._run import run, run_within
@@ -143,7 +144,7 @@ class PathPatch(Derived):
                 "what they read, such as 'q', 'k', 'v' or 'mlp.in'"
             )
         for name in read:
-            before = [f for f in frozen if _part(f) == _part(name)]
+            before = [f for f in frozen if scope_of(f) == scope_of(name)]
             if any(order[f] < order[name] for f in before):
                 raise ValueError(
                     f"receivers at {name!r} are made of {before[0]!r}, which is held "
@@ -174,7 +175,7 @@ class PathPatch(Derived):
             name
             for name in self._frozen(table)
             for s in sent
-            if _part(s) == _part(name) and order[s] < order[name]
+            if scope_of(s) == scope_of(name) and order[s] < order[name]
         ]
         return tuple(name for name in self._frozen(table) if name not in own)
 
@@ -188,11 +189,6 @@ class PathPatch(Derived):
 def _whole(part: At | Each) -> At:
     """A selection, or all that is swept of one."""
     return part.edit if isinstance(part, Each) else part
-
-
-def _part(name: str) -> str:
-    """What a site is in: of `blocks.1.attn.z`, `blocks.1.attn`."""
-    return name.rpartition(".")[0]
 
 
 def activation_patch(

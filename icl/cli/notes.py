@@ -20,7 +20,7 @@ def note_undefined(
     **Arguments:**
 
     - `sets`: By set and metric, the values: one for each of what `kind` names.
-    - `kind`: In the plural, `sequences` or `checkpoints`.
+    - `kind`: In the plural, `sequences`, `checkpoints` or `runs`.
     """
     found: dict[str, list[str]] = {}
     infinite: set[str] = set()

@@ -23,7 +23,8 @@ def accepted(
     if not edits or run is None or run.is_sealed:
         return edits
     left = with_effect(edits, (), opto.sites(model, *inputs))
-    if void := [edit for edit in edits if edit not in left]:
+    # Not by value: of two that are equal, one may be left out.
+    if void := [edit for edit in edits if not any(edit is kept for kept in left)]:
         names = ", ".join(map(repr, void))
         warnings.warn(
             f"{run.path} was trained under edits that change nothing, which are left "

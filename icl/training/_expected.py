@@ -10,8 +10,9 @@ from ._values import Training
 def expected_files(run: Run) -> list[str]:
     """The names of files that a run has written, as its config and log have it.
 
-    Checkpoints are those that the config schedules, up to where the log ends and a
-    later process goes on. Of an imported run only what is there is known.
+    Checkpoints are those that the config schedules, up to where a later process goes
+    on, or the log ends if nothing says so. Of an imported run only what is there is
+    known.
 
     **Raises:** `ValueError` if the config or the log cannot be read.
     """
@@ -24,9 +25,10 @@ def expected_files(run: Run) -> list[str]:
     if "training" not in config or (run.path / "imported.json").exists():
         return names
     training = from_json(Training, config["training"])
-    seen = run.logged_sequences
-    # After a resume that was killed at once, the log is longer than what counts.
-    seen = min(seen, max(run.resume_points, default=seen))
+    # After a resume that was killed at once, the log is longer than what counts; and
+    # a log may be large.
+    seen = max(run.resume_points, default=None)
+    seen = run.logged_sequences if seen is None else seen
     # A run compiles between its first save and its first checkpoint, that of 0.
     due = training.sequences_of(training.checkpoint_at) if seen else []
     files = [run.checkpoint_file(n).relative_to(run.path) for n in due if n <= seen]

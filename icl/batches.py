@@ -43,7 +43,7 @@ def first_of(batch: PyTree) -> Any:
 
 
 def save_batches(
-    file: str | os.PathLike, sets: Mapping[str, PyTree], owner: str = ""
+    file: str | os.PathLike, sets: Mapping[str, PyTree], owner: str | None = None
 ) -> None:
     """Writes named batches to a file: `<set>/<field>`, each an array.
 

@@ -37,13 +37,14 @@ class Checked:
 
 
 def with_checksum(
-    content: bytes | memoryview, owner: str = ""
+    content: bytes | memoryview, owner: str | None = None
 ) -> tuple[bytes | memoryview, bytes]:
     """A content, and what is written after it.
 
-    **Arguments:** `owner`: Whose file it is, such as a run and its name there.
+    **Arguments:** `owner`: Whose file it is, such as a run and its name there; `None`:
+        nobody's.
     """
-    found, tag = hashlib.sha256(content), _tag(owner)
+    found, tag = hashlib.sha256(content), _tag(owner or "")
     found.update(tag)
     return content, _BEGIN + tag + found.digest() + _END
 

@@ -50,7 +50,9 @@ def write_bytes(path: Path, *parts: bytes | memoryview) -> None:
     _sync_folder(path.parent)
 
 
-def write_hdf5(path: Path, fill: Callable[[h5py.File], None], owner: str = "") -> None:
+def write_hdf5(
+    path: Path, fill: Callable[[h5py.File], None], owner: str | None = None
+) -> None:
     """Writes an HDF5 file as `write_bytes` does; `fill` gets the open file.
 
     A checksum comes after what HDF5 reads, see `icl.checksums`, as does the owner.

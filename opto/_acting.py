@@ -7,7 +7,7 @@ import numpy as np
 
 from ._derived import Derived
 from ._edit import Edit
-from ._reach import Held, Reach, Reaches
+from ._reach import everything, Held, Reach, Reaches
 from ._site import Sites
 from ._together import changed_sites
 from ._where import is_concrete
@@ -89,7 +89,7 @@ def _unknown(edit: Unknown, table: Sites) -> Acting:
             return acting
         follows |= acting.follows
         # Which entries it selects is what is swept.
-        at |= {n: Reach(np.ones((1,) * len(table[n].shape), bool)) for n in acting.at}
+        at |= {n: Reach(everything(table[n])) for n in acting.at}
     return Acting(edit, at, follows=follows)
 
 

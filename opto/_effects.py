@@ -14,16 +14,13 @@ import numpy as np
 from ._acting import Acting
 from ._edit import AbstractEdit, shown
 from ._followed import Followed
-from ._observed import Observed
-from ._reach import Entries, Reach
+from ._observed import Observed, OUTPUTS
+from ._reach import Entries, everything, Reach
 from ._site import Sites
 
 
-_OUTPUTS = Observed()
-
-
 def check_effects(
-    edits: Sequence[AbstractEdit], table: Sites, seen: Observed = _OUTPUTS
+    edits: Sequence[AbstractEdit], table: Sites, seen: Observed = OUTPUTS
 ) -> None:
     """Raises `ValueError` for an edit that changes nothing anybody gets to see."""
     for i, why in without_effect(edits, table, seen).items():
@@ -39,7 +36,7 @@ def with_effect(
     given: Sequence[AbstractEdit],
     added: Sequence[AbstractEdit],
     table: Sites,
-    seen: Observed = _OUTPUTS,
+    seen: Observed = OUTPUTS,
 ) -> tuple[AbstractEdit, ...]:
     """Those of some edits that change something when others come after them."""
     left = list(given)
@@ -72,7 +69,7 @@ def has_path(
     """
     if table.flow is None:
         return True
-    full = {name: np.ones((1,) * len(table[name].shape), bool) for name in held}
+    full = {name: everything(table[name]) for name in held}
     still = {n: Reach(x, lambda x=x: x) for n, x in full.items()}
     sent = {name: Reach(entries) for name, entries in senders.items()}
     edits = Acting(None, still), Acting(None, sent)

@@ -13,7 +13,7 @@ from ._derived import Freeze
 from ._edit import Edit, shown
 from ._names import INSIDE, last_name, scope_of, WEIGHTS
 from ._observed import Observed
-from ._reach import Entries, Held, MASKING
+from ._reach import Entries, everything, Held, MASKING, Reach
 from ._site import Site, Sites
 from ._where import is_concrete
 
@@ -63,15 +63,12 @@ class Followed:
 
     def _left(self, i: int, name: str) -> tuple[Entries, str]:
         """What an edit changes at its own site that later ones leave, or why none."""
-        at = self.edits[i].at
-        assert at is not None
-        reach, held = at[name], self.held(name, i)
-        same = ~np.isnan(held) & (reach.makes(held) == held)
+        reach, same = self._reach(i, name), self._same(i, name)
         left = np.asarray(reach.may & ~same)
         if not reach.may.any():
             return left, ""
         if not left.any():
-            held, same = np.broadcast_arrays(held, same)
+            held, same = np.broadcast_arrays(self.held(name, i), same)
             return left, self._why_same(name, held[same])
         for j, sets in self._setting(name):
             if j > i and not (left := np.asarray(left & ~sets())).any():
@@ -79,6 +76,17 @@ class Followed:
                 why = f"{later}, later in the list, sets the same entries"
                 return left, f"{why}; leave one of them out"
         return left, ""
+
+    def _reach(self, i: int, name: str) -> Reach:
+        at = self.edits[i].at
+        assert at is not None
+        return at[name]
+
+    def _same(self, i: int, name: str) -> Entries:
+        """The entries of a site that an edit leaves at what they are known to hold."""
+        held = self.held(name, i)
+        made = self._reach(i, name).makes(held)
+        return np.asarray(~np.isnan(held) & (made == held))
 
     def _why_same(self, name: str, held: Held) -> str:
         if np.isneginf(held).any():
@@ -198,9 +206,7 @@ class Followed:
                 if not acting.at or name not in acting.at:
                     continue
                 if j == i:
-                    held = self.held(name, i)
-                    same = ~np.isnan(held) & (own[name].makes(held) == held)
-                    now = now | (own[name].may & ~same)
+                    now = now | (acting.at[name].may & ~self._same(i, name))
                 elif (sets := acting.at[name].sets) is not None:
                     was, now = now, now & ~sets()
                     if was.any() and not now.any():
@@ -264,7 +270,7 @@ class Followed:
         if within and (last_name(name), last_name(site.name)) == ("v", "z"):
             return self._gathered(name, site, entries)
         if trail is None:  # Nobody knows where its axes go.
-            return np.full((1,) * len(site.shape), entries.any())
+            return everything(site) & entries.any()
         return arrived(entries, trail, len(site.shape))
 
     def _gathered(self, values: str, site: Site, entries: Entries) -> Entries:
@@ -272,20 +278,19 @@ class Followed:
         pattern = self.table.get(f"{scope_of(values)}.pattern")
         heads, keys = self.table[values].shape[:-2], self.table[values].shape[-2:-1]
         if pattern is None or pattern.shape != (*heads, *site.shape[-2:-1], *keys):
-            return np.full((1,) * len(site.shape), entries.any())
+            return everything(site) & entries.any()
         seen = self.held(pattern.name) != 0
         changed = np.expand_dims(entries.any(-1), -2)
         return np.expand_dims((seen & changed).any(-1), -1)
 
     def _choosing(self, scores: Site, pattern: Site) -> Entries:
         """The rows of a softmax that have something to share out: two keys or more."""
-        everything = np.ones((1,) * len(scores.shape), bool)
         if not scores.rows or scores.rows.are != "logits":
-            return everything
+            return everything(scores)
         if not pattern.rows or pattern.rows.are != "distribution":
-            return everything
+            return everything(scores)
         if self._may_be_nan(scores.name) or self._may_mask(scores):
-            return everything
+            return everything(scores)
         masked = np.broadcast_to(np.isneginf(self.held(scores.name)), scores.shape)
         return (~masked).sum(-1, keepdims=True) > 1
 

@@ -24,3 +24,7 @@ class Observed:
     def only(recorded: Iterable[str], read_by: str) -> "Observed":
         """Nothing but the values of some sites, which somebody reads."""
         return Observed(frozenset(recorded), outputs=False, read_by=read_by)
+
+
+OUTPUTS = Observed()
+"""The outputs alone."""

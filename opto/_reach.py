@@ -51,10 +51,15 @@ class Reaches(Protocol):
     def reach(self, site: Site, table: Sites) -> Reach | None: ...
 
 
+def everything(site: Site) -> Entries:
+    """All entries of a site."""
+    return np.ones((1,) * len(site.shape), bool)
+
+
 def selected(where: Where, site: Site) -> Entries:
     """The entries that a selection may have: all, where indices are not known."""
     entries = where.entries_at(site)
-    return np.ones((1,) * len(site.shape), bool) if entries is None else entries
+    return everything(site) if entries is None else entries
 
 
 def setting(where: Where, site: Site, value: np.ndarray | None = None) -> Reach:

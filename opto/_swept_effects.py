@@ -11,14 +11,13 @@ from ._each import Each
 from ._edit import AbstractEdit, shown
 from ._effects import no_effect, without_effect
 from ._grafted import grafted_models
-from ._observed import Observed
+from ._observed import Observed, OUTPUTS
 from ._reference import split
 from ._run import batch_shape
 from ._site import one_example, Sites
 from ._together import check_together, OneOf
 
 
-_OUTPUTS = Observed()
 # Points of a grid that are looked at; of more, nobody says that they change nothing.
 _MOST = 256
 
@@ -28,7 +27,7 @@ def check_all_effects(
     inputs: tuple[Any, ...],
     edits: Sequence[Any],
     table: Sites,
-    seen: Observed = _OUTPUTS,
+    seen: Observed = OUTPUTS,
 ) -> None:
     """Raises `ValueError` for edits that change nothing at any point of their sweep.
 

@@ -18,7 +18,7 @@ from ._edit import (
 )
 from ._effects import check_effects as check_effects, with_effect as with_effect
 from ._observed import Observed as Observed
-from ._reach import Reach as Reach, setting as setting
+from ._reach import everything as everything, Reach as Reach, setting as setting
 from ._run import (
     check_call as check_call,
     run_within as run_within,

@@ -16,6 +16,7 @@ import pytest
 import twelve
 
 from icl import Start, Training
+from icl.checksums import checked
 from icl.config import to_json
 from icl.training.schedules import Every
 from sweeps import Trial
@@ -483,7 +484,10 @@ def trained(tmp_path_factory):
 
 
 def contents(folder):
-    """Everything that a run ended with, to the bits."""
+    """Everything that a run ended with, to the bits.
+
+    Without whose it is: the config of one that starts from another names its folder.
+    """
     files = sorted(folder.glob("checkpoints/*.eqx"))
     with h5py.File(folder / "log.h5") as log:
         rows = {}
@@ -492,7 +496,11 @@ def contents(folder):
                 rows.update({name: x[()]}) if isinstance(x, h5py.Dataset) else None
             )
         )
-    return {f.name: f.read_bytes() for f in files}, rows
+    return {f.name: weights(f) for f in files}, rows
+
+
+def weights(file):
+    return bytes(checked(file.read_bytes(), None).content)
 
 
 def assert_same(one, other):
@@ -514,13 +522,12 @@ def test_all_runs_finish(trained):
 
 
 def test_a_start_is_the_other_run_s_weights(trained):
-    def weights(name, checkpoint):
-        file = trained.run(name) / "checkpoints" / f"{checkpoint:012d}.eqx"
-        return file.read_bytes()
+    def at(name, checkpoint):
+        return weights(trained.run(name) / "checkpoints" / f"{checkpoint:012d}.eqx")
 
-    assert weights("start-1", 0) == weights("seed-1", 640)
-    assert weights("again-1", 0) == weights("start-1", 1280)
-    assert weights("start-1", 1280) != weights("start-1", 0)
+    assert at("start-1", 0) == at("seed-1", 640)
+    assert at("again-1", 0) == at("start-1", 1280)
+    assert at("start-1", 1280) != at("start-1", 0)
 
 
 def test_starting_again_does_nothing(trained):

@@ -17,6 +17,7 @@ from opto.toolkit import (
     check_needs,
     check_strength,
     Chosen,
+    everything,
     Heads,
     is_concrete,
     known_tokens,
@@ -127,7 +128,7 @@ class CopyFromPattern(Derived, Selection):
         constants = table.flow.constants if table.flow else {}
         query = known_tokens("query", site.shape[0], constants)
         if query is None:
-            return Reach(np.ones((1,) * len(site.shape), bool))
+            return Reach(everything(site))
         entries = over_rows(query[:, None], len(site.shape), np)
         return Reach(entries, lambda: entries)
 

@@ -186,5 +186,5 @@ def _with_kept_sets(member: Member, run: RunWriter) -> Member:
             text = f"{file} is gone: its sets are drawn anew, as this JAX draws them"
             warnings.warn(text, stacklevel=2)
         with disk(run.path):
-            save_batches(file, member.evaluations, run.owner(file) or "")
+            save_batches(file, member.evaluations, run.owner(file))
     return member

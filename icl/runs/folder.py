@@ -213,7 +213,7 @@ class RunWriter(Run):
                 self._resume_file(old).unlink()
 
     def _write_tree(self, file: Path, tree: PyTree) -> None:
-        write_bytes(file, *with_checksum(tree_bytes(tree), self.owner(file) or ""))
+        write_bytes(file, *with_checksum(tree_bytes(tree), self.owner(file)))
 
     def load_state(self, sequences: int, template: Tree) -> Tree:
         """The state of a resume point.

@@ -88,7 +88,7 @@ class Log:
                 for metric, rows in metrics.items():
                     file[f"eval/{name}/{metric}"] = rows
 
-        write_hdf5(path, fill, owner_of(path) or "")
+        write_hdf5(path, fill, owner_of(path))
 
     @staticmethod
     def read(path: Path) -> "Log":

@@ -88,7 +88,7 @@ def import_run(
             log.write(run.path / "log.h5", options.train_bs)
             if sets:
                 file = run.path / "eval_data.h5"
-                save_sequences(file, sets, run.owner(file) or "")
+                save_sequences(file, sets, run.owner(file))
             origin = {"folder": os.path.abspath(source), "notes": notes}
             text = json.dumps({**origin, "config": config}, indent=2)
             keep(run.path, "imported.json", text)

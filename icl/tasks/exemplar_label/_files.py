@@ -15,7 +15,7 @@ from ._sequence import Sequence
 
 
 def save_sequences(
-    file: str | os.PathLike, sets: Mapping[str, Sequence], owner: str = ""
+    file: str | os.PathLike, sets: Mapping[str, Sequence], owner: str | None = None
 ) -> None:
     """Writes named sets of sequences to a file.
 

@@ -1,6 +1,7 @@
 """Checks of what users give, with errors that name the argument."""
 
 import reprlib
+from typing import Any, get_args
 
 import numpy as np
 from jaxtyping import ArrayLike
@@ -13,6 +14,14 @@ def positive(name: str, value: object, most: int = 2**63 - 1) -> None:
         raise ValueError(f"{name} must be a positive integer, got {got}")
     if value > most:
         raise ValueError(f"{name} must be at most {most}, got {value}")
+
+
+def instance(name: str, value: object, wanted: Any) -> None:
+    """Raises `ValueError` unless `value` is of a class, or of one of a union."""
+    if not isinstance(value, wanted):
+        kinds = (kind.__name__ for kind in get_args(wanted) or (wanted,))
+        got = reprlib.repr(value)
+        raise ValueError(f"{name} must be of type {' or '.join(kinds)}, got {got}")
 
 
 def finite(name: str, values: ArrayLike) -> None:

@@ -1,5 +1,6 @@
 """Checks of single arguments. Python takes True for the number 1; here nobody does."""
 
+import inspect
 from typing import Any
 
 import numpy as np
@@ -15,6 +16,18 @@ def whole(name: str, value: Any, least: int, what: str = "") -> int:
         what = what or f"a whole number, {least} or more"
         raise ValueError(f"{name} is {what}, got {value!r}")
     return int(value)
+
+
+def takes_tap(name: str, model: Any) -> None:
+    """Raises `ValueError` unless it can be called with `tap=`."""
+    if not callable(model):
+        raise ValueError(f"{name} must be callable with tap=, got {model!r}")
+    try:
+        given = inspect.signature(model).parameters
+    except ValueError:  # Written in C.
+        return
+    if "tap" not in given and all(x.kind is not x.VAR_KEYWORD for x in given.values()):
+        raise ValueError(f"{name} must take tap=, got {model!r}")
 
 
 def truth(name: str, value: Any) -> bool:

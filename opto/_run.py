@@ -284,6 +284,8 @@ def check(
     Also for an edit that changes neither the outputs nor what is recorded.
     """
     edits = as_edits(edits)
+    if not isinstance(table, Sites):
+        raise ValueError(f"table is what opto.sites gives, got {table!r}")
     check_seen(edits, table, _requests(record, table))
     return edits
 
@@ -326,10 +328,10 @@ def _requests(record: Request, table: Sites) -> dict[str, Reducer | None]:
     if not isinstance(record, Iterable):
         kind = type(record).__name__
         raise ValueError(f"record is a site, several or a mapping, got {kind}")
-    if not isinstance(record, Mapping):
-        record = dict.fromkeys(record)
+    named = isinstance(record, Mapping)
+    asked = record.items() if named else ((site, None) for site in record)
     requests: dict[str, Reducer | None] = {}
-    for pattern, reduce in record.items():
+    for pattern, reduce in asked:
         if reduce is not None and not callable(reduce):
             raise ValueError(f"the reducer of {pattern!r} is not callable: {reduce!r}")
         for site in table.match(pattern):

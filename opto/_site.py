@@ -12,6 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
 
+from ._checks import takes_tap
 from ._flow import Flow, flow_of, mark
 from ._tap import Rows, VisitorTap
 from .hints import did_you_mean
@@ -186,6 +187,7 @@ def find_sites(fn: Callable[..., Any], *args: Any) -> Sites:
 
 def discover(fn: Callable[..., Any], *args: Any) -> Sites:
     """`sites` of any function `fn(*args, tap=)`, which may close over tracers."""
+    takes_tap("model", fn)
     said: dict[str, tuple[tuple[str, ...], Rows | None]] = {}
 
     def visited(fn, *args):

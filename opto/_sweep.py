@@ -105,6 +105,8 @@ def sweep(
 
     **Raises:** `ValueError` as `opto.run`, and for a `chunk` that is not positive.
     """
+    if not callable(metric):
+        raise ValueError(f"metric is a function of a model's output, got {metric!r}")
     model, inputs, edits = unswapped(model, inputs, edits)
     check_all_effects(model, inputs, edits, checked_table(model, inputs, edits))
     return sweep_within(metric, model, *inputs, edits=edits, chunk=chunk)

@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 
 from ._attention import Block, Pattern
 from ._derived import Freeze
-from ._edit import AbstractEdit, At
+from ._edit import AbstractEdit, At, named
 from ._edits import Clamp, Scale, Steer, Zero
 from ._reference import Mean, Patch, Resample
 from .graft import Graft
@@ -60,7 +60,7 @@ def parse(text: str) -> Any:
 
     **Raises:** `ValueError` that points at the token it does not understand.
     """
-    read = Text(text.strip())
+    read = Text(named("an edit's text", text).strip())
     call = read.expression()
     if not (isinstance(call, ast.Call) and isinstance(call.func, ast.Name)):
         raise read.error(0, "expected an edit such as Zero('blocks.1.attn.z')")

@@ -76,6 +76,8 @@ class PathPatch(Derived):
         self.senders, self.receivers = senders, receivers
         sender = senders.edit if isinstance(senders, Each) else senders
         self.source = Patch(sender.site, source).values
+        if not isinstance(frozen, Iterable):
+            raise ValueError(f"frozen is names of sites, got {frozen!r}")
         self.frozen = (frozen,) if isinstance(frozen, str) else tuple(frozen)
         self.strength = number("strength", strength)
 

@@ -17,7 +17,17 @@ import pytest
 from small import small
 
 import opto
-from icl import checks, Experiment, memory, plots, presets
+from icl import (
+    checks,
+    Experiment,
+    fit,
+    measures,
+    memory,
+    plots,
+    presets,
+    replay,
+    Training,
+)
 from icl.cli.commands import guarded, main
 from icl.cli.evaluate import EvalOptions, evaluate
 from icl.cli.options import parse
@@ -404,6 +414,71 @@ def test_a_set_named_dense_is_refused(tmp_path):
             run_experiment(experiment, tmp_path / "run")
     assert not [*tmp_path.iterdir()]
     check_not_dense(["densely", "train"])
+
+
+KINDS = {
+    "task": 5,
+    "data": "omniglot",
+    "model": True,
+    "optimizer": "adam",
+    "training": 1000,
+    "evaluations": [5],
+    "edits": [5],
+    "heads": 5,
+    "start": "runs/other",
+}
+
+
+@pytest.mark.usefixtures("unchecked")
+@pytest.mark.parametrize("name", KINDS)
+def test_a_field_of_an_experiment_is_of_its_kind(name):
+    with pytest.raises(ValueError, match=rf"{name} must be of type \w.*, got "):
+        dataclasses.replace(small(), **{name: KINDS[name]})
+
+
+@pytest.mark.usefixtures("unchecked")
+@pytest.mark.parametrize(
+    ("mistake", "message"),
+    [
+        (lambda _: Training(1000, evaluate_at=5), "evaluate_at must be of type Every"),
+        (lambda _: Training(1000, checkpoint_at=[5]), "checkpoint_at must be of type"),
+        (
+            lambda _: dataclasses.replace(small(), edits=(5,)),
+            "each of edits must be of type str, got 5",
+        ),
+        (
+            lambda _: dataclasses.replace(small(), evaluations={"train": 5}),
+            r"evaluations\['train'\] must be of type EvaluationConfig, got 5",
+        ),
+        (
+            lambda _: dataclasses.replace(small(), heads={"first": 5}),
+            r"heads\['first'\] must be of type RankedHeads, got 5",
+        ),
+        (lambda _: fit([5], Training(640)), "each of members must be of type Member"),
+        (
+            lambda run: run_experiment(5, run.parent / "none"),
+            "each of experiments must be of type Experiment, got 5",
+        ),
+        (lambda run: replayed(run, edits=5), "edits is a sequence of edits, got one"),
+        (lambda run: replayed(run, checkpoints=5), "checkpoints is a list of them"),
+    ],
+)
+def test_values_of_another_kind_are_refused(small_run, mistake, message):
+    with pytest.raises(ValueError, match=message):
+        mistake(small_run)
+
+
+def replayed(run, **settings):
+    return replay(run, {"strength": measures.induction_strength()}, **settings)
+
+
+@pytest.mark.usefixtures("unchecked")
+def test_checkpoints_of_small_integers_are_found(small_run):
+    """0 in eight bits, of a run whose others do not fit in them."""
+    found = replayed(small_run, checkpoints=np.zeros(1, np.int8))
+    assert found.sequences.tolist() == [0]
+    with pytest.raises(ValueError, match="has no checkpoint 5"):
+        replayed(small_run, checkpoints=np.full(1, 5, np.int8))
 
 
 class Wrapped(eqx.Module):

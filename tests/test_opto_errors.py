@@ -603,6 +603,25 @@ ERRORS = {
         lambda: opto.sites(taps(lambda x, t: t("a", x, "")), jax.random.key(0)),
         "site 'a' is not an array of numbers but key<fry>",
     ),
+    "no_model": (lambda: opto.run(None), "model must be callable with tap=, got None"),
+    "no_tap": (
+        lambda: opto.sites(jnp.sin, jnp.ones(2)),
+        "model must take tap=, got ",
+    ),
+    "no_name": (lambda: run(record=[[]]), "by its name or a glob, got list"),
+    "no_table": (
+        lambda: opto.check([Zero("a")], None),
+        "table is what opto.sites gives, got None",
+    ),
+    "no_metric": (
+        lambda: opto.sweep("x", *ragged()[1], edits=[]),
+        "metric is a function of a model's output, got 'x'",
+    ),
+    "no_text": (lambda: parse(None), "an edit's text must be a string, got None"),
+    "frozen": (
+        lambda: opto.PathPatch(opto.At("a"), opto.At("b"), {"a": 1.0}, frozen=None),
+        "frozen is names of sites, got None",
+    ),
     "no_sites": (
         lambda: opto.run(taps(lambda x, t: x), jnp.ones(2), record="a"),
         "no site 'a'",

@@ -18,6 +18,7 @@ import opto
 from opto.toolkit import check_call
 
 from ..batches import batch, example_of, load_batches
+from ..checks import instance
 from ..config import to_json
 from ..data import absolute, digest, Source
 from ..edits.donors import Donor, register_reader
@@ -56,6 +57,19 @@ from ._fits import check_scores, check_task
 from ._start import Start
 
 
+_KINDS = {
+    "task": TaskConfig,
+    "data": Source | None,
+    "model": ModelConfig,
+    "optimizer": Optimizer,
+    "training": Training,
+    "evaluations": dict,
+    "edits": tuple,
+    "heads": dict,
+    "start": Start | None,
+}
+
+
 @dataclasses.dataclass(frozen=True)
 class Experiment:
     """Everything that a run is made of."""
@@ -87,6 +101,7 @@ class Experiment:
     """Of the evaluation sets."""
 
     def __post_init__(self):
+        self._check_kinds()
         own = self.task.source
         if self.data is not None and own is None:
             kind, got = type(self.task).__name__, type(self.data).__name__
@@ -95,6 +110,16 @@ class Experiment:
         for name in ("init_seed", "train_seed", "eval_seed"):
             check_seed(name, getattr(self, name))
         check_set_names(self.evaluations)
+
+    def _check_kinds(self) -> None:
+        for name, kind in _KINDS.items():
+            instance(name, getattr(self, name), kind)
+        for edit in self.edits:
+            instance("each of edits", edit, str)
+        for name, wanted in self.evaluations.items():
+            instance(f"evaluations[{name!r}]", wanted, EvaluationConfig)
+        for name, ranked in self.heads.items():
+            instance(f"heads[{name!r}]", ranked, RankedHeads)
 
     def build(self) -> Member:
         """The initial model with its task, edits and evaluation sets.

@@ -11,6 +11,7 @@ from typing import TypeVar
 import jax.numpy as jnp
 
 from ..batches import example_of, load_batches, save_batches
+from ..checks import instance
 from ..data import digest
 from ..edits.ranked import find_heads, FoundHeads, keep_heads, kept_heads
 from ..runs import disk, is_run, open_run, Run, RunWriter
@@ -112,6 +113,8 @@ def _check_together(experiments: ListLike[Experiment], outs: ListLike) -> None:
         raise ValueError(f"each experiment needs a folder, got {got}")
     if len({os.path.realpath(out) for out in outs}) < len(outs):
         raise ValueError("each experiment needs a folder of its own, got one twice")
+    for experiment in experiments:
+        instance("each of experiments", experiment, Experiment)
     training = experiments[0].training
     for experiment in experiments:
         if experiment.training != training:

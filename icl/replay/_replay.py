@@ -11,7 +11,7 @@ import numpy as np
 from jaxtyping import PyTree
 
 import opto
-from opto.toolkit import run_within
+from opto.toolkit import run_within, several
 
 from ..edits.ablation import on_batch
 from ..experiments import load, Trained
@@ -196,7 +196,7 @@ def _sequences(trained: Trained, data: str | PyTree) -> PyTree:
 def _combinations(
     trained: Trained, edits: Edits | None, batch: Batch
 ) -> opto.Combinations:
-    edits = trained.edits if edits is None else tuple(edits)
+    edits = trained.edits if edits is None else several(edits)
     return opto.combinations(trained.task.forward, (trained.model, batch.at(0)), edits)
 
 

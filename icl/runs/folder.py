@@ -147,9 +147,10 @@ class Run:
         if isinstance(checkpoint, bool) or not isinstance(checkpoint, int | np.integer):
             wanted = "checkpoint must be an integer, the sequences seen"
             raise ValueError(f"{wanted}, got {checkpoint!r}")
+        checkpoint = int(checkpoint)
         # No listing of the folder where one file will do: replays ask for each.
         if checkpoint >= 0 and self.checkpoint_file(checkpoint).is_file():
-            return int(checkpoint)
+            return checkpoint
         known = self.checkpoints
         if not known:
             raise ValueError(f"{self.path} has no checkpoints yet")

@@ -12,6 +12,7 @@ import numpy as np
 from tqdm import tqdm
 
 from ..batches import example_of
+from ..checks import instance
 from ..memory import check_memory
 from ..protocols import Summary
 from ..runs import Log, RunWriter
@@ -74,6 +75,9 @@ def fit(
     runs = [runs] if isinstance(runs, RunWriter) else list(runs)
     if not members:
         raise ValueError("fit needs at least one member")
+    for member in members:
+        instance("each of members", member, Member)
+    instance("training", training, Training)
     if runs and len(runs) != len(members):
         raise ValueError(f"{len(members)} members need as many runs, got {len(runs)}")
     if len({run.path.resolve() for run in runs}) < len(runs):

@@ -14,7 +14,7 @@ import opto
 from opto.toolkit import check_call
 
 from ..batches import example_of
-from ..checks import positive
+from ..checks import instance, positive
 from ..memory import check_memory, size_in_bytes
 from ..protocols import Summary, Task
 from ..runs import Log
@@ -50,7 +50,9 @@ class Training:
         if self.num_steps > _MOST_STEPS:
             got = f"got {self.num_sequences} with batch_size={self.batch_size}"
             raise ValueError(f"num_sequences is {_MOST_STEPS} steps at most, {got}")
-        for schedule in (self.evaluate_at, self.checkpoint_at):
+        for name in ("evaluate_at", "checkpoint_at"):
+            schedule = getattr(self, name)
+            instance(name, schedule, Schedule)
             schedule.points(self.num_sequences)
         micro = self.microbatch_size
         if micro is None:
@@ -119,6 +121,7 @@ def check_seed(name: str, seed: object) -> None:
 def check_set_names(names: Iterable[str]) -> None:
     """Raises `ValueError` for the name of an evaluation set that no log can have."""
     for name in names:
+        instance("the name of an evaluation set", name, str)
         if name in ("", "iter") or "/" in name or name.startswith("."):
             raise ValueError(f"an evaluation set cannot be named {name!r} in a log")
 

@@ -196,6 +196,16 @@ def test_an_interval_stays_within_the_bounds(values):
     assert strengths.low == pytest.approx(2 * found.low - 1, abs=1e-9)
 
 
+def test_an_interval_is_cut_off_at_a_lone_bound():
+    losses = [0.01, 0.02, 0.4]
+    low, high = stats.t.interval(0.95, 2, np.mean(losses), stats.sem(losses))
+    assert low < 0
+    found = analysis.Estimate.of(losses, (0.0, np.inf))
+    assert (found.low, found.high) == pytest.approx((0, high))
+    with pytest.raises(ValueError, match=r"must lie in \[0.0, inf\], got"):
+        analysis.Estimate.of([-1.0, 1.0], (0.0, np.inf))
+
+
 def test_a_value_out_of_bounds_is_refused():
     assert analysis.Estimate.of([1.0 + 1e-7, 1.0], (0.0, 1.0)).high == 1
     with pytest.raises(ValueError, match=r"must lie in \[0.0, 1.0\], got"):

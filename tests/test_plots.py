@@ -513,6 +513,15 @@ def test_the_integral_is_the_trapezoids_over_the_range():
     np.testing.assert_allclose(means, [part.mean() for part in parts])
 
 
+def test_a_mean_outside_of_the_middle_of_its_bin_is_drawn():
+    values = np.ones((2, 1)) * [0.0, 0, 0, 0, 0, 0, 0, 100]
+    figure = plots.integral_by_similarity(np.arange(2), values, np.ones(8), bins=2)
+    low, high, mean = (figure.drawn[key].values for key in ("low", "high", "mean"))
+    assert (low, high, mean) == (0, 0, 12.5)
+    lines = figure.axes[0].lines
+    assert any(line.get_ydata().tolist() == [12.5] for line in lines)
+
+
 @pytest.mark.parametrize(
     ("change", "message"),
     [

@@ -1,6 +1,7 @@
 """`icl plot` and `icl report` on a small run."""
 
 import base64
+import csv
 import html
 import html.parser
 import json
@@ -337,6 +338,23 @@ def test_what_users_name_is_escaped(run, tmp_path):
     assert "&lt;script&gt;alert" in page
     assert Reader(page).wrong == []
     assert "edits: Zero(&#x27;blocks.0.attn.z&#x27;" in page
+
+
+def test_numbers_of_a_figure_that_are_undefined_are_said(
+    run, tmp_path, capsys, monkeypatch
+):
+    values = np.array([[0.5, np.nan], [np.inf, 0.25]])
+
+    def some(subject):
+        """A figure with gaps."""
+        return plots.traces(np.arange(2), values, groups=np.zeros(2), label="loss")
+
+    monkeypatch.setitem(KINDS, "learning", some)
+    plot([str(run), "learning", "--out", str(tmp_path), "--numbers", "csv"])
+    (told,) = capsys.readouterr().err.splitlines()
+    assert told.startswith("icl plot: note: learning: 2 of 4 values of ")
+    rows = csv.DictReader((tmp_path / "learning.csv").read_text().splitlines())
+    assert sum(not np.isfinite(float(row["value"])) for row in rows) == 2
 
 
 @pytest.mark.skipif(shutil.which("node") is None, reason="no node")

@@ -23,6 +23,7 @@ from sweeps import Trial
 from sweeps.execute import _launch, plan
 from sweeps.execute._cluster import read_cluster
 from sweeps.execute._local import Debug
+from sweeps.execute._train import launch_summary
 from sweeps.folder import Folder, Job
 from sweeps.plan import (
     _cost,
@@ -324,6 +325,15 @@ def test_members_with_a_point_in_common_go_on_together(tmp_path):
     jobs = {job.name: job.runs for job in planned(tmp_path, "seed-*").jobs}
     assert jobs["000"] == ("seed-0", "seed-1")
     assert sorted(jobs.values()) == [("seed-0", "seed-1"), ("seed-2", "seed-3")]
+
+
+def test_members_that_go_on_together_are_said_where_fewer_are_asked_for(tmp_path):
+    found = experiments(tmp_path)
+    begun(tmp_path, found, {"seed-0": {0, 320}, "seed-1": {320, 640}})
+    launch = planned(tmp_path, "seed-*")
+    assert launch_summary(launch, 2) == "4 runs in 2 jobs"
+    told = launch_summary(launch, 1)
+    assert told.endswith("jobs, 2 of the jobs larger than --members, as they began")
 
 
 def test_members_without_go_on_apart(tmp_path):

@@ -4,15 +4,18 @@ import dataclasses
 import hashlib
 import re
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Literal
 
+import numpy as np
 import tyro
 
 from .. import plots
 from ..report.figures import KINDS, kinds_of
 from ..report.grouping import Inapplicable
 from ..runs import disk
+from .notes import note
 from .options import parse
 from .subject import SubjectOptions
 
@@ -78,10 +81,22 @@ def plot(arguments: list[str]) -> None:
             print(f"{kind}: not drawn, as {reason}", file=sys.stderr)
             continue
         drawn = True
+        _note_undefined(kind, figure.drawn)
         path = out / f"{_stem(kind, options)}.{options.format}"
         print(plots.save(figure, path, data=options.numbers))
     if not drawn:
         raise ValueError(f"{options.run}: there is nothing to draw")
+
+
+def _note_undefined(kind: str, drawn: Mapping[str, plots.Quantity]) -> None:
+    """Says which of the numbers beside a figure are no finite ones."""
+    for name, quantity in drawn.items():
+        if quantity.values.dtype.kind != "f":
+            continue
+        wrong = int((~np.isfinite(quantity.values)).sum())
+        if wrong:
+            count = f"{wrong} of {quantity.values.size} values of {name}"
+            note("plot", f"{kind}: {count} are undefined, or of nothing there")
 
 
 def _stem(kind: str, options: PlotOptions) -> str:

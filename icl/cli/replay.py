@@ -7,7 +7,7 @@ import tyro
 
 from .. import measures
 from ..experiments import load
-from ..replay import check_file, replay as replay_run
+from ..replay import check_replay_file, replay as replay_run
 from .notes import note_undefined
 from .options import parse, RunOptions
 
@@ -45,7 +45,7 @@ def replay(arguments: list[str]) -> None:
         width = max(map(len, known))
         print("\n".join(f"{name:{width}}  {about}" for name, about in known.items()))
         raise ValueError("--measure is missing; above is what there is")
-    check_file(options.out)
+    check_replay_file(options.out)
     asked = {
         text: measures.parse(text, trained.task, trained.model)
         for text in options.measure

@@ -81,13 +81,15 @@ def intervals(
         for k, (group, rows) in enumerate(values.items()):
             at = np.array([names.index(name) for name in rows], float)
             at += (k - (len(values) - 1) / 2) * 0.7 / len(values)
-            middle, low, high = np.array([*rows.values()], float).reshape(-1, 3).T
-            half = np.nan_to_num(np.stack([middle - low, high - middle]))
-            look = {"color": line_style(k)["color"], "ms": 4, "capsize": 2}
+            value, low, high = np.array([*rows.values()], float).reshape(-1, 3).T
+            look = {"color": line_style(k)["color"], "lw": 1.2}
+            # A mean may lie outside of the interval of a transformed one.
+            middle, half = (low + high) / 2, (high - low) / 2
+            ax.errorbar(middle, at, xerr=half, fmt="none", capsize=2, **look)
             mark = "D" if k == 0 else "o"
-            ax.errorbar(middle, at, xerr=half, fmt=mark, label=group, **look)
+            ax.plot(value, at, mark, ms=4, label=group, **look)
             where = {"name": np.array([*rows])}
-            for end, column in (("", middle), ("/low", low), ("/high", high)):
+            for end, column in (("", value), ("/low", low), ("/high", high)):
                 drawn[f"{group}{end}"] = Quantity(column, where, label)
         ax.set_yticks(range(len(names)), names)
         ax.set_ylim(len(names) - 0.5, -0.5)

@@ -71,18 +71,11 @@ def integral_by_similarity(
         dots = {"s": 6, "color": blue, "lw": 0}
         ax.scatter(x, y, **dots, alpha=alpha, rasterized=len(x) > 5000)
         ax.scatter([], [], **dots, label=f"single {trace}s")
-        half = np.nan_to_num(np.stack([means - low, high - means]))
-        ax.errorbar(
-            centres,
-            means,
-            half,
-            color=black,
-            marker="o",
-            ms=3.5,
-            lw=1,
-            capsize=2,
-            label=f"mean of a bin,\n{interval.text(trace)}",
-        )
+        # Of few skewed values the mean may lie outside of their middle half.
+        middle, half = (low + high) / 2, (high - low) / 2
+        ax.errorbar(centres, middle, half, fmt="none", color=black, lw=1, capsize=2)
+        look = {"color": black, "marker": "o", "ms": 3.5, "lw": 1}
+        ax.plot(centres, means, **look, label=f"mean of a bin,\n{interval.text(trace)}")
         ax.set_xlabel(of)
         ax.set_ylabel(text)
         fig.legend(loc="outside right center")

@@ -3,5 +3,5 @@
 What is measured belongs to `icl.measures`.
 """
 
-from ._found import check_file as check_file, Replay as Replay
+from ._found import check_replay_file as check_replay_file, Replay as Replay
 from ._replay import replay as replay, replays as replays

@@ -42,7 +42,7 @@ class Replay:
 
         **Raises:** `ValueError` if another file is there that is not a replay.
         """
-        check_file(Path(file))
+        check_replay_file(Path(file))
 
         def fill(opened: h5py.File) -> None:
             opened.attrs.update({**about, "kind": _MARK})
@@ -72,7 +72,7 @@ class Replay:
             raise ValueError(f"{file} is not a replay: {error}") from None
 
 
-def check_file(file: Path) -> None:
+def check_replay_file(file: Path) -> None:
     """Raises `ValueError` unless a replay may be written there."""
     if file.suffix != ".h5":
         raise ValueError(f"out: {file} must end in .h5")

@@ -41,7 +41,7 @@ class Estimate:
 
     @staticmethod
     def of(
-        values: Iterable[float], bounds: tuple[float, float] | None = None
+        values: Iterable[float], bounds: tuple[float, float] = (-math.inf, math.inf)
     ) -> "Estimate":
         """Of one value a seed; infinite where it was never reached.
 
@@ -50,9 +50,10 @@ class Estimate:
         **Arguments:**
 
         - `bounds`: The smallest and the largest value there can be, such as 0 and 1 of
-            an accuracy; the interval stays within them. It is that of the angle
+            an accuracy; the interval stays within them. Of two it is that of the angle
             arcsin √p, of which bounded numbers have about the same variance everywhere
-            (Bartlett 1936); a logarithm of odds would be infinite at the bounds.
+            (Bartlett 1936); a logarithm of odds would be infinite at the bounds. At one
+            alone, such as 0 of a loss, it is cut off.
 
         **Raises:** `ValueError` for a value outside of the bounds.
         """
@@ -64,7 +65,11 @@ class Estimate:
             # Of an even number the larger one in the middle: no mean with infinity.
             median = float(np.sort(array)[count // 2]) if count else math.nan
             return Estimate(median, math.nan, math.nan, known, count)
-        low, high = _interval(there) if bounds is None else _within(there, *bounds)
+        _check_within(there, *bounds)
+        if np.isfinite(bounds).all():
+            low, high = _of_angle(there, *bounds)
+        else:
+            low, high = (float(x) for x in np.clip(_interval(there), *bounds))
         return Estimate(float(there.mean()), low, high, known, count)
 
     def __str__(self) -> str:
@@ -92,13 +97,18 @@ def _interval(values: Float[np.ndarray, " seed"]) -> tuple[float, float]:
     return float(low[0]), float(high[0])
 
 
-def _within(
+def _check_within(
     values: Float[np.ndarray, " seed"], least: float, most: float
-) -> tuple[float, float]:
-    """The interval of the angle arcsin √p, and back."""
+) -> None:
     # A mean of float32 may be 1 and a little.
     if np.any((values < least - 1e-6) | (values > most + 1e-6)):
         raise ValueError(f"values must lie in [{least}, {most}], got {values}")
+
+
+def _of_angle(
+    values: Float[np.ndarray, " seed"], least: float, most: float
+) -> tuple[float, float]:
+    """The interval of the angle arcsin √p, and back."""
     parts = np.clip((values - least) / (most - least), 0, 1)
     ends = _interval(np.arcsin(np.sqrt(parts)))
     low, high = np.sin(np.clip(ends, 0, np.pi / 2)) ** 2 * (most - least) + least

@@ -84,7 +84,7 @@ def train(
         folder.begin(
             study, scale, made.experiments, made.chosen, made.dropped, made.jobs
         )
-        print(_summary(made), file=sys.stderr)
+        print(launch_summary(made, members), file=sys.stderr)
         good = executor.start(folder, works(made, logger), study)
     failed = [*_failures(folder, made, waits=executor.name != "slurm")]
     for line in failed:
@@ -106,7 +106,8 @@ def _check_not_waiting(made: Launch, executor: Executor) -> None:
             )
 
 
-def _summary(made: Launch) -> str:
+def launch_summary(made: Launch, members: int | None) -> str:
+    """What a launch is to do, in a line."""
     runs = sum(len(job.runs) for job in made.jobs)
     queued = sum(len(job.runs) for job in made.queued)
     parts = [f"{runs} runs in {len(made.jobs)} jobs"]
@@ -114,6 +115,9 @@ def _summary(made: Launch) -> str:
         parts.append(f"{len(made.finished)} finished before")
     if queued:
         parts.append(f"{queued} queued or running already")
+    larger = sum(len(job.runs) > members for job in made.jobs) if members else 0
+    if larger:
+        parts.append(f"{larger} of the jobs larger than --members, as they began")
     return ", ".join(parts)
 
 

@@ -53,10 +53,9 @@ class Unit:
     high: float = math.inf
 
     @property
-    def bounds(self) -> tuple[float, float] | None:
-        """The smallest and the largest value, if there are both."""
-        known = math.isfinite(self.low) and math.isfinite(self.high)
-        return (self.low, self.high) if known else None
+    def bounds(self) -> tuple[float, float]:
+        """The smallest and the largest value; infinite where there is none."""
+        return self.low, self.high
 
 
 # Written down before the runs with seeds from 10 on. Targets are read off figures to

@@ -126,7 +126,7 @@ SEEDS = (10, 11, 12)
 
 
 def _small() -> list[CoopetitionRun]:
-    length, part, keep = 4_800_000, 2_400_000, 160_000
+    length, part, keep = 4_800_000, 1_600_000, 160_000
     mains = [
         CoopetitionRun(f"init-{seed}", length, keep, init_seed=seed) for seed in SEEDS
     ]

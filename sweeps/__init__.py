@@ -1,8 +1,8 @@
-"""Studies: which runs there are, and how a machine or a cluster gets through them.
+"""Studies: lists of runs, and the tools that train them on one machine or a cluster.
 
-The launcher of any study is in `plan`, `execute` and `watch`; what is read off runs is
-in `analysis` and `figures`; each paper has a folder in `studies`. Training, editing and
-looking into one run is `icl`.
+`plan`, `execute` and `watch` launch any study. `analysis` and `figures` measure and
+draw its runs. Each paper has a folder in `studies`. Code that trains, edits or inspects
+a single run belongs in `icl`.
 """
 
 from .study import StudyScale as StudyScale, Trial as Trial

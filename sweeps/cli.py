@@ -34,7 +34,7 @@ from .watch import collect, status
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Runs one command; ends the process with its status."""
+    """Runs one command and ends the process with its status."""
     arguments = sys.argv[1:] if arguments is None else list(arguments)
     sys.exit(guarded("sweeps", lambda: _dispatch(import_from(arguments))))
 
@@ -54,42 +54,43 @@ def _usage() -> str:
        python -m sweeps status DIR [--watch] [--failed]
        python -m sweeps cancel DIR
        python -m sweeps collect DIR [--out FILE] [--only PATTERN]
-       python -m sweeps figure [NAME] [options]         one figure, from nothing
+       python -m sweeps figure [NAME] [options]         train, measure, draw a figure
 
 STUDY is {" | ".join(study_names())}, or the path of a Python file like theirs.
-python -m sweeps STUDY --help tells the options. --import MODULE, with any command,
-makes known what a module or a file.py of yours defines, as the study's own file may:
-tasks, models, edits, measures. It may be repeated."""
+python -m sweeps STUDY --help lists the options. Every command takes --import MODULE:
+it imports a module or a file.py of yours that defines tasks, models, edits or measures.
+It may be repeated. The study's own file may define them too."""
 
 
 @dataclasses.dataclass(frozen=True)
 class LaunchOptions:
-    """Train the runs of a study; what is finished is skipped, what is not resumed."""
+    """Train the runs of a study. Finished runs are skipped, unfinished ones resumed."""
 
     out: Path
-    """The study's folder; each run has a folder of its own in it."""
+    """The study's folder; each run gets its own folder in it."""
     cluster: ClusterKind = "local"
-    """Processes of this machine, a Slurm cluster, or this very process."""
+    """`local`: processes of this machine; `slurm`: a cluster; `debug`: this process."""
     scale: StudyScale = "small"
     """`smoke`: two minutes on two cores; `small`: an hour on a laptop; `paper`."""
     only: tyro.conf.UseAppendAction[tuple[str, ...]] = ()
-    """A pattern of names, such as 'clamp-*'; what these runs need is trained too. May
-    be repeated."""
+    """A pattern of run names, such as 'clamp-*'. Runs that these need are trained too.
+    May be repeated."""
     set: tyro.conf.UseAppendAction[tuple[str, ...]] = ()
-    """A field of every run's config and its value as JSON, such as
-    training.batch_size=64; may be repeated."""
+    """A config field and its JSON value, set for every run, such as
+    training.batch_size=64. May be repeated."""
     data: str = ""
-    """An HDF5 file of classes, FILE.h5 or FILE.h5:DATASET, in place of the study's."""
+    """An HDF5 file of classes, FILE.h5 or FILE.h5:DATASET; replaces the study's."""
     members: int | None = None
-    """The most runs to train as one program; as many as memory allows by default."""
+    """The largest number of runs in one program; by default, as many as memory
+    allows."""
     jobs: int = 1
     """How many jobs to run at once, for --cluster local."""
     cluster_file: Path | None = None
-    """What to ask Slurm for; see sweeps/cluster.example.toml."""
+    """The Slurm settings; see sweeps/cluster.example.toml."""
     logger: str = ""
-    """Where else numbers go: tensorboard, wandb or wandb:PROJECT."""
+    """Log the numbers here too: tensorboard, wandb or wandb:PROJECT."""
     dry_run: bool = False
-    """Print what would be done, with estimates from a measured step; do nothing."""
+    """Print the plan, with estimates from a measured step, and train nothing."""
 
     def __post_init__(self):
         for name in ("members", "jobs"):
@@ -123,7 +124,7 @@ def _launch(name: str, arguments: list[str]) -> int:
 
 @dataclasses.dataclass(frozen=True)
 class CancelOptions:
-    """Stop a study's jobs where they can be resumed; launching it again goes on."""
+    """Stop a study's jobs. They save first, and the next launch resumes them."""
 
     folder: tyro.conf.Positional[Path]
     """The study's folder."""

@@ -1,8 +1,8 @@
-"""The study folder on disk: what is planned, what was submitted, how far it is.
+"""The study folder on disk: the plan, the submitted jobs, and each run's progress.
 
-`<run>/` are the run folders. `_sweep/` holds `study.json`, what all runs are;
-`jobs/<job>.json`, which runs each job trains and where it was submitted;
-`runs/<run>.json`, what a run's process last said of it; and `logs/`, submitit's files.
+Each `<run>/` is a run folder. `_sweep/` holds `study.json`, the config of every run;
+`jobs/<job>.json`, the runs of a job and where it was submitted; `runs/<run>.json`, the
+last report of a run's process; and `logs/`, submitit's files.
 """
 
 import contextlib
@@ -31,22 +31,22 @@ from icl.runs import (
 
 @dataclasses.dataclass(frozen=True)
 class Job:
-    """Runs that train together, as they are kept on disk."""
+    """Runs that train together, as stored on disk."""
 
     name: str
     """Unique within the study: `000`, `001`, …."""
     runs: tuple[str, ...]
-    """The names of its members."""
+    """The names of its runs."""
     needs: tuple[str, ...]
-    """The jobs whose checkpoints it reads."""
+    """The names of the jobs whose checkpoints this one reads."""
     cpu_devices: int
-    """Over how many devices a CPU's cores are divided; on others, all are used."""
+    """How many JAX devices to make of the CPU's cores. On a GPU, all GPUs are used."""
     cluster: str = ""
-    """Where it was submitted last: `local`, `slurm`, `debug`; empty if it was not."""
+    """Where it was last submitted: `local`, `slurm`, `debug`; empty if never."""
     job_id: str = ""
-    """What it is called there; of this machine, the number of its process."""
+    """Its id there; on this machine, the process number."""
     process: str = ""
-    """Of a machine's processes, the host and when it began: numbers come again."""
+    """On this machine, the host and start time of the process: numbers are reused."""
 
 
 RunState = Literal["running", "finished", "failed", "stopped"]
@@ -54,12 +54,12 @@ RunState = Literal["running", "finished", "failed", "stopped"]
 
 @dataclasses.dataclass(frozen=True)
 class Report:
-    """What a run's process last said of it."""
+    """The last report of a run's process."""
 
     state: RunState
     sequences: int = 0
     rate: float = 0.0
-    """Sequences a second, since the process has begun to train."""
+    """Sequences a second since this process began to train."""
     loss: float | None = None
     """The mean over the last steps."""
     error: str = ""
@@ -68,7 +68,7 @@ class Report:
     job_id: str = ""
     host: str = ""
     time: float = 0.0
-    """When that was, in seconds since 1970."""
+    """When it was written, in seconds since 1970."""
 
 
 class Folder:
@@ -80,20 +80,20 @@ class Folder:
         self.logs = self.sweep / "logs"
 
     def run(self, name: str) -> Path:
-        """The run folder of that name."""
+        """The folder of the run `name`."""
         return self.path / name
 
     @property
     def is_study(self) -> bool:
-        """Whether it is the folder of a study that was launched."""
+        """Whether a study was launched in this folder."""
         return (self.sweep / "study.json").is_file()
 
     def read(self) -> dict[str, Any]:
-        """What `study.json` says: the study, its scale, and each run's planned config.
+        """Reads `study.json`: the study, its scale, and each run's planned config.
 
-        Also the file of the study and other plug-ins that launches of it imported.
+        It also lists the plug-ins that launches imported, such as the study's own file.
 
-        **Raises:** `ValueError` if there is no study.
+        **Raises:** `ValueError` if there is no study, or the file is damaged.
         """
         file = self.sweep / "study.json"
         if not self.is_study:
@@ -105,22 +105,23 @@ class Folder:
 
     @property
     def configs(self) -> dict[str, dict[str, Any]]:
-        """The config of each run by its name: its folder's own, or as planned."""
+        """The config of each run by name: the one in its folder, or the planned one."""
         planned = self.read()["runs"]
         return {name: self.config(name) or plan for name, plan in planned.items()}
 
     @property
     def experiments(self) -> dict[str, Experiment]:
-        """Every run of the study by its name.
+        """The experiment of every run by name.
 
-        **Raises:** `ValueError` for kinds of a plug-in; it says what to import.
+        **Raises:** `ValueError` for a config that needs a plug-in that is not imported;
+        the message names the plug-in.
         """
         configs = self.configs
         with made_with(self.read().get("plugins", ())):
             return {name: from_json(Experiment, c) for name, c in configs.items()}
 
     def check(self, study: str, scale: str) -> None:
-        """Raises `ValueError` unless a study can be, or go on, in this folder."""
+        """Raises `ValueError` unless the study can start or continue in this folder."""
         if self.path.exists() and not self.path.is_dir():
             raise ValueError(f"--out: {self.path} is a file; name a folder")
         if self.is_study:
@@ -134,10 +135,11 @@ class Folder:
             if found["folder"] != str(self.path):
                 raise ValueError(
                     f"--out: {self.path} was made as {found['folder']} and moved; its "
-                    "runs name each other by that path: move it back, or start another"
+                    "runs refer to each other by the old path: move it back, or use a "
+                    "new folder"
                 )
         elif self.path.is_dir():
-            # `_sweep` alone is what a launch leaves that was killed at once.
+            # A launch that was killed at once leaves only `_sweep`.
             names = {file.name for file in self.path.iterdir()} - {"_sweep"}
             if names:
                 raise ValueError(
@@ -147,9 +149,9 @@ class Folder:
 
     @contextlib.contextmanager
     def claimed(self, study: str, scale: str) -> Iterator[None]:
-        """Keeps the folder for this process, and makes it if it is not there.
+        """Locks the folder for this process, and makes it if it does not exist.
 
-        **Raises:** `ValueError` as `check`, and if another launch is at work in it.
+        **Raises:** `ValueError` as `check`, and if another launch has locked it.
         """
         self.check(study, scale)
         with disk(self.path):
@@ -160,7 +162,7 @@ class Folder:
 
     @property
     def launcher(self) -> int | None:
-        """The process on this machine that was the last to claim the folder."""
+        """The process that last claimed the folder, if it was on this machine."""
         try:
             text = (self.sweep / ".lock").read_bytes().decode(errors="replace")
         except OSError:
@@ -179,7 +181,7 @@ class Folder:
     ) -> None:
         """Writes what a launch is about to do.
 
-        Of the runs that were planned before and are not chosen now, nothing changes.
+        Runs that were planned before and are not chosen now keep their configs.
         """
         file = self.sweep / "study.json"
         found = self.read() if self.is_study else {}
@@ -193,7 +195,7 @@ class Folder:
             "study": study,
             "scale": scale,
             "folder": str(self.path),
-            # Of runs that earlier launches planned too.
+            # Earlier launches may have planned runs that need others.
             "plugins": [*dict.fromkeys([*found.get("plugins", ()), *imported()])],
             "runs": before | new,
         }
@@ -206,12 +208,12 @@ class Folder:
 
     @property
     def jobs(self) -> dict[str, Job]:
-        """The jobs that were made, by name, in order."""
+        """The stored jobs by name, sorted by name."""
         found = {}
         for file in sorted((self.sweep / "jobs").glob("*.json")):
             try:
                 job = from_json(Job, read_object(file))
-                # Signals are sent to it; 0 and less are many processes.
+                # It receives signals; 0 and negative numbers mean many processes.
                 here = job.cluster in ("local", "debug")
                 if here and job.process and not re.fullmatch("[1-9][0-9]*", job.job_id):
                     wanted = "the number of a process"
@@ -222,11 +224,11 @@ class Folder:
         return found
 
     def write_job(self, job: Job) -> None:
-        """Keeps a job."""
+        """Stores a job."""
         self._write(self._job_file(job.name), to_json(job))
 
     def report(self, run: str) -> Report | None:
-        """What a run's process last said; `None` if it never did."""
+        """The last report of a run's process; `None` if there is no readable one."""
         file = self.sweep / "runs" / f"{run}.json"
         try:
             return from_json(Report, read_object(file))
@@ -234,33 +236,38 @@ class Folder:
             return None
 
     def write_report(self, run: str, report: Report) -> None:
-        """Says how a run goes, if the disk lets it."""
+        """Stores a run's report with the time; a disk error is ignored."""
         report = dataclasses.replace(report, time=time.time())
         file = self.sweep / "runs" / f"{run}.json"
         temporary = temporary_of(file)
-        # Not to the disk at once, as training waits, and it is only news.
+        # No fsync: training waits for this, and a lost report does no harm.
         with contextlib.suppress(OSError):
             temporary.write_text(json.dumps(to_json(report), indent=2))
             os.replace(temporary, file)
 
     def finished(self, name: str, run: Experiment | Mapping[str, Any]) -> bool:
-        """Whether there is nothing to train any more of a run, or of that of a config.
+        """Whether a run has been trained to its full length.
 
-        Its own config does not matter, nor do its checkpoints: a later process goes on
-        from resume points. `icl.runs.is_finished` is for one who reads the run.
+        Only resume points count, as a later process continues from them; the stored
+        config and the checkpoints do not. To know whether a run can be read to its end,
+        use `icl.runs.is_finished`.
+
+        **Arguments:**
+
+        - `run`: The experiment or its config, which says how long the run is.
         """
         return self.sequences(name) >= total_sequences(run)
 
     def sequences(self, name: str) -> int:
-        """How far the run is that a later process resumes."""
+        """The sequences seen at the last resume point; 0 if there is none."""
         return max(self.points(name), default=0)
 
     def points(self, name: str) -> set[int]:
-        """The sequences seen where a later process can resume the run."""
+        """The sequences seen at each resume point of a run."""
         return {*resume_points(self.run(name))}
 
     def config(self, name: str) -> dict[str, Any] | None:
-        """The config in a run's folder; `None` if it has not begun."""
+        """The config in a run's folder; `None` if the run has not begun."""
         try:
             return Run(self.run(name)).config
         except ValueError:
@@ -275,14 +282,14 @@ class Folder:
 
 
 def total_sequences(run: Experiment | Mapping[str, Any]) -> int:
-    """How many sequences a run sees, or one of this config, in whole batches."""
+    """How many sequences a run sees in whole batches, from its experiment or config."""
     if isinstance(run, Experiment):
         return run.training.seen_sequences
     return config_total(run)
 
 
 def _is_study(found: Mapping[str, Any]) -> bool:
-    """Whether an object is what `study.json` holds."""
+    """Whether an object has the form of `study.json`."""
     texts = [found.get(name) for name in ("study", "scale", "folder")]
     runs, plugins = found.get("runs"), found.get("plugins", [])
     if not (isinstance(runs, dict) and isinstance(plugins, list)):
@@ -292,7 +299,7 @@ def _is_study(found: Mapping[str, Any]) -> bool:
 
 
 def _is_config(found: Any) -> bool:
-    """Whether it can be told how long a run of this config is."""
+    """Whether an object is a config that says how long its run is."""
     try:
         config_total(found)
     except (AttributeError, KeyError, TypeError, ValueError, ZeroDivisionError):

@@ -16,7 +16,7 @@ from opto.hints import did_you_mean
 StudyScale = Literal["smoke", "small", "paper"]
 
 STUDIES = "sweeps.studies"
-"""The package of the papers that come with this one."""
+"""The package that holds a folder for each paper."""
 STUDIES_FOLDER = Path(__file__).parent / "studies"
 
 
@@ -24,53 +24,56 @@ STUDIES_FOLDER = Path(__file__).parent / "studies"
 class Trial:
     """One run of a study.
 
-    It needs the checkpoint of another if its experiment starts from that one's folder,
-    grafts from it or names heads that are measured there; nothing else has to say so.
+    If its experiment starts from another trial's folder, grafts from it, or names heads
+    measured there, the trial needs that one's checkpoint. The launcher finds these
+    needs itself; a study does not declare them.
     """
 
     name: str
     """The name of its folder: letters, digits and `._+-`."""
     experiment: Experiment
-    """What is run."""
+    """What it trains."""
 
     def __post_init__(self):
         named = isinstance(self.name, str)
         if not named or not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._+-]*", self.name):
             wanted = "letters, digits and ._+-, beginning with a letter or digit"
-            raise ValueError(f"a trial's name is {wanted}, got {self.name!r}")
+            raise ValueError(f"a trial's name must be {wanted}, got {self.name!r}")
         if not isinstance(self.experiment, Experiment):
             got = f"got {reprlib.repr(self.experiment)}"
             raise ValueError(f"trial {self.name!r} needs an icl.Experiment, {got}")
 
 
 class StudyModule(Protocol):
-    """What the module of a study defines."""
+    """What the module of a study must define."""
 
     def trials(
         self, scale: StudyScale, folder: Path, data: Source | None
     ) -> Iterable[Trial]:
-        """All trials of a scale.
+        """Lists all trials of a scale.
 
         **Arguments:**
 
         - `scale`: `smoke` is two minutes on two cores, `small` an hour on a laptop and
             `paper` what was published.
-        - `folder`: Absolute; the trial `main` trains into `folder / "main"`, from where
-            others may start or graft, and where their heads may be measured.
-        - `data`: The classes that the user gives; `None` is the study's own choice.
+        - `folder`: The study's folder, absolute. The trial `main` trains in
+            `folder / "main"`; others may start or graft from there, or measure their
+            heads there.
+        - `data`: The user's classes; `None` leaves the choice to the study.
         """
         ...
 
 
 def study_names() -> list[str]:
-    """The studies that come with this package."""
+    """The names of the studies that come with this package."""
     return sorted(_ours())
 
 
 def _ours() -> dict[str, str]:
-    """The modules of our studies: a folder in `sweeps/studies` with a file `runs.py`.
+    """The modules of our studies, by name.
 
-    A study has its folder's name, wherever the folder is.
+    A study is a folder anywhere in `sweeps/studies` that has a file `runs.py`. Its name
+    is the folder's.
     """
     found = {}
     for file in STUDIES_FOLDER.rglob("runs.py"):
@@ -80,12 +83,14 @@ def _ours() -> dict[str, str]:
 
 
 def load_study(name: str) -> tuple[str, StudyModule]:
-    """A study by its name here, or by the path of a Python file, with its name.
+    """Loads a study by the name of ours or the path of a Python file.
 
-    It is imported as plug-ins are: its jobs import it too, so that it may define tasks,
+    The study is imported as a plug-in. Its jobs import it too, so it may define tasks,
     models, edits and measures.
 
-    **Raises:** `ValueError` if there is none, or the file does not define `trials`.
+    **Returns:** The study's name, and its module.
+
+    **Raises:** `ValueError` if there is no such study, or it does not define `trials`.
     """
     ours = _ours()
     if name in ours:
@@ -111,8 +116,8 @@ def list_trials(
 ) -> list[Trial]:
     """The trials of a study.
 
-    **Raises:** `ValueError` if there is none, two have one name, or the study raises
-    what it should not.
+    **Raises:** `ValueError` if there is none, two have the same name, one is not a
+    `Trial`, or the study raises an error.
     """
     try:
         found = list(study.trials(scale, folder, data))
@@ -126,7 +131,7 @@ def list_trials(
     seen: set[str] = set()
     for trial in found:
         if not isinstance(trial, Trial):
-            raise ValueError(f"a study lists sweeps.Trial, got {trial!r}")
+            raise ValueError(f"a study must list sweeps.Trial, got {trial!r}")
         if trial.name in seen:
             raise ValueError(f"the study has two trials named {trial.name!r}")
         seen.add(trial.name)

@@ -1,4 +1,4 @@
-"""Text that commands print: tables, lists of names, numbers to read."""
+"""Text that commands print: tables, lists of names, readable numbers."""
 
 from collections.abc import Collection, Iterable, Sequence
 
@@ -9,13 +9,13 @@ _SHOWN = 12
 
 
 def some_of(names: Collection[str]) -> str:
-    """The first of some names, for a message that lists them."""
+    """The first few names, joined for a message."""
     more = ", …" if len(names) > _SHOWN else ""
     return f"{', '.join(list(names)[:_SHOWN])}{more}"
 
 
 def table(rows: Iterable[Sequence[str]], header: Sequence[str], align: str) -> str:
-    """The rows below their header, in columns, with a rule between.
+    """The header, a line, and the rows, aligned in columns.
 
     **Arguments:** `align`: As for `aligned`.
     """
@@ -26,7 +26,7 @@ def table(rows: Iterable[Sequence[str]], header: Sequence[str], align: str) -> s
 
 
 def duration(seconds: float) -> str:
-    """A time to read: `42 s`, `7 min`, `3 h 05 min`, `2 d 4 h`."""
+    """A duration as text: `42 s`, `7 min`, `3 h 05 min`, `2 d 4 h`."""
     if seconds < 59.5:
         return f"{round(seconds)} s"
     minutes = round(seconds / 60)
@@ -39,14 +39,14 @@ def duration(seconds: float) -> str:
 
 
 def memory(count: int) -> str:
-    """Bytes to read: `340 MiB`, `1.2 GiB`."""
+    """A number of bytes as text: `340 MiB`, `1.2 GiB`."""
     if count < 1000 * 2**20:
         return f"{count / 2**20:.0f} MiB"
     return f"{count / 2**30:.1f} GiB"
 
 
 NONE = "–"
-"""Stands in a table for what is not known or is not there."""
+"""What a table shows for an unknown or missing value."""
 
 
 def counted(count: int, noun: str) -> str:

@@ -226,7 +226,7 @@ def test_a_long_text_on_the_command_line_is_one_short_line(capsys, small_run):
 def test_a_trial_has_an_experiment_and_a_name():
     with pytest.raises(ValueError, match=r"^trial 'a' needs an icl.Experiment, got 5$"):
         Trial("a", 5)  # pyright: ignore
-    with pytest.raises(ValueError, match="a trial's name is .*, got 5"):
+    with pytest.raises(ValueError, match="a trial's name must be .*, got 5"):
         Trial(5, small())  # pyright: ignore
 
 
@@ -349,7 +349,7 @@ def test_schedules_of_too_many_points_are_refused():
             r"batch_size=1000000000000, needs 2.*TiB",
         ),
         ("model.num_layers=1000000000", "num_layers must be at most 10000"),
-        ("model.d_model=1000000000", "model: Transf.* needs .* of memory at least"),
+        ("model.d_model=1000000000", "model: Transf.* needs at least .* of memory"),
         ("model.d_model=1000000000000", "d_model must be at most 2147483647"),
         (
             'model.positions={"type":"Learned","max_length":1000000000000}',

@@ -1,7 +1,7 @@
-"""What is read off runs of any paper: curves, emergence times, ablated heads, tables.
+"""Measurements on runs of any paper: curves, emergence times, ablated heads, tables.
 
-It reads the folders that `python -m sweeps NAME` made; notebooks and figures draw it.
-What only one paper asks is in its folder of `sweeps.studies`.
+They read the folders that `python -m sweeps NAME` makes; notebooks and figures show
+them. Analyses for one paper only belong in its folder in `sweeps.studies`.
 """
 
 from ._ablations import (

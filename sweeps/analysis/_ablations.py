@@ -1,4 +1,4 @@
-"""Heads of a layer taken away, one by one or in sets."""
+"""Ablations of a layer's heads, one by one or in sets."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -8,19 +8,19 @@ from icl.experiments import Trained
 
 
 def without(layer: int, sets: Sequence[Sequence[int]], site: str = "attn.z") -> Any:
-    """Ablations of sets of heads of a layer, to be swept over: a point for each set.
+    """An edit to sweep over that ablates sets of heads of a layer: a point a set.
 
     **Arguments:**
 
-    - `sets`: Heads; an empty set ablates none.
-    - `site`: What of a head is set to zero.
+    - `sets`: The heads of each point; an empty set ablates none.
+    - `site`: The site of a head that is set to zero.
     """
     most = max(map(len, sets), default=0)
     if not most:
-        raise ValueError("sets: want a head in one of them at least, got none")
+        raise ValueError("sets: want at least one set with a head, got none")
     edits = []
     for heads in sets:
-        # Of equal length, so that all are points of one program.
+        # All have the same length, so that one program runs all points.
         some = [*heads] or [0]
         padded = [*some, *[some[0]] * (most - len(some))]
         strength = 1.0 if heads else 0.0
@@ -30,12 +30,12 @@ def without(layer: int, sets: Sequence[Sequence[int]], site: str = "attn.z") -> 
 
 
 def only(layer: int, count: int) -> Any:
-    """Each head of a layer alone, to be swept over: a point for each of `count`."""
+    """An edit to sweep over that keeps one head of a layer: `count` points."""
     return without(layer, rest(count))
 
 
 def rest(count: int) -> list[list[int]]:
-    """For each of `count` heads all the others."""
+    """For each of `count` heads, all the other heads."""
     every = range(count)
     return [[head for head in every if head != kept] for kept in every]
 
@@ -46,7 +46,7 @@ def num_heads(trained: Trained, layer: int = -1) -> int:
 
 
 def layer_index(trained: Trained, layer: int) -> int:
-    """The number of a layer, where negative ones count from the last."""
+    """The index of a layer; negative numbers count from the last layer."""
     count = len(trained.model.blocks)
     if not -count <= layer < count:
         raise ValueError(f"layer must be in [{-count}, {count}), got {layer}")
@@ -54,12 +54,12 @@ def layer_index(trained: Trained, layer: int) -> int:
 
 
 def check_two_layers(trained: Trained) -> None:
-    """Raises `ValueError` but for two layers of attention alone, without edits."""
+    """Raises `ValueError` unless a run has two attention-only layers and no edits."""
     count = len(trained.model.blocks)
     if count != 2:
-        raise ValueError(f"trained: paths are from one layer to the other, got {count}")
+        raise ValueError(f"trained: want a model of two layers, got {count}")
     if any(block.mlp is not None for block in trained.model.blocks):
-        raise ValueError("trained: want a model of attention alone, got one with MLPs")
+        raise ValueError("trained: want an attention-only model, got one with MLPs")
     if trained.edits:
         got = ", ".join(map(repr, trained.edits))
         raise ValueError(f"trained: want a run without edits, got {got}")

@@ -1,4 +1,4 @@
-"""What runs logged over training, one by one and side by side."""
+"""Curves that runs logged over training, one by one and side by side."""
 
 import functools
 import os
@@ -24,9 +24,10 @@ class MetricCurves:
 
     **Fields:**
 
-    - `sequences`: Sequences seen, all points at which one of them was looked at.
-    - `values`: `[point, run]`: linear between a run's own points, NaN after its last.
-    - `labels`: What each run is, `[run]`; those of one label differ in seed.
+    - `sequences`: Sequences seen, at all points where any of the runs was evaluated.
+    - `values`: `[point, run]`; linear between a run's own points, NaN before its first
+        and after its last.
+    - `labels`: `[run]`; runs with the same label differ in seed only.
     """
 
     sequences: Float[np.ndarray, " point"]
@@ -35,7 +36,7 @@ class MetricCurves:
 
     @property
     def by_label(self) -> Mapping[str, Float[np.ndarray, "point seed"]]:
-        """The values of each label, in order, a column for each seed."""
+        """The values of each label, with a column for each seed."""
         labels = np.array(self.labels)
         return {
             name: self.values[:, labels == name] for name in dict.fromkeys(self.labels)
@@ -43,7 +44,7 @@ class MetricCurves:
 
 
 def curves_of(labelled: Iterable[tuple[str, Curve]]) -> MetricCurves:
-    """The curves of runs, by what each run is, on one axis."""
+    """Puts the labelled curves of runs on one axis."""
     pairs = [*labelled]
     points, values = together([curve for _, curve in pairs])
     return MetricCurves(points.astype(float), values, tuple(x for x, _ in pairs))
@@ -52,14 +53,15 @@ def curves_of(labelled: Iterable[tuple[str, Curve]]) -> MetricCurves:
 def logged_curve(
     run: str | os.PathLike, metric: str = "loss", *, data: str = "train"
 ) -> Curve:
-    """A metric of a run over training, so far; the mean over an evaluation set.
+    """A metric of a run over training so far: its mean over an evaluation set.
 
-    **Returns:** Sequences seen and values, `[event]` each; empty for what is not there.
+    **Returns:** Sequences seen and values, `[event]` each; empty if the run, the set or
+    the metric is missing.
     """
     log = Path(run) / "log.h5"
     if not log.is_file() or not is_run(run):
         return np.empty(0, np.int64), np.empty(0)
-    # A notebook reads a log many times, and a run that goes on has another one.
+    # Cached, as notebooks read a log many times; read again if it was written since.
     found = _curves(Path(run), log.stat().st_mtime_ns)
     if metric not in found.numbers.get(data, {}):
         return np.empty(0, np.int64), np.empty(0)
@@ -68,19 +70,19 @@ def logged_curve(
 
 @functools.lru_cache(maxsize=256)
 def _curves(path: Path, written_at: int) -> Curves:
-    """The learning curves of a run, whose log was written at a time."""
+    """The learning curves of a run; `written_at` is a key of the cache."""
     return curves(Run(path))
 
 
 def together(
     curves: Mapping[str, Curve] | Iterable[Curve],
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Curves that were looked at differently often, on one axis.
+    """Puts curves with different points on one axis.
 
     **Returns:**
 
-    All points of all curves, `[point]`, and the curves there, `[point, curve]`: linear
-    in between, NaN before the first and after the last of their own.
+    The points of all curves, `[point]`, and the values there, `[point, curve]`: linear
+    between a curve's own points, NaN before its first and after its last.
     """
     pairs = [*curves.values()] if isinstance(curves, Mapping) else [*curves]
     points = np.unique(np.concatenate([np.asarray(x) for x, _ in pairs] or [[]]))
@@ -95,12 +97,12 @@ def together(
 
 
 def training_curve(run: str | os.PathLike, metric: str = "loss") -> Curve:
-    """A metric of the sequences that are trained on, by when the run was evaluated.
+    """A metric on the training batches, averaged between evaluations.
 
     **Returns:**
 
-    Sequences seen, and the mean over the steps since the one before, `[event]` each.
-    Empty if there is no such run.
+    Sequences seen at each evaluation, and the mean over the steps since the previous
+    one, `[event]` each. Empty if the run is missing or has no event after step 0.
     """
     found = Run(run) if is_run(run) else None
     if found is None or not found.log.events.any():

@@ -1,4 +1,4 @@
-"""When a circuit emerges: the sequences seen as the loss comes down to a level."""
+"""When a circuit emerges: the sequences seen when the loss falls to a level."""
 
 import math
 from collections.abc import Iterable, Mapping
@@ -14,23 +14,23 @@ from ._study import Study
 
 
 HALF = float(HALF_LN_2)
-"""Half of ln 2, half of the plateau, where emergence is read off in figures 5b and 6 of
-the induction-head paper."""
+"""Half of ln 2, which is half of the plateau's loss. Figures 5b and 6 of the
+induction-head paper read emergence off at this level."""
 
 
 @dataclass(frozen=True)
 class Estimate:
-    """A number of which there are several, one for each seed.
+    """A number measured on several seeds, with its interval.
 
     **Fields:**
 
-    - `value`: The mean. If there are seeds where it was never reached, the median of
-        all, which is infinite if they are half: a mean of the others would be too low.
-        NaN of no seeds.
-    - `low`, `high`: A 95 % confidence interval of the mean (Student's t; of a number
-        with bounds, of its angle); NaN for fewer than two seeds, or if it was not
-        reached in one.
-    - `known`, `count`: In how many seeds it was reached, of how many.
+    - `value`: The mean over seeds. If some seeds never reached it, the median over all
+        of them, as the mean of the others would be too low; it is infinite if half of
+        the seeds or more never did. NaN if there are no seeds.
+    - `low`, `high`: A 95 % confidence interval of the mean (Student's t; for a number
+        with two bounds, of its angle). NaN for fewer than two seeds, or if some seed
+        never reached it.
+    - `known`, `count`: The number of seeds that reached it, and the number of seeds.
     """
 
     value: float
@@ -43,26 +43,26 @@ class Estimate:
     def of(
         values: Iterable[float], bounds: tuple[float, float] = (-math.inf, math.inf)
     ) -> "Estimate":
-        """Of one value a seed; infinite where it was never reached.
+        """Makes an estimate from one value for each seed; infinite means never reached.
 
         Seeds with NaN (unknown) are ignored.
 
         **Arguments:**
 
-        - `bounds`: The smallest and the largest value there can be, such as 0 and 1 of
-            an accuracy; the interval stays within them. Of two it is that of the angle
-            arcsin √p, of which bounded numbers have about the same variance everywhere
-            (Bartlett 1936); a logarithm of odds would be infinite at the bounds. At one
-            alone, such as 0 of a loss, it is cut off.
+        - `bounds`: The smallest and the largest possible value, such as 0 and 1 for an
+            accuracy; the interval stays within them. With two finite bounds it is
+            computed for the angle arcsin √p, whose variance is about the same
+            everywhere (Bartlett 1936); log odds would be infinite at the bounds. With
+            one, such as 0 for a loss, the interval is cut off there.
 
-        **Raises:** `ValueError` for a value outside of the bounds.
+        **Raises:** `ValueError` for a value outside the bounds.
         """
         array = np.asarray([*values], float)
         array = array[~np.isnan(array)]
         there = array[np.isfinite(array)]
         known, count = there.size, len(array)
         if known < count or not count:
-            # Of an even number the larger one in the middle: no mean with infinity.
+            # For an even count, the larger of the middle two: their mean can be inf.
             median = float(np.sort(array)[count // 2]) if count else math.nan
             return Estimate(median, math.nan, math.nan, known, count)
         _check_within(there, *bounds)
@@ -100,7 +100,7 @@ def _interval(values: Float[np.ndarray, " seed"]) -> tuple[float, float]:
 def _check_within(
     values: Float[np.ndarray, " seed"], least: float, most: float
 ) -> None:
-    # A mean of float32 may be 1 and a little.
+    # A mean of float32 may be slightly above 1.
     if np.any((values < least - 1e-6) | (values > most + 1e-6)):
         raise ValueError(f"values must lie in [{least}, {most}], got {values}")
 
@@ -108,7 +108,7 @@ def _check_within(
 def _of_angle(
     values: Float[np.ndarray, " seed"], least: float, most: float
 ) -> tuple[float, float]:
-    """The interval of the angle arcsin √p, and back."""
+    """The interval of the angle arcsin √p, transformed back."""
     parts = np.clip((values - least) / (most - least), 0, 1)
     ends = _interval(np.arcsin(np.sqrt(parts)))
     low, high = np.sin(np.clip(ends, 0, np.pi / 2)) ** 2 * (most - least) + least
@@ -116,10 +116,10 @@ def _of_angle(
 
 
 def crossing(sequences: np.ndarray, losses: np.ndarray, level: float = HALF) -> float:
-    """Where a loss, linear between the points, first comes down to a level.
+    """Where a loss, linear between the points, first falls to a level.
 
-    Infinite if it never does, NaN if there are no points. Points where the loss is NaN
-    do not count.
+    Infinite if it never does, NaN if there are no points. Points where the loss is not
+    finite are ignored.
     """
     there = np.isfinite(losses)
     if not there.any():
@@ -135,14 +135,14 @@ def emergence(
     level: float = HALF,
     data: str = "train",
 ) -> Float[np.ndarray, " run"]:
-    """When the loss of each run comes down to a level, in sequences seen.
+    """When the loss of each run falls to a level, in sequences seen.
 
-    Infinite for a run that does not, NaN for one that is not there.
+    Infinite for a run whose loss never does, NaN for a missing run.
 
     **Arguments:**
 
     - `level`: In nats.
-    - `data`: The evaluation set whose mean loss it is.
+    - `data`: The evaluation set on which the mean loss is taken.
     """
     curves = (study.curve(name, data=data) for name in runs)
     return np.array([crossing(x, y, level) for x, y in curves], float)
@@ -155,9 +155,9 @@ def estimates(
     level: float = HALF,
     data: str = "train",
 ) -> dict[str, Estimate]:
-    """`emergence` of groups of runs that differ in seed, put together.
+    """The `emergence` of each group of runs as one estimate; its runs differ in seed.
 
-    Runs that are not there do not count.
+    Missing runs are skipped.
     """
     return {
         name: Estimate.of(
@@ -170,6 +170,6 @@ def estimates(
 def final(
     study: Study, runs: Iterable[str], *, metric: str = "loss", data: str = "train"
 ) -> Estimate:
-    """A metric at the end of runs that differ in seed, of those that are there."""
+    """A metric at the end of runs that differ in seed; missing runs are skipped."""
     curves = (study.curve(name, metric, data=data) for name in runs)
     return Estimate.of(values[-1] for _, values in curves if len(values))

@@ -1,4 +1,4 @@
-"""The losses of runs of a study beside each other, and when each comes down."""
+"""The losses of a study's runs side by side, and when each falls."""
 
 from collections.abc import Iterable, Mapping
 
@@ -14,13 +14,13 @@ from ._table import Table
 
 
 Groups = Mapping[str, Iterable[str]]
-"""By a label the names of runs: one, or one for each seed."""
+"""The names of runs by label: one run, or one for each seed."""
 
 
 def losses(
     study: Study, groups: Groups, *, data: str = "train", metric: str = "loss"
 ) -> MetricCurves:
-    """The metric of the runs that are there, means over an evaluation set."""
+    """A metric of the runs: means over an evaluation set. Missing runs are skipped."""
     pairs = [(label, run) for label, runs in groups.items() for run in runs]
     curves = [(label, study.curve(run, metric, data=data)) for label, run in pairs]
     return curves_of((label, curve) for label, curve in curves if len(curve[0]))
@@ -29,9 +29,9 @@ def losses(
 def loss_figure(
     study: Study, groups: Groups, *, by: str = "", data: str = "train"
 ) -> DrawnFigure | Table:
-    """The loss over training by label, with a 95 % band where there are several seeds.
+    """The loss over training by label, with a 95 % band if there are several seeds.
 
-    A table that says so if none of the runs is there.
+    If all runs are missing, a table that says so.
     """
     found = losses(study, groups, data=data)
     if not found.labels:
@@ -60,17 +60,17 @@ def emergence_table(
     level: float = HALF,
     data: str = "train",
 ) -> Table:
-    """When losses come down to a level, in thousands of sequences, beside the paper's.
+    """When losses fall to a level, in thousands of sequences, beside the paper's.
 
-    "–" is a run that is not there.
+    "–" stands for a missing run.
 
     **Arguments:**
 
-    - `what`: What the rows are.
-    - `paper`: By the label of the row the paper's number, in sequences.
-    - `columns`: By heading, a study and its runs by label.
+    - `what`: The heading of the row labels.
+    - `paper`: The paper's number in sequences, for each row label.
+    - `columns`: A study and its runs by label, for each heading.
     - `level`: In nats.
-    - `data`: The evaluation set whose mean loss it is.
+    - `data`: The evaluation set on which the mean loss is taken.
     """
     found = [
         estimates(study, groups, level=level, data=data)

@@ -1,4 +1,4 @@
-"""How a curve comes and goes."""
+"""How a curve rises to a level and falls again."""
 
 import math
 from dataclasses import dataclass
@@ -9,15 +9,15 @@ from jaxtyping import Num
 
 @dataclass(frozen=True)
 class Passage:
-    """How a curve comes and goes.
+    """How a curve rises to a level and falls again.
 
     **Attributes:**
 
-    - `came_at`: Where it first comes up to the level; infinite if it never does, NaN if
-        it is at it from the first event on.
+    - `came_at`: Where it first reaches the level; infinite if it never does, NaN if it
+        has reached it at the first event after the start of training.
     - `peak`, `peak_at`: The largest value, and the sequences seen there.
-    - `gone_at`: Where it comes below the level for good; infinite if it is at it at the
-        end, NaN if it never was.
+    - `gone_at`: Where it falls below the level for good; infinite if it has not by the
+        end, NaN if it never reached the level.
     - `final`: The last value.
     """
 
@@ -33,10 +33,10 @@ def passage(
     values: Num[np.ndarray, " event"],
     level: float = 0.5,
 ) -> Passage:
-    """When a curve comes up to a level, is highest, and is below for good; its end.
+    """Finds where a curve reaches a level, peaks, and falls below for good; its end.
 
-    What was before training does not count: an untrained model is at chance, which may
-    well be the level. Between two events the curve is linear.
+    The event before training is ignored: an untrained model is at chance, which may
+    be the level itself. Between two events the curve is linear.
     """
     known = np.isfinite(values) & (sequences > 0)
     x, y = sequences[known].astype(float), values[known].astype(float)

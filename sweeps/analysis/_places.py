@@ -1,4 +1,4 @@
-"""Where runs are, and which of them are there."""
+"""Where runs are stored, and which of them exist."""
 
 import os
 from pathlib import Path
@@ -12,7 +12,7 @@ RUNS = "ICL_RUNS"
 
 
 def runs_folder() -> Path:
-    """Where the studies are: `$ICL_RUNS`, or `runs` here or in a folder above."""
+    """The folder of the studies: `$ICL_RUNS`, or `runs` here or in a folder above."""
     if named := os.environ.get(RUNS):
         return Path(named)
     here = Path.cwd()
@@ -21,9 +21,9 @@ def runs_folder() -> Path:
 
 
 def find_run(*names: str) -> Path | None:
-    """The first of some runs that is there and finished, such as `induction/main`.
+    """The first of the named runs that is finished; `None` if none is.
 
-    **Arguments:** `names`: Paths within `runs_folder()`.
+    **Arguments:** `names`: Paths within `runs_folder()`, such as `induction/main`.
     """
     folder = runs_folder()
     finished = (folder / name for name in names if is_finished(folder / name))
@@ -31,17 +31,17 @@ def find_run(*names: str) -> Path | None:
 
 
 def begun(study: str | os.PathLike, pattern: str = "*") -> list[str]:
-    """The runs of a study that have logged something, finished or not.
+    """The runs of a study that have a log, finished or not.
 
-    **Arguments:** `pattern`: Of their names, such as `"omniglot-*"`.
+    **Arguments:** `pattern`: A pattern of run names, such as `"omniglot-*"`.
     """
     return sorted(log.parent.name for log in Path(study).glob(f"{pattern}/log.h5"))
 
 
 def latest_run(*runs: str | os.PathLike) -> Path:
-    """The first of some runs that is finished; else the first that has a checkpoint.
+    """The first of the runs that is finished; else the first that has a checkpoint.
 
-    **Raises:** `ValueError` if none has.
+    **Raises:** `ValueError` if no run has a checkpoint.
     """
     there = [Run(run) for run in runs if is_run(run)]
     some = [run for run in there if run.checkpoints]

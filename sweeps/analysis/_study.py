@@ -1,4 +1,4 @@
-"""The folder of a study, read: which runs there are, and what they logged."""
+"""A study as read from its folder: its finished runs, and what they logged."""
 
 import os
 from collections.abc import Iterator
@@ -16,16 +16,16 @@ from ._curves import Curve, logged_curve
 
 @dataclass(frozen=True)
 class Study:
-    """What `python -m sweeps NAME` made, as far as it is there.
+    """The finished runs that `python -m sweeps NAME` made.
 
-    A study that was not run has no runs; a run that was not is not `in` it.
+    `name in study` tells whether a run is finished. A study that was not run has none.
 
     **Fields:**
 
     - `path`: Its folder.
-    - `scale`: Such as `"small"`; empty if it was not run.
-    - `names`: Its runs that are finished, in the order of the study.
-    - `planned`: How many it has in all.
+    - `scale`: Such as `"small"`; empty if the study was not run.
+    - `names`: Its finished runs, in the order of the study.
+    - `planned`: The number of all its runs.
     """
 
     path: Path
@@ -35,9 +35,9 @@ class Study:
 
     @staticmethod
     def read(path: str | os.PathLike) -> "Study":
-        """The study in a folder; one without runs if there is none.
+        """Reads the study in a folder; without runs if there is no study.
 
-        **Raises:** `ValueError` if what it says of itself is damaged.
+        **Raises:** `ValueError` if its `study.json` is damaged.
         """
         folder, path = Folder(path), Path(path)
         if not folder.is_study:
@@ -59,16 +59,16 @@ class Study:
         return f"{self.path.name}: scale {self.scale!r}, {runs}"
 
     def load(self, name: str, checkpoint: int = -1) -> Trained:
-        """A run as `icl.load` gives it; raises `ValueError` if it is not there."""
+        """Loads a run as `icl.load` does; raises `ValueError` if it is not finished."""
         if name not in self:
             raise ValueError(f"{self.path} has no finished run {name!r}")
         return load(self.path / name, checkpoint)
 
     def curve(self, name: str, metric: str = "loss", *, data: str = "train") -> Curve:
-        """A metric over training, the mean over an evaluation set.
+        """A metric of a run over training: its mean over an evaluation set.
 
-        **Returns:** Sequences seen and values, `[event]` each; empty for a run, a set
-        or a metric that is not there.
+        **Returns:** Sequences seen and values, `[event]` each; empty if the run is not
+        finished, or the set or the metric is missing.
         """
         if name not in self:
             return np.empty(0, np.int64), np.empty(0)

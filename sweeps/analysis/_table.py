@@ -1,4 +1,4 @@
-"""Small tables that a notebook shows, and a terminal."""
+"""Small tables for notebooks and terminals."""
 
 import html
 import math
@@ -13,13 +13,13 @@ from icl.text import aligned
 class Table:
     """Rows under headings.
 
-    A number has three digits, or four decimals; one that is not known is a dash, an
-    infinite one was not reached.
+    Numbers are shown with three digits, or four decimals; NaN is a dash, and an
+    infinite number is "not reached".
 
     **Fields:**
 
     - `columns`: The headings.
-    - `rows`: As many cells each: texts, numbers, `Estimate`s, truth values, `None`.
+    - `rows`: A cell for each column: texts, numbers, `Estimate`s, booleans or `None`.
     """
 
     columns: Sequence[str]
@@ -29,8 +29,8 @@ class Table:
         rows = tuple(tuple(row) for row in self.rows)
         for row in rows:
             if len(row) != len(self.columns):
-                wanted = f"{len(self.columns)} cells, as there are columns"
-                raise ValueError(f"rows have {wanted}, got {row}")
+                wanted = f"{len(self.columns)} cells, one for each column"
+                raise ValueError(f"rows: each must have {wanted}, got {row}")
         object.__setattr__(self, "columns", tuple(self.columns))
         object.__setattr__(self, "rows", rows)
 
@@ -50,7 +50,7 @@ class Table:
 
 
 def cell(value: Any) -> str:
-    """A value as a cell of a table shows it."""
+    """The text that a table shows for a value."""
     if value is None:
         return "–"
     if isinstance(value, bool):
@@ -69,7 +69,7 @@ def cell(value: Any) -> str:
         return "not reached"
     if abs(number) >= 1000:
         return f"{number:,.0f}"
-    if 0.001 <= abs(number) <= 1:  # 0.9999 is not 1.
+    if 0.001 <= abs(number) <= 1:  # 0.9999 must not be shown as 1.
         return f"{number:.4f}".rstrip("0").rstrip(".")
     return f"{number:.3g}"
 

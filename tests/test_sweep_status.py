@@ -480,7 +480,7 @@ def test_many_needs_are_cut_short(tmp_path, some):
         Folder(tmp_path), experiments, needed, tuple(names), (), (), jobs, (), {}
     )
     assert "r0, r1 and 3 more" in plan_table(launch)
-    assert plan_table(launch).endswith("How long that takes was not measured.")
+    assert plan_table(launch).endswith("The time was not measured.")
 
 
 def test_columns_are_as_wide_as_they_must_be():

@@ -244,7 +244,7 @@ def test_files_that_are_no_study_are_refused(capsys, tmp_path):
         ("partiton = 'gpu'", "did you mean 'partition'"),
         ("cpus = 0", "cpus must be at least 1"),
         ("time_minutes = 1", "signal_seconds must be less than the limit of 1 minutes"),
-        ("gpus = 1", "gpu_memory_gb is wanted"),
+        ("gpus = 1", "gpu_memory_gb must be given"),
         ("time_minutes = 'long'", "time_minutes: wanted int"),
         ("partition = ", "is not TOML"),
     ],
@@ -333,7 +333,7 @@ def test_members_that_go_on_together_are_said_where_fewer_are_asked_for(tmp_path
     launch = planned(tmp_path, "seed-*")
     assert launch_summary(launch, 2) == "4 runs in 2 jobs"
     told = launch_summary(launch, 1)
-    assert told.endswith("jobs, 2 of the jobs larger than --members, as they began")
+    assert told.endswith("2 of the jobs larger than --members, as when they began")
 
 
 def test_members_without_go_on_apart(tmp_path):
@@ -587,7 +587,7 @@ def test_killed_and_started_again_ends_with_the_same_bits(trained, tmp_path):
         assert process.returncode != 0
         if number != signal.SIGKILL:
             assert process.returncode == 130
-            assert "stopped; the same command goes on" in errors
+            assert "stopped; run the same command again" in errors
     assert not all(
         Folder(out).finished(name, run) for name, run in trained.experiments.items()
     )

@@ -7,12 +7,12 @@ from . import _process, _slurm
 
 
 def alive_jobs(jobs: Iterable[Job]) -> dict[str, str]:
-    """What Slurm or this machine says of the jobs that have not ended, by name.
+    """The states of the jobs that have not ended, by name.
 
-    `RUNNING`, `PENDING` or another of Slurm's states. A job whose dependency failed can
-    never start, so it is not among them.
+    A state is `RUNNING`, `PENDING` or another of Slurm's. A job whose dependency failed
+    can never start, so it is left out.
 
-    **Raises:** `ValueError` if there are jobs on Slurm and it does not answer.
+    **Raises:** `ValueError` if some jobs are on Slurm and it does not answer.
     """
     jobs = list(jobs)
     queued = _slurm.queue(job.job_id for job in jobs if job.cluster == "slurm")

@@ -1,4 +1,4 @@
-"""A user's cluster: where jobs go and what they get, from a small TOML file."""
+"""The Slurm settings of a user's cluster, from a small TOML file."""
 
 import dataclasses
 import os
@@ -11,14 +11,14 @@ from icl.config import from_json
 
 @dataclasses.dataclass(frozen=True)
 class Cluster:
-    """What Slurm is asked for, for every job; a field left out is not asked for."""
+    """What every job asks of Slurm; fields that are `None` are not passed on."""
 
     partition: str | None = None
-    """Where jobs go."""
+    """The partition to submit to."""
     account: str | None = None
-    """Who pays."""
+    """The account that pays."""
     qos: str | None = None
-    """Quality of service."""
+    """The quality of service."""
     constraint: str | None = None
     """Features a node must have, such as `a100|h100`."""
     exclude: str | None = None
@@ -26,23 +26,23 @@ class Cluster:
     gpus: int = 0
     """GPUs of a job; its members are spread over them."""
     cpus: int = 1
-    """Cores of a job; without GPUs its members are spread over them."""
+    """Cores of a job; without GPUs, its members are spread over them."""
     memory_gb: float = 8.0
     """Main memory of a job."""
     gpu_memory_gb: float | None = None
-    """Memory of one GPU, to know how many members fit; wanted if `gpus` is."""
+    """Memory of one GPU; decides how many members fit. Needed if `gpus` is not 0."""
     time_minutes: int = 60
-    """The wall-clock limit. A job that reaches it goes on in a new one."""
+    """The wall-clock limit. A job that reaches it is requeued and resumes."""
     signal_seconds: int = 90
     """How long before the limit a job is told to save."""
     max_jobs: int = 256
-    """How many jobs of a study may run at once."""
+    """How many jobs of one Slurm array may run at once."""
     modules: tuple[str, ...] = ()
     """Modules to load before Python starts."""
     setup: tuple[str, ...] = ()
     """Shell lines to run before Python starts, after the modules."""
     options: dict[str, str] = dataclasses.field(default_factory=dict)
-    """Further options of sbatch, such as `reservation = "icl"`."""
+    """More options of sbatch, such as `reservation = "icl"`."""
 
     def __post_init__(self):
         for name in ("cpus", "time_minutes", "signal_seconds", "max_jobs"):
@@ -62,17 +62,17 @@ class Cluster:
             if value is not None and value <= 0:
                 raise ValueError(f"{name} must be positive, got {value}")
         if self.gpus and self.gpu_memory_gb is None:
-            raise ValueError("gpu_memory_gb is wanted where there are gpus")
+            raise ValueError("gpu_memory_gb must be given if there are gpus, got none")
 
     @property
     def device_bytes(self) -> int:
-        """Memory of a device: of one GPU, or of the job's cores together."""
+        """Memory of a device: of one GPU, or the main memory of the job."""
         size = self.gpu_memory_gb if self.gpus else self.memory_gb
         return int((size or 0) * 2**30)
 
     @property
     def devices(self) -> int:
-        """Over how many devices a job's members are spread."""
+        """The number of devices that a job's members are spread over."""
         return self.gpus or self.cpus
 
     def sbatch(self, name: str, dependency: str) -> dict[str, Any]:
@@ -104,8 +104,8 @@ class Cluster:
 
 
 def default_file() -> Path:
-    """Where the settings are: `$ICL_CLUSTER`, or `icl-opto/cluster.toml` in the user's
-    configuration folder."""
+    """The default settings file: `$ICL_CLUSTER`, or `icl-opto/cluster.toml` in the
+    user's configuration folder."""
     if given := os.environ.get("ICL_CLUSTER"):
         return Path(given)
     home = os.environ.get("XDG_CONFIG_HOME") or Path.home() / ".config"
@@ -113,10 +113,10 @@ def default_file() -> Path:
 
 
 def read_cluster(file: Path) -> Cluster:
-    """The settings in a file.
+    """Reads the settings from a file.
 
-    **Raises:** `ValueError`, in one line, for a file that is not there or not TOML, an
-    unknown key (with the nearest), and a value that cannot be.
+    **Raises:** `ValueError`, in one line, for a file that is missing or not TOML, an
+    unknown key (it suggests the nearest), or an invalid value.
     """
     example = Path(__file__).parents[1] / "cluster.example.toml"
     try:

@@ -1,4 +1,4 @@
-"""What gets through jobs: this process, this machine's processes, or Slurm."""
+"""What runs jobs: this process, other processes of this machine, or Slurm."""
 
 from collections.abc import Sequence
 from typing import Protocol
@@ -14,5 +14,5 @@ class Executor(Machine, Protocol):
     name: str
 
     def start(self, folder: Folder, works: Sequence[Work], study: str) -> bool:
-        """Trains or submits the jobs; whether all went well."""
+        """Trains or submits the jobs; returns whether all went well."""
         ...

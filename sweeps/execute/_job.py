@@ -1,4 +1,4 @@
-"""What runs in a job's process: its runs, trained as the members of one program."""
+"""The code of a job's process: it trains the runs as members of one program."""
 
 import contextlib
 import dataclasses
@@ -24,18 +24,18 @@ from ..folder import Folder, Job, Report
 from ..plan import divide_cpu
 
 
-# What schedulers send before they kill: SIGTERM of all, the others of submitit's.
+# Warnings before a kill: all schedulers send SIGTERM, submitit sends the others.
 _SIGNALS = (signal.SIGTERM, signal.SIGUSR1, signal.SIGUSR2)
 _REPORT_SECONDS = 5.0
-# How long to try while Slurm's controller is away; a job has less left than that.
+# How long to retry while Slurm's controller is down; the job is killed sooner.
 _REQUEUE_SECONDS = 600.0
 
 
 @dataclasses.dataclass(frozen=True)
 class Work:
-    """A job as it is sent to its process; calling it trains.
+    """A job as it is sent to its process; calling it trains the runs.
 
-    It can be called again whenever it was cut off: what is there is resumed.
+    After an interruption it can be called again; the runs resume.
     """
 
     folder: Path
@@ -43,14 +43,14 @@ class Work:
     configs: Mapping[str, dict[str, Any]]
     """The experiment of each run as JSON."""
     logger: str = ""
-    """As `icl.training.loggers.open_logger` takes it."""
+    """As for `icl.training.loggers.open_logger`."""
     plugins: tuple[str, ...] = ()
-    """What is imported before the configs are read: the study's file among them."""
+    """Plug-ins to import before the configs are read, such as the study's file."""
 
     def __call__(self) -> None:
         """Trains the runs to their end.
 
-        **Raises:** `RuntimeError` if all of them failed; what `fit` raises otherwise.
+        **Raises:** `RuntimeError` if all of them failed; otherwise what `fit` raises.
         """
         divide_cpu(self.job.cpu_devices)
         with _heeding():
@@ -60,12 +60,12 @@ class Work:
                 asked = stop.signal
             else:
                 return
-        # Whoever handled this signal before us decides now: submitit calls
-        # `checkpoint` and requeues. What there was is saved.
+        # All is saved. Now the earlier handler of this signal decides: submitit's calls
+        # `checkpoint` and requeues.
         _pass_on(asked)
 
     def checkpoint(self) -> Any:
-        """What submitit runs in place of this job once it was preempted: the same."""
+        """The job that submitit submits after a preemption: this one again."""
         from submitit.helpers import DelayedSubmission  # Slow to import.
 
         return DelayedSubmission(self)
@@ -98,13 +98,13 @@ class Work:
                 loggers=[self._logger(reporter) for reporter in reporters],
                 on_failure=fail,
             )
-        except KeyboardInterrupt:  # `Stopped` is one.
+        except KeyboardInterrupt:  # `Stopped` is a subclass.
             for index in others():
                 reporters[index].ended("stopped")
             raise
         except BaseException as error:
             for index in others():
-                # Of what is finished there is nothing more to say.
+                # A finished run did not fail.
                 if not folder.finished(names[index], experiments[index]):
                     fail(index, error)
             raise
@@ -135,7 +135,7 @@ class Work:
 
 
 class _Reporter:
-    """A logger that writes how a run goes to the study's folder."""
+    """A logger that writes a run's progress to the study's folder."""
 
     def __init__(self, folder: Folder, run: str, job: str):
         self.folder, self.run = folder, run
@@ -153,14 +153,14 @@ class _Reporter:
         self._written = -_REPORT_SECONDS
 
     def began(self) -> None:
-        """Notes that its process is at work."""
+        """Reports that the run's process has started."""
         self.folder.write_report(self.run, self._report)
 
     def log(self, sequences: int, metrics: Mapping[str, float]) -> None:
-        """Notes how far the run is."""
+        """Reports how far the run is."""
         now = time.monotonic()
         if self._first is None and "train/loss" in metrics:
-            # Before it came the compilation.
+            # The time before this was compilation.
             self._first = now, sequences
         start, first = self._first or (now, sequences)
         rate = (sequences - first) / (now - start) if now > start else 0.0
@@ -173,16 +173,16 @@ class _Reporter:
             self._written = time.monotonic()
 
     def close(self) -> None:
-        """Does nothing: `ended` says how it ended."""
+        """Does nothing: `ended` reports the end."""
 
     def ended(self, state: Any, error: str = "") -> None:
-        """Notes how it ended."""
+        """Reports how the run ended."""
         report = dataclasses.replace(self._report, state=state, error=error)
         self.folder.write_report(self.run, report)
 
 
 def job_id() -> str:
-    """What the scheduler calls this process's job; its process number without one."""
+    """The scheduler's id of this process's job; without one, the process number."""
     array = os.environ.get("SLURM_ARRAY_JOB_ID")
     if array:
         return f"{array}_{os.environ['SLURM_ARRAY_TASK_ID']}"
@@ -191,14 +191,14 @@ def job_id() -> str:
 
 @contextlib.contextmanager
 def _heeding() -> Iterator[None]:
-    """Outside of training, where nothing needs saving, a signal stops at once."""
+    """Stops at once on a signal outside of training, where nothing needs saving."""
 
     def stop(number, frame):
         raise Stopped(number, 0)
 
     def lost(unraisable):
-        # It came during a callback, JAX's of the garbage collector say, out of which
-        # nothing is raised.
+        # The signal came during a callback, such as JAX's of the garbage collector, and
+        # nothing can be raised from there: send it again.
         error = unraisable.exc_value
         if isinstance(error, Stopped):
             again = os.getpid(), error.signal
@@ -217,7 +217,7 @@ def _heeding() -> Iterator[None]:
 
 
 def _pass_on(asked: int) -> None:
-    """Ends this process, or has submitit requeue the job, after it was stopped."""
+    """After a stop, ends this process or makes submitit requeue the job."""
     executor = os.environ.get("SUBMITIT_EXECUTOR")
     if executor == "slurm" and _still_wanted():
         _requeue(until=time.monotonic() + _REQUEUE_SECONDS)
@@ -227,9 +227,9 @@ def _pass_on(asked: int) -> None:
 
 
 def _requeue(until: float) -> None:
-    """Has submitit's handler call `checkpoint`, requeue, and end this process.
+    """Makes submitit's handler call `checkpoint`, requeue, and end this process.
 
-    Slurm's controller may be away just now; without it there is no requeueing.
+    Retries until a time, as requeueing needs Slurm's controller, which may be down.
     """
     from submitit import JobEnvironment  # Slow to import.
 
@@ -244,11 +244,11 @@ def _requeue(until: float) -> None:
 
 
 def _still_wanted() -> bool:
-    """Whether Slurm would go on with this job, which it has only sent a signal.
+    """Whether we should requeue this job after Slurm's signal.
 
-    A job that it cancels or requeues itself gets a SIGTERM too, and is completing by
-    then: a requeue of ours would revive the one and fail on the other. Of a job that
-    is at its limit, or lost its batch script, nobody else takes care.
+    Jobs that Slurm cancels or requeues itself also get a SIGTERM, and are completing by
+    then: our requeue would revive a cancelled job, and fail for a requeued one. But a
+    job that is at its limit, or lost its batch script, is requeued by nobody else.
     """
     command = ["squeue", "--noheader", "--job", job_id(), "--format", "%T %r"]
     until = time.monotonic() + _REQUEUE_SECONDS

@@ -1,4 +1,4 @@
-"""A launch: what is still to do of a study, packed into jobs, and sent off."""
+"""The plan of a launch: the runs still to train, packed into jobs."""
 
 import dataclasses
 from collections.abc import Mapping, Sequence, Set
@@ -28,25 +28,25 @@ from ._job import Work
 
 @dataclasses.dataclass(frozen=True)
 class Launch:
-    """What a launch is to do."""
+    """The plan of a launch."""
 
     folder: Folder
     experiments: dict[str, Experiment]
-    """Of all runs of the study."""
+    """The experiments of all runs of the study."""
     needed: dict[str, tuple[str, ...]]
     """The runs that each run needs."""
     chosen: tuple[str, ...]
-    """The runs that are wanted, and those they need."""
+    """The wanted runs, and the runs that they need."""
     finished: tuple[str, ...]
-    """Those of them that are."""
+    """The chosen runs that are finished."""
     queued: tuple[Job, ...]
     """The jobs that are queued or running already."""
     jobs: tuple[Job, ...]
-    """The jobs to start, those before others first."""
+    """The jobs to start; each comes after the jobs that it needs."""
     dropped: tuple[str, ...]
-    """Jobs that were made before, never began, and are packed anew."""
+    """The names of earlier jobs whose unfinished runs are packed anew."""
     costs: dict[str, JobEstimate]
-    """What each takes, as far as it was measured."""
+    """The estimate of each job that was measured, by name."""
 
 
 def plan(
@@ -56,12 +56,13 @@ def plan(
     members: int | None,
     measure: bool,
 ) -> Launch:
-    """What a launch is to do; writes nothing.
+    """Plans a launch; writes nothing.
 
     **Arguments:**
 
-    - `members`: The most members of a job; `None` is as many as memory allows.
-    - `measure`: Whether to measure what jobs take, where that is not needed to pack.
+    - `members`: The largest number of members of a job; `None` means as many as memory
+        allows.
+    - `measure`: Whether to measure the cost of jobs that can be packed without it.
 
     **Raises:** `ValueError` if a program does not fit the device, or Slurm does not
     answer.
@@ -70,7 +71,7 @@ def plan(
     there = _standing(folder, asked)
     wanted = {n: e for n, e in experiments.items() if n in asked.chosen}
     todo = [
-        # Those that have begun resume from different points: each alone.
+        # Runs that have begun resume from different points: each trains alone.
         dataclasses.replace(group, runs=runs)
         for group in _only(groups(wanted, needed, folder.path), there.rest)
         for runs in _apart(folder, group.runs)
@@ -102,20 +103,20 @@ def plan(
 
 @dataclasses.dataclass(frozen=True)
 class _Standing:
-    """What a launch finds: runs and jobs by how far they are."""
+    """What a launch finds: runs and jobs by their progress."""
 
     finished: tuple[str, ...]
-    """The wanted runs that are."""
+    """The wanted runs that are finished."""
     queued: tuple[Job, ...]
-    """The jobs that are queued or running, all of them."""
+    """All jobs that are queued or running."""
     begun: tuple[Job, ...]
-    """Those that were cut off, and go on with the members that had begun."""
+    """Jobs that were cut off and resume with the members that had begun."""
     kept: tuple[Job, ...]
-    """All whose names stay: these, and those with which a launch has nothing to do."""
+    """All jobs that stay: `queued`, `begun`, and those that the launch leaves alone."""
     dropped: tuple[str, ...]
-    """The names of the others."""
+    """The names of the other jobs."""
     rest: frozenset[str]
-    """The wanted runs that are in no job yet."""
+    """The unfinished wanted runs that are in neither `queued` nor `begun`."""
 
 
 def _standing(folder: Folder, asked: Wanted) -> _Standing:
@@ -143,7 +144,7 @@ def _standing(folder: Folder, asked: Wanted) -> _Standing:
 
 
 def works(launch: Launch, logger: str) -> list[Work]:
-    """The jobs of a launch as they are sent to their processes."""
+    """The jobs of a launch in the form that is sent to their processes."""
     return [
         Work(
             launch.folder.path,
@@ -157,18 +158,21 @@ def works(launch: Launch, logger: str) -> list[Work]:
 
 
 def _check_planned(folder: Folder, queued: Mapping[str, Experiment]) -> None:
-    """The same of runs that are queued, and may not have folders yet."""
+    """Raises `ValueError` if a queued run was planned with another config.
+
+    A queued run may not have a folder yet, so its planned config is compared.
+    """
     planned = folder.read()["runs"] if queued else {}
     for name, experiment in queued.items():
         if found := differences(planned.get(name, {}), experiment):
             raise ValueError(
                 f"{name} is queued with another config: {found}; "
-                f"python -m sweeps cancel {folder.path} takes it back"
+                f"cancel it with python -m sweeps cancel {folder.path}"
             )
 
 
 def _apart(folder: Folder, runs: tuple[str, ...]) -> list[tuple[str, ...]]:
-    """The runs that have not begun together, the others each alone."""
+    """Groups the runs that have not begun; each run that has begun is alone."""
     new = tuple(run for run in runs if not folder.points(run))
     alone = [(run,) for run in runs if run not in new]
     return [new, *alone] if new else alone
@@ -180,13 +184,14 @@ def _again(
     rest: Set[str],
     experiments: Mapping[str, Experiment],
 ) -> Job | None:
-    """A job that was cut off, to go on with the members that had begun.
+    """A job that was cut off, with the members that had begun; it resumes them.
 
-    To the bits, they are one program. Killed as it began, it keeps those that had not:
-    all start together. `None` if the members are finished or have no point in common
-    to resume from: then the runs are packed anew.
+    They stay one program, so that they resume to the same bits. If all of them are
+    still at their start, members that had not begun stay too. `None` if no begun member
+    is left to train, or they have no resume point in common: then the runs are packed
+    anew.
 
-    **Raises:** `ValueError` if one is not in the study any more, or has changed.
+    **Raises:** `ValueError` if a begun member is no longer in the study, or changed.
     """
     points = {run: at for run in job.runs if (at := folder.points(run))}
     if not rest & points.keys() or not set.intersection(*points.values()):
@@ -194,8 +199,8 @@ def _again(
     for run in points:
         if run not in experiments:
             raise ValueError(
-                f"{run} has begun in one job with others, and is not in the study any "
-                f"more; give it back, or delete {folder.run(run)}"
+                f"{run} has begun in one job with others, and is no longer in the "
+                f"study; put it back, or delete {folder.run(run)}"
             )
         check_same(folder, run, experiments[run])
     kept = {*points}
@@ -210,7 +215,7 @@ def _again(
 
 
 def _only(groups: Sequence[Group], rest: Set[str]) -> list[Group]:
-    """The groups without the runs that are not in `rest`."""
+    """The groups, reduced to the runs in `rest`."""
     cut = (
         dataclasses.replace(group, runs=tuple(r for r in group.runs if r in rest))
         for group in groups
@@ -219,7 +224,7 @@ def _only(groups: Sequence[Group], rest: Set[str]) -> list[Group]:
 
 
 def _sorted(jobs: list[Job], needed: Mapping[str, tuple[str, ...]]) -> list[Job]:
-    """Those before others first."""
+    """Sorts jobs so that each comes after the jobs that it needs."""
     owner = {run: job.name for job in jobs for run in job.runs}
     before = {
         job.name: {owner[n] for r in job.runs for n in needed[r] if n in owner}
@@ -232,8 +237,8 @@ def _sorted(jobs: list[Job], needed: Mapping[str, tuple[str, ...]]) -> list[Job]
         ready = [job for job in left if before[job.name] <= names | {job.name}]
         if not ready:
             names_left = ", ".join(job.name for job in left)
-            raise ValueError(f"no job can be first of {names_left}")
-        # Those that need the same, side by side: they become one array.
+            raise ValueError(f"jobs need each other, so none can start: {names_left}")
+        # Jobs with the same needs are neighbours: they become one array.
         done += sorted(ready, key=lambda job: (sorted(before[job.name]), job.name))
         names |= {job.name for job in ready}
         left = [job for job in left if job not in ready]

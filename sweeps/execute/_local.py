@@ -1,4 +1,4 @@
-"""Jobs on this machine: in processes of their own through submitit, or in this one."""
+"""Jobs on this machine: each in its own process through submitit, or in this one."""
 
 import abc
 import contextlib
@@ -24,18 +24,18 @@ _POLL_SECONDS = 0.2
 
 
 class _Here(abc.ABC):
-    """What this machine has."""
+    """The devices and the memory of this machine."""
 
     at_once = 1
 
     @property
     def gpu(self) -> bool:
-        """Whether the devices are GPUs, with a memory each."""
+        """Whether the devices are GPUs, each with its own memory."""
         return jax.default_backend() != "cpu"
 
     @property
     def device_bytes(self) -> int:
-        """Memory of a device for one job; on a CPU the machine's."""
+        """One job's share of a device's memory; on a CPU, of the machine's memory."""
         device = jax.devices()[0]
         stats = device.memory_stats() if device.platform != "cpu" else None
         if stats and "bytes_limit" in stats:
@@ -44,13 +44,13 @@ class _Here(abc.ABC):
 
     @property
     def devices(self) -> int:
-        """Over how many devices a job's members are spread."""
+        """The number of devices that a job's members are spread over."""
         return max(len(jax.local_devices()), self.cpu_devices)
 
     @property
     @abc.abstractmethod
     def cpu_devices(self) -> int:
-        """Of the CPU, for one job."""
+        """How many JAX devices a job makes of the CPU's cores."""
 
 
 def cores() -> int:
@@ -70,11 +70,11 @@ class Debug(_Here):
 
     @property
     def cpu_devices(self) -> int:
-        """Of the CPU, for one job: JAX is in use here, too late to divide it."""
+        """One: JAX runs in this process already, so the CPU cannot be divided."""
         return 1
 
     def start(self, folder: Folder, works: Sequence[Work], study: str) -> bool:
-        """Trains all jobs; `True` if all went well, others go on if one does not."""
+        """Trains all jobs, even if one fails; returns `True` if all went well."""
         good = True
         for work in works:
             job = _placed(work.job, self.name, os.getpid())
@@ -89,7 +89,7 @@ class Debug(_Here):
 
 
 class Local(_Here):
-    """Trains each job in a process of its own, and waits for them."""
+    """Trains each job in its own process, and waits for all."""
 
     name = "local"
 
@@ -98,51 +98,52 @@ class Local(_Here):
 
     @property
     def cpu_devices(self) -> int:
-        """Of the CPU, for one job."""
+        """How many JAX devices a job makes of the CPU's cores."""
         if self.gpu:
             return 1
         return max(1, cores() // self.at_once)
 
     def start(self, folder: Folder, works: Sequence[Work], study: str) -> bool:
-        """Trains all jobs, each once those that it needs have ended well.
+        """Trains all jobs; a job starts when the jobs that it needs have succeeded.
 
-        `True` if all did. Ctrl-C and SIGTERM stop them where they can be resumed.
+        Returns `True` if all succeeded. On Ctrl-C or SIGTERM, the running jobs save and
+        stop, and can be resumed.
         """
         return _Queue(folder, works, self.at_once).run(study)
 
 
 @dataclasses.dataclass(frozen=True)
 class _Started:
-    """A job in a process of its own."""
+    """A job in its own process."""
 
     work: Work
     job: Any
-    """As submitit has it."""
+    """Submitit's job."""
     before: Mapping[str, Report | None]
-    """What was said of its runs before it began."""
+    """The reports of its runs from before it began."""
 
     @property
     def is_there(self) -> bool:
-        """Whether its process has not ended."""
+        """Whether its process still runs."""
         return self.job._process.poll() is None
 
     def error(self, folder: Folder) -> str | None:
         """Why the job failed, in one line; `None` if it did not.
 
-        Told by what it said of its runs. What submitit kept of it is a pickle, and to
-        read one from a folder is to run whatever someone put there.
+        This is read from the reports of its runs. Submitit's result is a pickle, and
+        reading a pickle could run code that someone else put into the folder.
         """
         errors = {}
         for run in self.work.job.runs:
             said = folder.report(run)
             if said is None or said == self.before[run]:
-                said = Report("stopped")  # By an earlier process, or by none.
+                said = Report("stopped")  # This process has reported nothing.
             if said.state == "failed":
                 errors[run] = said.error
             elif not folder.finished(run, self.work.configs[run]):
                 lost = last_line(self._stderr()) or "its process was killed"
                 return "; ".join(dict.fromkeys([*errors.values(), lost]))
-        # Where some members failed, the others were trained.
+        # If only some members failed, the others were trained.
         every = len(errors) == len(self.work.job.runs)
         return "; ".join(dict.fromkeys(errors.values())) if every else None
 
@@ -154,7 +155,7 @@ class _Started:
 
 
 class _Queue:
-    """The jobs that wait, that run, and that have ended."""
+    """The jobs that wait, that run, and that have failed."""
 
     def __init__(self, folder: Folder, works: Sequence[Work], at_once: int):
         from submitit import LocalExecutor  # Slow to import.
@@ -164,7 +165,7 @@ class _Queue:
         self._running: dict[str, _Started] = {}
         self._bad: set[str] = set()
         self._executor = LocalExecutor(folder.logs, max_num_timeout=1_000_000)
-        # A year: there is no limit here.
+        # A year, which stands for no limit.
         self._executor.update_parameters(timeout_min=60 * 24 * 365, **_gpus())
 
     def run(self, study: str) -> bool:
@@ -178,9 +179,7 @@ class _Queue:
                 progress.update()
             if asked:
                 self._stop(progress)
-                raise KeyboardInterrupt(
-                    "stopped; the same command goes on from where it was"
-                )
+                raise KeyboardInterrupt("stopped; run the same command again to resume")
         return not self._bad
 
     def _begin(self) -> None:
@@ -197,7 +196,7 @@ class _Queue:
                     self._submit(work)
 
     def _submit(self, work: Work) -> None:
-        # What Ctrl-C means is for this process to say: it tells them to save.
+        # The jobs ignore Ctrl-C: this process gets it, and tells them to save.
         before = {run: self._folder.report(run) for run in work.job.runs}
         with _ignoring_interrupts():
             started = self._executor.submit(work)
@@ -235,13 +234,13 @@ def _say(line: str) -> None:
 
 
 def last_line(text: str) -> str:
-    """The last line of a text that says something."""
+    """The last line of a text that is neither empty nor dashes."""
     lines = [line.strip() for line in text.splitlines() if line.strip(" -\t")]
     return lines[-1] if lines else ""
 
 
 def _gpus() -> dict[str, Any]:
-    """The GPUs for submitit, which sets `CUDA_VISIBLE_DEVICES` for each job."""
+    """Submitit's GPU options; it sets `CUDA_VISIBLE_DEVICES` for each job."""
     if jax.default_backend() == "cpu":
         return {"gpus_per_node": 0}
     count = len(jax.local_devices())
@@ -250,13 +249,13 @@ def _gpus() -> dict[str, Any]:
         return {"gpus_per_node": count}
     names = visible.split(",")
     if not all(name.strip().isdigit() for name in names):
-        wanted = "CUDA_VISIBLE_DEVICES must be numbers, which submitit takes"
+        wanted = "CUDA_VISIBLE_DEVICES must be numbers, as submitit needs them"
         raise ValueError(f"{wanted}, got {visible!r}")
     return {"gpus_per_node": count, "visible_gpus": tuple(map(int, names))}
 
 
 class _Progress:
-    """A bar over the sequences of all runs; quiet when the output is no terminal."""
+    """A bar over the sequences of all runs; hidden if the output is no terminal."""
 
     def __init__(self, folder: Folder, study: str, works: Sequence[Work], runs):
         self._folder, self._runs = folder, runs

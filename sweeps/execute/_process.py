@@ -1,4 +1,4 @@
-"""Which processes of this machine are there, and are still the same."""
+"""Processes of this machine: whether they run, and are still the same ones."""
 
 import contextlib
 import os
@@ -11,10 +11,10 @@ from ..folder import Folder, Job
 
 
 def stop(folder: Folder, alive: Iterable[Job]) -> None:
-    """Has the launch that is at work in a folder, or its jobs, save and end."""
+    """Tells the running launch of a folder, or else its jobs, to save and end."""
     launch = folder.launcher
     if launch is not None and is_process(launch):
-        # It stops its jobs, and starts no more.
+        # The launch stops its jobs and starts no more.
         processes = {launch}
     else:
         processes = {int(job.job_id) for job in alive}
@@ -24,12 +24,12 @@ def stop(folder: Folder, alive: Iterable[Job]) -> None:
 
 
 def is_alive(job: Job) -> bool:
-    """Whether the process of a job on this machine is there, and is that job's."""
+    """Whether the process of a job on this machine runs, and is still that job's."""
     return bool(job.process) and job.process == process(int(job.job_id))
 
 
 def is_process(number: int) -> bool:
-    """Whether there is a process of that number that is a launch, and not this one."""
+    """Whether process `number` runs and is a launch other than this process."""
     if number == os.getpid() or not process(number):
         return False
     try:
@@ -39,15 +39,15 @@ def is_process(number: int) -> bool:
 
 
 def process(number: int) -> str:
-    """The host, and when the process of that number began; empty if there is none.
+    """The host and the start time of process `number`; empty if it does not run.
 
-    Where the system does not tell when, only the host is known.
+    Only the host if the system does not tell start times.
     """
     try:
         os.kill(number, 0)
     except ProcessLookupError:
         return ""
-    except PermissionError:  # Another user's, and there.
+    except PermissionError:  # It runs, and is another user's.
         pass
     host = platform.node()
     try:

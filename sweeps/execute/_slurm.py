@@ -17,7 +17,7 @@ from ._job import Work
 
 
 class Slurm:
-    """Submits jobs, those that need others with a dependency on these, and is done."""
+    """Submits jobs with their dependencies, and does not wait for them."""
 
     name = "slurm"
 
@@ -25,7 +25,7 @@ class Slurm:
         """**Raises:** `ValueError` if there is no Slurm here, or it does not answer."""
         if shutil.which("sbatch") is None:
             raise ValueError("--cluster slurm: there is no sbatch on this machine")
-        _squeue("%i")  # Before anything is written for jobs that cannot be submitted.
+        _squeue("%i")  # Raises now, before anything is written.
         self._cluster = cluster
         self.gpu = cluster.gpus > 0
         self.devices = cluster.devices
@@ -33,12 +33,12 @@ class Slurm:
         self.cpu_devices = 1 if cluster.gpus else cluster.cpus
 
     def start(self, folder: Folder, works: Sequence[Work], study: str) -> bool:
-        """Submits the jobs, those before others first; nothing is left waiting here.
+        """Submits the jobs in order; does not wait for them.
 
-        Jobs that need the same ones are the tasks of one array. `True`: all were
-        submitted.
+        Jobs with the same needs become the tasks of one array. Returns `True`, as all
+        were submitted.
 
-        **Raises:** `ValueError` if Slurm refuses one.
+        **Raises:** `ValueError` if Slurm refuses a job or does not answer.
         """
         jobs = folder.jobs
         here = {work.job.name for work in works}
@@ -67,7 +67,7 @@ class Slurm:
         from submitit import SlurmExecutor
         from submitit.core.utils import FailedJobError, FailedSubmissionError
 
-        # Each time at the limit counts against it, and no sweep is to end for that.
+        # Submitit gives up after so many time limits; a sweep must never give up.
         executor = SlurmExecutor(folder.logs, max_num_timeout=1_000_000)
         parameters = self._cluster.sbatch(f"icl-{study}", dependency)
         parameters["setup"] = [*parameters["setup"], *_requeue_if_killed(folder)]
@@ -86,11 +86,11 @@ _KILLS = 3
 
 
 def _requeue_if_killed(folder: Folder) -> list[str]:
-    """Shell lines by which a job whose process was killed is queued again, thrice.
+    """Shell lines that requeue a job whose process was killed, at most three times.
 
-    By SIGKILL, say, of the kernel that was out of memory. 255 is submitit's own exit,
-    which has requeued the job already; a job that is not running was cancelled. The
-    jobs that depend on it go on waiting, as this one has not ended yet.
+    For example, the kernel sends SIGKILL when it is out of memory. Status 255 is
+    submitit's own exit, which has requeued the job already; a job that is not running
+    was cancelled. Jobs that depend on this one keep waiting, as it has not ended yet.
     """
     array = "${SLURM_ARRAY_JOB_ID:+${SLURM_ARRAY_JOB_ID}_}"
     return [
@@ -99,7 +99,7 @@ def _requeue_if_killed(folder: Folder) -> list[str]:
         "requeue_if_killed() {",
         "  code=$?",
         "  [ $code -gt 128 ] && [ $code -lt 255 ] || return",
-        # The controller may be away just now.
+        # The controller may be down for a while.
         "  for _ in $(seq 60); do",
         "    state=$(squeue --noheader --job $id --format %T) && break",
         "    sleep 10",
@@ -113,7 +113,7 @@ def _requeue_if_killed(folder: Folder) -> list[str]:
 
 
 def _arrays(works: Sequence[Work]) -> Iterable[tuple[tuple[str, ...], list[Work]]]:
-    """The jobs by what they need, in the order given."""
+    """Groups neighbouring jobs with the same needs, in the order given."""
 
     def needs(work: Work) -> tuple[str, ...]:
         return work.job.needs
@@ -123,9 +123,10 @@ def _arrays(works: Sequence[Work]) -> Iterable[tuple[tuple[str, ...], list[Work]
 
 
 def _cancel_stale(folder: Folder) -> None:
-    """Cancels the study's jobs that wait for what has failed, and would forever.
+    """Cancels the study's jobs that would wait forever for a job that failed.
 
-    Those of earlier launches too, which are packed anew and not in the folder.
+    This includes jobs of earlier launches that are no longer in the folder, as their
+    runs were packed anew.
     """
     rows = (line.split("|", 2) for line in _squeue("%i|%r|%o").splitlines())
     cancel_jobs(
@@ -136,9 +137,11 @@ def _cancel_stale(folder: Folder) -> None:
 
 
 def queue(job_ids: Iterable[str]) -> dict[str, tuple[str, str]]:
-    """State and reason, as Slurm names them, of those of the jobs that are queued.
+    """Slurm's state and reason for each of the jobs that is in its queue.
 
-    Needs no accounting. **Raises:** `ValueError` if Slurm does not answer.
+    Does not need Slurm's accounting.
+
+    **Raises:** `ValueError` if Slurm does not answer.
     """
     wanted = set(job_ids)
     if not wanted:
@@ -160,7 +163,7 @@ def _squeue(form: str) -> str:
 
 
 def cancel_jobs(job_ids: Iterable[str]) -> None:
-    """Cancels jobs; those that have ended already are passed over.
+    """Cancels jobs; jobs that have ended are skipped.
 
     **Raises:** `ValueError` if Slurm refuses or does not answer.
     """

@@ -10,7 +10,7 @@ from ._launch import Launch
 
 
 def plan_table(launch: Launch) -> str:
-    """What a launch would do: a row for each run, by its job, then what it comes to."""
+    """What a launch would do: a row for each run, sorted by job, then the totals."""
     jobs = [*launch.queued, *launch.jobs]
     shared = {run for job in jobs for run in job.runs}
     done = [run for run in launch.finished if run not in shared]
@@ -39,7 +39,7 @@ def _of_run(launch: Launch, run: str) -> tuple[str, str]:
 
 
 def _some(names: Sequence[str], most: int = 3) -> str:
-    """Some of the names, as many as a line takes."""
+    """The names in one line; if there are more than `most`, how many more."""
     if not names:
         return NONE
     if len(names) <= most:
@@ -78,7 +78,7 @@ def _time(launch: Launch) -> str:
     known = [cost.seconds for cost in launch.costs.values()]
     unknown = len(launch.jobs) - len(known)
     if not known:
-        return "How long that takes was not measured."
+        return "The time was not measured."
     rest = f", and {counted(unknown, 'job')} not measured" if unknown else ""
     return (
         f"About {duration(sum(known))}, one job after the other{rest}: an estimate "

@@ -1,8 +1,8 @@
-"""In-context learning: tasks, models, training and runs, made to be looked into.
+"""In-context learning: tasks, models, training and runs that are easy to inspect.
 
-What most programs use is here by its short name; all else is in the rooms. How models
-are recorded and edited, whatever they learn, belongs to `opto`, and studies of many
-runs to `sweeps`.
+Here are short names for what most programs use. Everything else is in the subpackages.
+`opto` records and edits models, whatever they learn; `sweeps` is for studies of many
+runs.
 """
 
 from .edits.ranked import RankedHeads as RankedHeads

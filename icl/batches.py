@@ -16,7 +16,7 @@ from .files import open_hdf5, write_hdf5
 
 
 def example_of(task: Any) -> Any:
-    """The shapes and dtypes of an example of a task."""
+    """The shapes and dtypes of one example of a task."""
     draw = lambda: task.sample(key=jax.random.key(0), seen=0)
     return eqx.filter_eval_shape(draw)
 
@@ -26,7 +26,7 @@ def batch(task: Any, size: int, *, key: PRNGKeyArray, seen: int = 0) -> Any:
 
     **Arguments:**
 
-    - `seen`: How far training is, in sequences, for a task with a curriculum.
+    - `seen`: How many sequences training has seen, for a task with a curriculum.
     """
     keys = jax.random.split(key, size)
     return jax.vmap(lambda key: task.sample(key=key, seen=seen))(keys)
@@ -47,19 +47,19 @@ def save_batches(
 ) -> None:
     """Writes named batches to a file: `<set>/<field>`, each an array.
 
-    The file appears whole or not at all: it is written under another name, flushed to
-    the disk and renamed. A failure leaves what was there.
+    The file appears whole or not at all: the function writes it under another name,
+    flushes it to the disk and renames it. If that fails, an old file stays as it was.
 
     **Arguments:**
 
-    - `file`: Where to; replaced if it exists.
-    - `sets`: By name, batches of examples: modules of arrays with a leading axis.
+    - `file`: Where to write; an existing file is replaced.
+    - `sets`: Batches of examples by name: modules of arrays with a leading axis.
     - `owner`: Whose file it is, see `icl.checksums`.
 
-    **Raises:** `ValueError` for no sets, and for a name that HDF5 cannot have.
+    **Raises:** `ValueError` if `sets` is empty or a name is not valid in HDF5.
     """
     if not sets:
-        raise ValueError("there are no sets to save")
+        raise ValueError("sets must have at least one set to save, got none")
     for name in sets:
         if not name or "/" in name or name.startswith("."):
             raise ValueError(f"a set's name must be nonempty without '/', got {name!r}")
@@ -77,16 +77,18 @@ def load_batches(
 ) -> dict[str, Any]:
     """Reads the batches that `save_batches` wrote.
 
-    Numbers may be anything, such as NaN for padding, unless the example's module has a
-    method `check_batch`: it is called on each, and raises `ValueError` for a bad one.
+    Numbers may have any value, for example NaN for padding, unless the example's module
+    has a method `check_batch`. It is called on each batch and raises `ValueError` for a
+    bad one.
 
     **Arguments:**
 
-    - `example`: What they are batches of; its arrays may be shapes, as of `example_of`.
-    - `owner`: Whose file it must be, with a checksum; `None`: anybody's.
+    - `example`: An example of the task; its arrays may be shapes, as in `example_of`.
+    - `owner`: Whose file it must be. The file then needs a checksum. `None` accepts any
+        file.
 
-    **Raises:** `ValueError` if the file is damaged or not HDF5, a set lacks a field or
-    holds one of another rank or type, or `check_batch` refuses it.
+    **Raises:** `ValueError` if the file is missing, damaged or not HDF5, a field of a
+    set is missing or has another rank or type, or `check_batch` refuses a set.
     """
     path = pathlib.Path(file)
     if not path.is_file():
@@ -120,7 +122,7 @@ def _read(name: str, group: Any, example: PyTree) -> Any:
             got = f"{found.dtype} {[*found.shape]}"
             raise ValueError(f"{where}: {field} must be {wanted}, got {got}")
         if not len(found) or len(found) != (length or len(found)):
-            got = f"{len(found)} examples, others {length}"
+            got = f"{len(found)} examples, but other fields have {length}"
             raise ValueError(f"{where}: {field} has {got}")
         length = len(found)
         leaves.append(jnp.asarray(found, leaf.dtype))
@@ -135,7 +137,7 @@ def _read(name: str, group: Any, example: PyTree) -> Any:
 
 
 def _is_kind(found: np.ndarray, leaf: Any) -> bool:
-    """Whether both are floats, or integers, or truth values."""
+    """Whether both are floats, both are integers, or both are booleans."""
     kinds = (jnp.floating, jnp.integer, jnp.bool_)
     return any(
         jnp.issubdtype(found.dtype, kind) and jnp.issubdtype(leaf.dtype, kind)

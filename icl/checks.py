@@ -8,7 +8,7 @@ from jaxtyping import ArrayLike
 
 
 def positive(name: str, value: object, most: int = 2**63 - 1) -> None:
-    """Raises `ValueError` unless `value` is an integer from 1 to `most`."""
+    """Raises `ValueError` unless `value` is an integer between 1 and `most`."""
     if isinstance(value, bool) or not isinstance(value, int) or value < 1:
         got = reprlib.repr(value)
         raise ValueError(f"{name} must be a positive integer, got {got}")
@@ -17,7 +17,7 @@ def positive(name: str, value: object, most: int = 2**63 - 1) -> None:
 
 
 def instance(name: str, value: object, wanted: Any) -> None:
-    """Raises `ValueError` unless `value` is of a class, or of one of a union."""
+    """Raises `ValueError` unless `value` is of a class, or of a class in a union."""
     if not isinstance(value, wanted):
         kinds = (kind.__name__ for kind in get_args(wanted) or (wanted,))
         got = reprlib.repr(value)
@@ -29,4 +29,4 @@ def finite(name: str, values: ArrayLike) -> None:
     there = np.isfinite(np.asarray(values))
     if not there.all():
         wrong = f"{(~there).sum()} of {there.size}"
-        raise ValueError(f"{name} must be finite, got {wrong} that are not")
+        raise ValueError(f"{name} must be finite, but {wrong} numbers are not")

@@ -1,10 +1,10 @@
 """A checksum at the end of each binary file that we write, and its check.
 
-The last 96 bytes of a file are a mark, what says whose file it is, the SHA-256 of that
-and of all before the mark, and another mark. What reads the file by its own format
-stops before them: HDF5 at the end that its superblock names, Equinox after the last
-array. Files of older versions have none; a single damaged bit cannot make a file look
-like one of those, as there are two marks.
+The last 96 bytes of a file are a mark, the SHA-256 of the owner's name, the SHA-256 of
+the content and of the owner's hash, and another mark. Programs that read the file's own
+format stop before these bytes: HDF5 at the end that its superblock names, Equinox after
+the last array. Files of older versions have no checksum. A single damaged bit cannot
+make a file look like an old one, because there are two marks.
 """
 
 import dataclasses
@@ -17,32 +17,32 @@ from typing import Any
 _BEGIN, _END = b"icl-opto sha256\n", b"\nicl-opto sealed"
 _DIGEST = 32
 _LENGTH = len(_BEGIN) + 2 * _DIGEST + len(_END)
-# Fewer bytes than this of a mark could be the chance end of any file.
+# A file may end by chance with fewer bytes of a mark than this.
 _TELLING = 4
 _CHUNK = 2**20
 
 
 class DamagedFileError(OSError):
-    """A file does not hold what was written; the text says in what way."""
+    """A file does not hold what was written; the message says what is wrong."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Checked:
-    """What a file holds, after its checksum was found to be right."""
+    """The content of a file whose checksum is right."""
 
     content: memoryview
-    """Without the checksum."""
+    """The content without the checksum."""
     digest: str | None
-    """The SHA-256 of what it covers; `None` for a file without a checksum."""
+    """The SHA-256 of the content and owner; `None` for a file without a checksum."""
 
 
 def with_checksum(
     content: bytes | memoryview, owner: str | None = None
 ) -> tuple[bytes | memoryview, bytes]:
-    """A content, and what is written after it.
+    """A content, and the checksum to write after it.
 
-    **Arguments:** `owner`: Whose file it is, such as a run and its name there; `None`:
-        nobody's.
+    **Arguments:** `owner`: Whose file it is: for example, a run and the file's name in
+        it. `None`: nobody's.
     """
     found, tag = hashlib.sha256(content), _tag(owner or "")
     found.update(tag)
@@ -50,14 +50,15 @@ def with_checksum(
 
 
 def checked(written: bytes, owner: str | None) -> Checked:
-    """The content of a file that was read.
+    """The content of a file, given the bytes that were read.
 
     **Arguments:**
 
-    - `owner`: Whose file it must be; `None` takes anybody's, and one without a checksum
-        too. A checksum that is there is checked anyway.
+    - `owner`: Whose file it must be. `None` accepts any file, even one without a
+        checksum. If there is a checksum, it is always checked.
 
-    **Raises:** `DamagedFileError` if it is wrong, or lacks where it must not.
+    **Raises:** `DamagedFileError` if the checksum is wrong, or is missing although
+    `owner` is given.
     """
     expected = _expected(written[-_LENGTH:], owner)
     if expected is None:
@@ -67,13 +68,14 @@ def checked(written: bytes, owner: str | None) -> Checked:
 
 
 def check_file(file: Path, owner: str | None) -> bool:
-    """As `checked`, with little memory; returns whether there is a checksum.
+    """Does what `checked` does in little memory; says whether there is a checksum.
 
-    **Raises:** `OSError` if the file cannot be read, `DamagedFileError` as `checked`.
+    **Raises:** `OSError` if the file cannot be read, `DamagedFileError` as
+    in `checked`.
     """
     found = hashlib.sha256()
     with open(file, "rb") as stream:
-        # Of what was opened: a writer may replace the file meanwhile.
+        # The size of the opened file: a writer may replace the path meanwhile.
         left = max(os.fstat(stream.fileno()).st_size - _LENGTH, 0)
         stream.seek(left)
         expected = _expected(stream.read(), owner)
@@ -92,24 +94,26 @@ def _tag(owner: str) -> bytes:
 
 
 def _expected(tail: bytes, owner: str | None) -> tuple[bytes, bytes] | None:
-    """The tag and the digest at the end of a file; `None` for a file without."""
+    """The owner's hash and the digest at a file's end; `None` without a checksum."""
     if len(tail) == _LENGTH and tail.startswith(_BEGIN) and tail.endswith(_END):
         both = tail[len(_BEGIN) : -len(_END)]
         return both[:_DIGEST], both[_DIGEST:]
     cut = (_BEGIN[:k] for k in range(_TELLING, len(_BEGIN)))
     if _BEGIN in tail or _END in tail or any(map(tail.endswith, cut)):
-        raise DamagedFileError("its checksum is damaged")
+        raise DamagedFileError("the checksum is damaged")
     if owner is not None:
-        raise DamagedFileError("its checksum is gone: it was cut, or changed later")
+        raise DamagedFileError(
+            "the checksum is missing: the file was cut or changed later"
+        )
     return None
 
 
 def _compare(found: Any, expected: tuple[bytes, bytes], owner: str | None) -> str:
-    """Compares the hash of a content; returns the whole digest."""
+    """Compares the hash of a content; returns the digest."""
     tag, digest = expected
     found.update(tag)
     if found.digest() != digest:
-        raise DamagedFileError("its content is not what its checksum says")
+        raise DamagedFileError("the content does not match the checksum")
     if owner is not None and tag != _tag(owner):
-        raise DamagedFileError("it is another run's file, or had another name there")
+        raise DamagedFileError("this is another run's file, or it was renamed")
     return found.hexdigest()

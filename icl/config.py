@@ -1,4 +1,4 @@
-"""Configs as JSON and back: frozen dataclasses, unions of them, nothing unknown."""
+"""Configs to JSON and back: frozen dataclasses, unions of them, no unknown fields."""
 
 import dataclasses
 import functools
@@ -26,14 +26,14 @@ Config = TypeVar("Config")
 
 
 def to_json(config: Any) -> dict[str, Any]:
-    """A config as JSON data; a member of a union says its name under `"type"`."""
+    """A config as JSON data; a member of a union has its class name under `"type"`."""
     return _write(config, type(config))
 
 
 def of_kind(config: Any, kind: type[Config], what: str) -> Config:
-    """The config, known to be of a class; for code that is about that kind only.
+    """The config, checked to be a `kind`; for code that handles only that kind.
 
-    **Raises:** `ValueError` if it is of another one, naming `what` it is for.
+    **Raises:** `ValueError` if it is of another class; the error names `what` needs it.
     """
     if not isinstance(config, kind):
         got = type(config).__name__
@@ -44,17 +44,17 @@ def of_kind(config: Any, kind: type[Config], what: str) -> Config:
 def changed(found: dict[str, Any], wanted: Any) -> list[str]:
     """The fields in which stored JSON data differs from a config.
 
-    Both are compared as this version writes them: a field that came later has its
-    default in what was written before.
+    Both are compared as this version writes them: a field that older data lacks has its
+    default.
 
-    **Raises:** `ValueError` as `from_json`, if the data cannot be read.
+    **Raises:** `ValueError` as in `from_json`, if the data cannot be read.
     """
     stored = to_json(from_json(type(wanted), found))
     return [*differences(stored, to_json(wanted))]
 
 
 def differences(found: Any, wanted: Any, path: str = "") -> Iterator[str]:
-    """The fields in which two configs differ, `train.lr: 0.1 there, 0.2 here`."""
+    """The fields in which two configs differ, as `train.lr: 0.1 there, 0.2 here`."""
     if isinstance(found, dict) and isinstance(wanted, dict):
         for key in [*found, *(key for key in wanted if key not in found)]:
             where = f"{path}.{key}" if path else key
@@ -67,8 +67,8 @@ def differences(found: Any, wanted: Any, path: str = "") -> Iterator[str]:
 def from_json(kind: type[Config], data: dict[str, Any]) -> Config:
     """The config of class `kind` from JSON data.
 
-    **Raises:** `ValueError`, in one line, for unknown fields and names (with the
-    nearest that there is), missing fields, values of the wrong type and values that the
+    **Raises:** `ValueError`, in one line, for an unknown field or name (with the
+    nearest known one), a missing field, a value of the wrong type, and a value that the
     config refuses.
     """
     return _read(data, kind, ())
@@ -79,10 +79,10 @@ def with_fields(config: Config, settings: Iterable[str]) -> Config:
 
     **Arguments:**
 
-    - `settings`: Such as `training.batch_size=64`. The path names a field, dotted; the
-        value is JSON, or a string as it stands.
+    - `settings`: For example `training.batch_size=64`. The path names a field, with
+        dots; the value is JSON, or else a plain string.
 
-    **Raises:** `ValueError` for a path that does not exist, and as `from_json`.
+    **Raises:** `ValueError` for a path that does not exist, and as in `from_json`.
     """
     data = to_json(config)
     for setting in settings:
@@ -112,7 +112,7 @@ _hints = functools.cache(get_type_hints)
 
 
 def _options(kind: Any) -> tuple[Any, ...]:
-    """The members of a union; a kind that is none is the only one."""
+    """The members of a union; of another kind, the kind itself."""
     union = get_origin(kind) in (Union, types.UnionType)
     return get_args(kind) if union else (kind,)
 
@@ -133,12 +133,12 @@ def _is_open(kind: Any) -> bool:
 
 
 def _is_union(kind: Any) -> bool:
-    """Whether there is a choice, be it of one class or `None`, or one class as yet."""
+    """Whether a class must be chosen: `None` is an option, or more may be added."""
     return len(_options(kind)) > 1 or _is_open(kind)
 
 
 def _untagged(kind: Any, classes: dict[str, type]) -> str | None:
-    """The class that is meant where none is named."""
+    """The class that is meant where a config names none."""
     for option in _options(kind):
         if _is_open(option) and option.untagged:
             return option.untagged
@@ -146,7 +146,7 @@ def _untagged(kind: Any, classes: dict[str, type]) -> str | None:
 
 
 def _items(kind: Any, container: type) -> tuple[Any, ...] | None:
-    """The types inside of a union's `container[...]`; `None` if it has none."""
+    """The types inside a union's `container[...]`; `None` if it has none."""
     for option in _options(kind):
         if get_origin(option) is container:
             return get_args(option)
@@ -180,9 +180,9 @@ def _read(value: Any, kind: Any, path: tuple[str, ...]) -> Any:
         return tuple(_read(x, of[0], (*path, str(index))) for index, x in pairs)
     if type(value) is int and abs(value) >= 2**63:
         got = reprlib.repr(value)
-        raise _error(path, f"a whole number has 64 bits at most, got {got}")
+        raise _error(path, f"a whole number must fit in 64 bits, got {got}")
     for option in _options(kind):
-        # JSON writes 1.0 as 1 in some hands; a bool is no number.
+        # Some programs write 1.0 as 1 in JSON; a bool is not a number.
         if option is float and type(value) is int:
             return float(value)
         if type(value) is option or (type(value) is str and value in get_args(option)):
@@ -211,7 +211,7 @@ def _read_object(
     kind = classes[name]
     others = [other for other in classes if other != name]
     assumed = "type" not in value and bool(others)
-    also = f" (no type is given, so {name}; others are {', '.join(others)})"
+    also = f" (no type is given, so it is {name}; others are {', '.join(others)})"
     _check_names(fields, kind, path, also if assumed else "")
     hints = _hints(kind)
     arguments = {key: _read(x, hints[key], (*path, key)) for key, x in fields.items()}
@@ -241,7 +241,7 @@ def _check_names(
 
 
 def _name(kind: Any) -> str:
-    """What a kind of value is called in a message."""
+    """The name of a kind of value in a message."""
     names = []
     for option in _options(kind):
         origin, args = get_origin(option), get_args(option)

@@ -1,4 +1,4 @@
-"""Files that are either whole or not there, whatever kills the process."""
+"""Files that are whole or absent, even if the process is killed."""
 
 import io
 import os
@@ -12,24 +12,24 @@ from .checksums import check_file, with_checksum
 
 
 TEMPORARY = ".*.tmp"
-"""The glob of the temporary files that a killed process leaves."""
+"""The glob of the temporary files that a killed process leaves behind."""
 
 
 def temporary_of(path: Path) -> Path:
-    """A name beside a file that no other process gives to a temporary one.
+    """A name beside a file that no other process uses for a temporary file.
 
-    Processes of two containers may have one number, and one folder.
+    A process id is not enough: two containers may share a folder and use one id.
     """
     return path.with_name(f".{path.name}.{os.getpid()}-{secrets.token_hex(8)}.tmp")
 
 
 def write_bytes(path: Path, *parts: bytes | memoryview) -> None:
-    """Writes a file through a temporary one beside it, fsync and rename.
+    """Writes a file: a temporary file beside it, then fsync and rename.
 
-    **Arguments:** `parts`: What the file is to hold, one after the other.
+    **Arguments:** `parts`: The content, in pieces.
 
-    **Raises:** `OSError` (a full disk, say), with the temporary file removed and what
-    was at `path` before untouched.
+    **Raises:** `OSError`, for example if the disk is full. The temporary file is then
+    removed and the old file at `path` is untouched.
     """
     path = Path(path)
     temporary = temporary_of(path)
@@ -42,7 +42,7 @@ def write_bytes(path: Path, *parts: bytes | memoryview) -> None:
         os.replace(temporary, path)
     except OSError as error:
         temporary.unlink(missing_ok=True)
-        # The file that was asked for, not one that nobody has heard of.
+        # Name the file that the caller asked for, not the temporary one.
         raise OSError(error.errno, error.strerror, str(path)) from None
     except BaseException:
         temporary.unlink(missing_ok=True)
@@ -55,9 +55,10 @@ def write_hdf5(
 ) -> None:
     """Writes an HDF5 file as `write_bytes` does; `fill` gets the open file.
 
-    A checksum comes after what HDF5 reads, see `icl.checksums`, as does the owner.
+    The owner and a checksum come after the part that HDF5 reads, see `icl.checksums`.
 
-    The file is made in memory first: HDF5 itself may fail half way through a close.
+    The file is made in memory first, because HDF5 itself may fail in the middle of a
+    close.
     """
     buffer = io.BytesIO()
     with h5py.File(buffer, "w") as file:
@@ -66,18 +67,19 @@ def write_hdf5(
 
 
 def open_hdf5(path: str | os.PathLike, owner: str | None = None) -> h5py.File:
-    """Opens an HDF5 file to read, after a look at its checksum.
+    """Opens an HDF5 file for reading, after a check of its checksum.
 
-    **Arguments:** `owner`: Whose file it must be, with a checksum; `None`: anybody's.
+    **Arguments:** `owner`: Whose file it must be. The file then needs a checksum.
+        `None` accepts any file.
 
-    **Raises:** `OSError` if it cannot be read or is damaged.
+    **Raises:** `OSError` if the file cannot be read or is damaged.
     """
     check_file(Path(path), owner)
     return h5py.File(path, "r")
 
 
 def hdf5_kind(path: Path) -> str | None:
-    """What an HDF5 file of ours says it is; `None` for another one, or another file."""
+    """The kind that an HDF5 file of ours gives; `None` for any other file."""
     try:
         with h5py.File(path, "r") as file:
             return file.attrs.get("kind")

@@ -1,4 +1,4 @@
-"""Whether something can be in memory at all, told before it is made."""
+"""Whether something can fit in memory, checked before it is made."""
 
 import math
 import os
@@ -19,30 +19,30 @@ def machine_bytes() -> int:
 
 
 def size_in_bytes(shapes: PyTree) -> int:
-    """Bytes of the arrays of a tree, which may be shapes; without overflow."""
+    """Bytes of the arrays of a tree, which may be shapes; the sum cannot overflow."""
     leaves = [x for x in jax.tree.leaves(shapes) if hasattr(x, "dtype")]
     return sum(math.prod(x.shape) * x.dtype.itemsize for x in leaves)
 
 
 def check_memory(what: str, needed: int) -> None:
-    """Raises `ValueError` for what is larger than all memory, before it is made.
+    """Raises `ValueError` for something larger than all memory, before it is made.
 
-    What is not refused may still not fit: other things are in memory too.
+    Something that passes may still not fit, because other things are in memory too.
 
     **Arguments:**
 
     - `what`: What it is, with the arguments that make it so large.
-    - `needed`: Its bytes, or fewer.
+    - `needed`: Its size in bytes, or a lower bound.
     """
     there = machine_bytes()
     if needed <= there:
-        return  # No device is asked: a launch of jobs must not hold one.
+        return  # Do not ask a device: a process that launches jobs must not hold one.
     if jax.default_backend() != "cpu":
         stats = jax.devices()[0].memory_stats() or {}
         there = max(there, stats.get("bytes_limit", 0))
     if needed > there:
         raise ValueError(
-            f"{what} needs {_size(needed)} of memory at least, and this machine has "
+            f"{what} needs at least {_size(needed)} of memory, but this machine has "
             f"{_size(there)}"
         )
 

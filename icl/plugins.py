@@ -1,8 +1,8 @@
-"""Code that is found when it is needed: kinds by their place, plug-ins by their name.
+"""Code that is found when it is needed: kinds by their folder, plug-ins by their name.
 
-A new file in a package that is scanned is found by being there. Code of other packages
-is found if these name a module under the entry-point group `icl.plugins`, or if it is
-named itself: `--import MODULE` on the command line, `import_plugin` in Python.
+A new file in a scanned package is found because it is there. Another package's code is
+found if the package names a module in the entry-point group `icl.plugins`. Or the user
+names it: `--import MODULE` on the command line, `import_plugin` in Python.
 """
 
 import contextlib
@@ -30,10 +30,10 @@ _imported: list[str] = []
 def import_plugin(name: str) -> ModuleType:
     """Imports a module by its name, or by the path of its file, which ends in `.py`.
 
-    What it defines is known from then on; `imported` lists it. A file that was imported
-    before, under whatever name, is not run again.
+    From then on, what the module defines is known, and `imported` lists it. A file that
+    was already imported, under any name, does not run again.
 
-    **Raises:** `ValueError`, in one line, if there is none or it fails.
+    **Raises:** `ValueError`, in one line, if the module does not exist or fails.
     """
     if name.endswith(".py"):
         name = os.path.abspath(name)
@@ -42,21 +42,21 @@ def import_plugin(name: str) -> ModuleType:
         module = _import(name)
     else:
         wanted = "the name of a module or the path of a file that ends in .py"
-        raise ValueError(f"{_OPTION} takes {wanted}, got {name!r}")
+        raise ValueError(f"{_OPTION} must be {wanted}, got {name!r}")
     if name not in _imported:
         _imported.append(name)
     return module
 
 
 def is_there(name: str) -> bool:
-    """Whether there is such a module, or such a file, for `import_plugin`."""
+    """Whether `import_plugin` would find this module or file."""
     if name.endswith(".py"):
         return Path(name).is_file()
     with _told(name):
         try:
             return name in sys.modules or importlib.util.find_spec(name) is not None
         except ModuleNotFoundError as error:
-            # A package that it would be in is not there.
+            # The package that should contain it does not exist.
             if error.name and f"{name}.".startswith(f"{error.name}."):
                 return False
             raise
@@ -65,15 +65,15 @@ def is_there(name: str) -> bool:
 def imported() -> tuple[str, ...]:
     """What this process was told to import: names of modules, absolute paths of files.
 
-    Other processes that read the same configs import it first.
+    Other processes that read the same configs must import it first.
     """
     return tuple(_imported)
 
 
 def import_from(arguments: Sequence[str]) -> list[str]:
-    """Imports what a command line names with `--import`; returns the rest of it.
+    """Imports what a command line names with `--import`; returns the other arguments.
 
-    **Raises:** `ValueError` as `import_plugin`, and for an option without a name.
+    **Raises:** `ValueError` as in `import_plugin`, and for an option without a name.
     """
     rest: list[str] = []
     left = iter(arguments)
@@ -94,18 +94,18 @@ def import_from(arguments: Sequence[str]) -> list[str]:
 def import_installed() -> None:
     """Imports the modules that installed packages name in the group `icl.plugins`.
 
-    **Raises:** `ValueError` for one that cannot be imported.
+    **Raises:** `ValueError` for a module that cannot be imported.
     """
     for point in entry_points(group=_GROUP):
-        # Only the module: what it defines makes itself known.
+        # Importing the module is enough: what it defines registers itself.
         _import(point.module)
 
 
 @functools.cache
 def scan(package: str) -> None:
-    """Imports the public modules of a package, and those of its public sub-packages.
+    """Imports the public modules of a package and of its public sub-packages.
 
-    **Raises:** `ValueError` for one that cannot be imported.
+    **Raises:** `ValueError` for a module that cannot be imported.
     """
     folders = _import(package).__path__
     for found in pkgutil.iter_modules(folders):
@@ -120,9 +120,9 @@ def scan(package: str) -> None:
 
 @contextlib.contextmanager
 def made_with(names: Iterable[str]) -> Iterator[None]:
-    """While what was made with plug-ins is read: errors say which are not imported.
+    """For reading something made with plug-ins: errors name those not imported.
 
-    Of these they name the ones that do not exist.
+    They also say which of these do not exist.
     """
     try:
         yield
@@ -132,22 +132,22 @@ def made_with(names: Iterable[str]) -> Iterator[None]:
             raise
         options = " ".join(f"{_OPTION} {shlex.quote(name)}" for name in missing)
         gone = ", ".join(filter(_is_gone, missing))
-        where = f"; there is no {gone}" if gone else ""
+        where = f"; {gone} does not exist" if gone else ""
         raise ValueError(f"{error} (it was made with {options}{where})") from None
 
 
 def _is_gone(name: str) -> bool:
     try:
         return not is_there(name)
-    except ValueError:  # Its package is there, and fails.
+    except ValueError:  # Its package exists but fails.
         return False
 
 
 def check_one_origin(what: str, name: str, there: Any, new: Any) -> None:
-    """Raises `ValueError` if two classes or functions of one name are not the same.
+    """Raises `ValueError` if two classes or functions of one name are different ones.
 
-    They are if they stand at one place of one file, which may run more than once: as
-    a script and as a module, or as a notebook's cell.
+    They count as the same if they are at the same place in the same file. A file may
+    run more than once: as a script and as a module, or as a cell of a notebook.
     """
     if origin(there) != origin(new):
         raise ValueError(
@@ -157,7 +157,7 @@ def check_one_origin(what: str, name: str, there: Any, new: Any) -> None:
 
 
 def origin(thing: Any) -> tuple[str, str]:
-    """The file and the place in it where a class or function is defined."""
+    """The file that defines a class or function, and its place in that file."""
     module = sys.modules.get(thing.__module__)
     return getattr(module, "__file__", None) or thing.__module__, thing.__qualname__
 
@@ -169,9 +169,9 @@ def _is_imported(name: str) -> bool:
 
 
 def _of_file(path: Path) -> ModuleType | None:
-    """The module that a file was imported as, if it was."""
+    """The module that a file was imported as, or `None`."""
     for module in list(sys.modules.values()):
-        # Not `getattr`: a module that is loaded lazily would be loaded.
+        # Not `getattr`: it would load a module that is loaded lazily.
         file = getattr(module, "__dict__", {}).get("__file__")
         if isinstance(file, str) and os.path.basename(file) == path.name:
             if os.path.realpath(file) == os.path.realpath(path):
@@ -198,9 +198,9 @@ def _import_file(path: Path) -> ModuleType:
     name = _module_name(path)
     spec = importlib.util.spec_from_file_location(name, path)
     if spec is None or spec.loader is None:
-        raise ValueError(f"{path} cannot be imported: it is no Python file")
+        raise ValueError(f"{path} cannot be imported: it is not a Python file")
     module = importlib.util.module_from_spec(spec)
-    # Dataclasses look their module up while they are made.
+    # A dataclass looks up its module while the class is made.
     sys.modules[name] = module
     try:
         with _told(str(path)):
@@ -212,9 +212,9 @@ def _import_file(path: Path) -> ModuleType:
 
 
 def _module_name(path: Path) -> str:
-    """The file's own name, unless that is another module's.
+    """The file's own name, unless another module has it.
 
-    So that `import` finds what is there already, rather than a second copy.
+    Then `import` finds the module that is there, and makes no second copy.
     """
     name = path.stem
     if name.isidentifier() and name not in sys.modules:
@@ -228,7 +228,7 @@ def _module_name(path: Path) -> str:
 
 @contextlib.contextmanager
 def _told(name: str) -> Iterator[None]:
-    """Errors while a module is imported, in one line that names it."""
+    """Turns errors of an import into one line that names the module."""
     try:
         yield
     except (Exception, SystemExit) as error:

@@ -1,4 +1,4 @@
-"""The seams between tasks, models and all that works on any of them: types only."""
+"""The protocols between tasks, models and everything that works on them: types only."""
 
 import abc
 import dataclasses
@@ -18,40 +18,40 @@ from .unions import OpenUnion
 
 @runtime_checkable
 class Task(Protocol):
-    """What training needs to know of a task; everything is for one example.
+    """What training needs to know about a task; everything is for one example.
 
-    It is a frozen dataclass, or an Equinox module if it has arrays: members that train
-    together may differ in those.
+    A task is a frozen dataclass, or an Equinox module if it has arrays. Members that
+    train together may differ in these arrays.
     """
 
     def sample(self, *, key: PRNGKeyArray, seen: int | Int[Array, ""]) -> PyTree:
         """Draws one example: a module of named arrays.
 
-        Its `check_batch()`, if it has one, raises `ValueError` for what a batch that is
-        read from a file must not hold, such as NaN.
+        The module may have a method `check_batch()`. It raises `ValueError` if a batch
+        read from a file has values that it must not have, such as NaN.
 
         **Arguments:**
 
-        - `seen`: The sequences that were seen in training before, for curricula.
+        - `seen`: How many sequences training has seen before, for curricula.
         """
         ...
 
     def forward(self, model: Any, example: Any, /, *, tap: opto.Tap) -> Any:
-        """What the model says of an example."""
+        """The model's outputs for an example."""
         ...
 
     def metrics(self, outputs: Any, example: Any, /) -> dict[str, Array]:
-        """Numbers for one example, or arrays of them by position.
+        """Numbers for one example, or arrays of numbers by position.
 
-        The mean of the scalar `"loss"` is minimised. The log has the loss of each step
-        and `grad_norm`, the norm of its gradient before any clipping.
+        Training minimises the mean of the scalar `"loss"`. The log has the loss of each
+        step and `grad_norm`, the norm of its gradient before any clipping.
         """
         ...
 
 
 @runtime_checkable
 class ExperimentTask(Task, Protocol):
-    """What a run needs to know of a task besides: what a model is called with."""
+    """What a run also needs to know about a task: the inputs of a model."""
 
     @property
     def interface(self) -> "Interface":
@@ -59,26 +59,26 @@ class ExperimentTask(Task, Protocol):
         ...
 
     def inputs(self, example: Any, /) -> tuple[Array, ...]:
-        """What a model is called with: the arrays of `interface`, batch axes or not.
+        """The inputs of a model: the arrays of `interface`, with or without batch axes.
 
-        A task may say more, which `icl patch` asks for: `evidence(outputs, example)`,
-        a number for how strongly the example's answer is given (minus the loss if it is
-        not there), with its `evidence_label`; and `contrasts`, ways by name to make of
-        a batch one with other answers.
+        A task may have more, for `icl patch`. `evidence(outputs, example)` is a number
+        for how strongly the outputs give the example's answer; without it, minus the
+        loss is used. `evidence_label` is its label. `contrasts` has functions by name;
+        each makes a batch with other answers from a batch.
         """
         ...
 
 
 @dataclasses.dataclass(frozen=True)
 class Input:
-    """One array that a model is called with, for one example."""
+    """One input array of a model, for one example."""
 
     name: str
     shape: tuple[int, ...]
     dtype: str
     """`"float32"`, or `"int32"` for ids."""
     count: int | None = None
-    """Of ids, how many there are: each is in [0, count)."""
+    """For ids: how many there are. Each id is in [0, count)."""
 
     @property
     def struct(self) -> jax.ShapeDtypeStruct:
@@ -88,12 +88,12 @@ class Input:
 
 @dataclasses.dataclass(frozen=True)
 class Interface:
-    """What a model is called with and what it answers: where tasks and models meet."""
+    """A model's inputs and outputs: where tasks and models meet."""
 
     inputs: tuple[Input, ...]
     """In the order of the arguments."""
     num_outputs: int
-    """Numbers that the model says of each position: logits, or 1 for a value."""
+    """How many numbers the model gives at each position: logits, or 1 for a value."""
 
     def __str__(self) -> str:
         inputs = (f"{x.name} {x.dtype}{[*x.shape]}" for x in self.inputs)
@@ -107,7 +107,7 @@ class Interface:
 
 @runtime_checkable
 class Summary(Protocol):
-    """How a set's rows become a number, or numbers by position."""
+    """How the rows of a set become a number, or numbers by position."""
 
     def __call__(self, rows: Mapping[str, np.ndarray], /) -> ArrayLike:
         """**Arguments:** `rows`: Each metric of a set, `[sequence, ...]`."""
@@ -118,23 +118,23 @@ class TaskConfig(OpenUnion, untagged="ExemplarLabel", packages=("icl.tasks",)):
     """Settings of a task; `build` gives the task."""
 
     source: ClassVar[Any] = None
-    """Where its classes come from by default, a config of `icl.data`; `None` for a task
-    that draws its own data."""
+    """The default source of its classes, a config of `icl.data`; `None` for a task that
+    draws its own data."""
 
     summaries: ClassVar[Mapping[str, Summary | None]] = {}
-    """How the rows of a set become numbers besides each metric's mean, by name. One of
-    a metric's name replaces its mean; `None` drops it."""
+    """More numbers of a set, by name, besides each metric's mean: how the rows become
+    one. A summary with a metric's name replaces that mean; `None` drops it."""
 
     loss_unit: ClassVar[str] = ""
-    """Of the loss and of metrics named `…_loss`, such as `"nats"`."""
+    """The unit of the loss and of metrics named `…_loss`, such as `"nats"`."""
 
     def build(self, data: Array | None, /) -> Any:
-        """The task; by default the settings themselves are the task.
+        """The task; by default the settings are themselves the task.
 
         **Arguments:**
 
         - `data`: What the experiment's source gives; `None` for a task that draws its
-            own.
+            own data.
         """
         return self
 
@@ -146,14 +146,14 @@ class ModelConfig(OpenUnion, untagged="TransformerConfig", packages=("icl.models
     def build(self, interface: Interface, *, key: PRNGKeyArray) -> eqx.Module:
         """A freshly initialised model.
 
-        **Raises:** `ValueError` for an interface that it does not have.
+        **Raises:** `ValueError` for an interface that it does not support.
         """
 
 
 class AttentionConfig(
     OpenUnion, untagged="SoftmaxAttention", packages=("icl.models.attention",)
 ):
-    """Settings of a kind of attention; `build` gives it."""
+    """Settings of a kind of attention; `build` gives the attention."""
 
     @abc.abstractmethod
     def build(
@@ -163,9 +163,9 @@ class AttentionConfig(
 
         **Arguments:**
 
-        - `scale`: What the scores are multiplied by; `None` is the kind's own.
+        - `scale`: The factor on the scores; `None` uses the kind's own factor.
 
-        **Raises:** `ValueError` for a scale where there are no scores.
+        **Raises:** `ValueError` for a scale if the kind has no scores.
         """
 
 
@@ -174,44 +174,44 @@ class Mask(OpenUnion, packages=("icl.models.attention",)):
 
     @abc.abstractmethod
     def keys(self, seq: int) -> int:
-        """How many tokens of `seq` are keys: the first ones."""
+        """How many tokens of `seq` are keys; these are the first tokens."""
 
     @abc.abstractmethod
     def seen(self, seq: int, start: int) -> Bool[np.ndarray, "seq kv_seq"]:
         """Which keys each token from position `start` on sees: `[query, key]`.
 
-        Every token sees one at least.
+        Every token sees at least one key.
         """
 
 
 class EvaluationConfig(OpenUnion, untagged="EvaluationSet", packages=("icl.tasks",)):
-    """What an evaluation set is: how large, and of which task."""
+    """What an evaluation set is: its size and its task."""
 
     size: int
 
     @abc.abstractmethod
     def of(self, task: TaskConfig) -> TaskConfig:
-        """The settings of the task that draws it, given those of training.
+        """The settings of the task that draws the set, given those of training.
 
-        **Raises:** `ValueError` if it cannot be of that task.
+        **Raises:** `ValueError` if the set cannot be drawn for that task.
         """
 
 
 @dataclasses.dataclass(frozen=True)
 class TaskSet(EvaluationConfig):
-    """Examples drawn once from the evaluation seed, from a task of its own.
+    """Examples drawn once from the evaluation seed, perhaps from a task of their own.
 
-    That task only draws them: the task of training scores them, as it does all sets.
+    That task only draws them. The training task scores them, as it scores all sets.
     """
 
     size: int = 500
     """Number of examples."""
     task: TaskConfig | None = None
-    """What draws them; `None` is the task of training."""
+    """The task that draws them; `None` is the training task."""
 
     def __post_init__(self):
         positive("size", self.size)
 
     def of(self, task: TaskConfig) -> TaskConfig:
-        """Its own task, or that of training."""
+        """The set's own task, or the training task."""
         return self.task or task

@@ -1,9 +1,9 @@
-"""What the tokens of a sequence are: the roles there are, and the sites that tell.
+"""The roles of the tokens of a sequence, and the sites that say them.
 
-A model of exemplar-label sequences names four sites, for edits and measures that need
-to know: `tokens.role` [seq] says which role each token has, `tokens.pair` [seq] which
-exemplar it is or belongs to; `tokens.label` and `tokens.exemplar` [exemplar, …] hold
-the labels and the exemplars themselves, the query and its label last.
+A model of exemplar-label sequences names four sites for edits and measures.
+`tokens.role` [seq] is the role of each token. `tokens.pair` [seq] is the exemplar that
+a token is or belongs to. `tokens.label` and `tokens.exemplar` [exemplar, …] are the
+labels and the exemplars themselves; the query and its label come last.
 """
 
 EXEMPLAR, LABEL, QUERY = 0, 1, 2

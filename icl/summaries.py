@@ -1,8 +1,8 @@
-"""How the rows of a set become numbers: the one place where sequences are put together.
+"""How the rows of a set become numbers: the only place that combines sequences.
 
 A row is what `Task.metrics` gives for one sequence. A metric's number is the mean over
-the set's sequences, unless the `summaries` of the task's config say otherwise: what is
-a function of the set as a whole, such as AUROC, is no mean of anything.
+the set's sequences, unless the `summaries` of the task's config say otherwise. They are
+for functions of the whole set, such as AUROC, which are not means over sequences.
 """
 
 import dataclasses
@@ -21,14 +21,14 @@ MetricRows = Mapping[str, np.ndarray]
 def summarise(
     rows: MetricRows, summaries: Mapping[str, Summary | None]
 ) -> dict[str, Float[np.ndarray, "..."]]:
-    """The numbers of a set by name: means over its sequences, and the task's own.
+    """The numbers of a set by name: means over its sequences, and the task's summaries.
 
     **Arguments:**
 
     - `rows`: Each metric, `[sequence, ...]`.
-    - `summaries`: Those of the task's config, `TaskConfig.summaries`.
+    - `summaries`: The summaries of the task's config, `TaskConfig.summaries`.
 
-    **Returns:** float64, a number each, or one by position.
+    **Returns:** For each name a number, or one number by position, in float64.
     """
     at_once = {name: np.asarray(values)[None] for name, values in rows.items()}
     found = over_events(at_once, summaries)
@@ -38,7 +38,7 @@ def summarise(
 def over_events(
     rows: MetricRows, summaries: Mapping[str, Summary | None]
 ) -> dict[str, Float[np.ndarray, "event ..."]]:
-    """`summarise` at each event of a log: rows are `[event, sequence, ...]`."""
+    """`summarise` at each event of a log; rows are `[event, sequence, ...]`."""
     means = {
         name: np.asarray(np.mean(values, axis=1, dtype=np.float64))
         for name, values in rows.items()
@@ -59,15 +59,15 @@ def over_events(
 def scalars(
     summary: Mapping[str, np.ndarray], *, lead: int = 0
 ) -> dict[str, np.ndarray]:
-    """The same with one number each, for tables, loggers and curves.
+    """The same summary with one number per name, for tables, loggers and curves.
 
-    A metric by position becomes its mean over the positions and, under its name with
-    `_last`, its value at the last one, which has the most context.
+    A metric by position becomes two numbers: its mean over the positions, and, under
+    its name with `_last`, its value at the last position, which has the most context.
 
     **Arguments:**
 
-    - `summary`: Of `summarise`, or with `lead=1` of `over_events`.
-    - `lead`: How many axes in front of the positions stay.
+    - `summary`: The result of `summarise`, or with `lead=1` of `over_events`.
+    - `lead`: How many axes come before the positions; they stay.
     """
     found: dict[str, np.ndarray] = {}
     for name, value in summary.items():
@@ -84,13 +84,13 @@ def scalars(
 class AUROC:
     """The area under the ROC curve: how often a positive scores above a negative.
 
-    Equal scores count half. NaN for a set of one kind only.
+    Equal scores count half. NaN if the set has only positives or only negatives.
     """
 
     score: str
     """The metric that ranks the sequences, `[sequence]`."""
     positive: str
-    """The metric that says which are positive: above one half."""
+    """The metric that says which sequences are positive: those above one half."""
 
     def __call__(self, rows: MetricRows, /) -> float:
         from scipy import stats  # It takes half a second to import.
@@ -108,7 +108,7 @@ class AUROC:
 class Correlation:
     """Pearson's correlation of two metrics over the sequences of a set.
 
-    NaN where one of them does not vary.
+    NaN if one of them does not vary.
     """
 
     first: str

@@ -14,7 +14,7 @@ def aligned(rows: Iterable[Sequence[str]], align: str) -> list[str]:
 
     **Arguments:**
 
-    - `align`: A letter a column: `l` is flush left, `r` right.
+    - `align`: One letter per column: `l` for flush left, `r` for right.
     """
     texts = [list(row) for row in rows]
     widths = [max(map(len, column)) for column in zip(*texts, strict=True)]
@@ -36,15 +36,15 @@ def shortened(text: str, length: int) -> str:
 
 
 def number(value: float, spec: str = ".4f") -> str:
-    """A number as a table has it; NaN, such as a constant's correlation, in words."""
+    """A number as in a table; NaN, such as a constant's correlation, is "undefined"."""
     return "undefined" if math.isnan(value) else format(value, spec)
 
 
 def read_json(text: str) -> Any:
     """The value of a JSON text.
 
-    **Raises:** `ValueError`, in one line, for what is no JSON or is nested in more than
-    100 objects and lists: no file of ours is, and Python cannot handle what is deeper.
+    **Raises:** `ValueError`, in one line, if the text is not JSON or has more than 100
+    nested objects and lists. None of our files has so many, and Python fails on more.
     """
     too_deep = f"nested more than {_DEEPEST} deep"
     try:

@@ -325,7 +325,7 @@ def test_a_whole_file_of_another_run_or_moment_is_refused(run, templates, capsys
     for source, name, place in copies:
         content = (run / place).read_bytes()
         shutil.copyfile(source / name, run / place)
-        with pytest.raises(ValueError, match="another run's file, or had another name"):
+        with pytest.raises(ValueError, match="another run's file, or it was renamed"):
             everything(run, templates)
         assert table(capsys, run)[0] == 1
         (run / place).write_bytes(content)

@@ -215,7 +215,7 @@ def test_heads_that_are_shared_are_called_so(axis):
 def test_a_config_without_a_type_says_which_is_meant():
     config = to_json(regression())
     del config["task"]["type"]
-    meant = r"no type is given, so ExemplarLabel; others are .*LinearRegression"
+    meant = r"no type is given, so it is ExemplarLabel; others are .*LinearRegression"
     with pytest.raises(ValueError, match=f"has no field 'dim'.*{meant}"):
         from_json(Experiment, config)
 

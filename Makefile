@@ -1,11 +1,11 @@
-# `make demo` and `make test` are all a newcomer needs; both install first.
+# A newcomer needs only `make demo` and `make test`; both install first.
 PYTHON ?= python3
 VENV := .venv
 UV := 0.13.8
 export UV_PROJECT_ENVIRONMENT := $(VENV)
 # Extra packages for a GPU: `make EXTRA=cuda12`, see setup.md.
 EXTRA ?=
-# A machine may say not to keep bytecode: then each process takes three times as long to
+# Some machines disable bytecode files. Each process then takes three times as long to
 # start.
 unexport PYTHONDONTWRITEBYTECODE
 
@@ -13,12 +13,12 @@ unexport PYTHONDONTWRITEBYTECODE
 	notebooks clean
 .DEFAULT_GOAL := install
 
-# A stamp for each extra: with another one there is something to install.
+# One stamp for each extra, so that a new extra triggers an install.
 STAMP := $(VENV)/.installed$(EXTRA:%=-%)
 
 install: $(STAMP)
 
-# Exact versions come from uv.lock; uv itself is the only thing that pip picks.
+# uv.lock pins all versions; pip installs only uv itself.
 $(STAMP): pyproject.toml uv.lock Makefile
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
 		{ echo "icl-opto needs Python 3.11 or newer: make PYTHON=python3.12" >&2; exit 2; }
@@ -30,35 +30,35 @@ $(STAMP): pyproject.toml uv.lock Makefile
 demo: install
 	$(VENV)/bin/icl demo --out runs/demo
 
-# The longest files come first (tests/conftest.py). A file of tests is one worker's, which
-# trains what they share; slow tests share among all workers, so that a worker which is
-# free takes the next one.
+# The longest files come first (tests/conftest.py). One worker runs a whole file, and
+# trains the runs that its tests share. Slow tests share their runs among all workers, so
+# any free worker takes the next test.
 PYTEST := $(VENV)/bin/python -m pytest -n auto --ignore tests/slurm
 BY_FILE := --dist loadfile --no-loadscope-reorder
-# There are no groups: each test is one, and they are dealt in turns.
+# No test names a group, so each test is its own group, and workers get them in turn.
 ONE_BY_ONE := --dist loadgroup --no-loadscope-reorder
-# Parity with public code, runs to the bit and the papers' numbers are tested as users
-# compile them. All else compiles quickly, not well.
+# These tests (parity with public code, bitwise equal runs, the papers' numbers) compile
+# programs as users do. All other tests compile fast, to slower code.
 AS_USERS := tests/test_runs.py tests/test_compat.py tests/test_parity.py \
 	tests/test_toys.py tests/test_science.py
 
-# The second half compiles anew in every process.
+# In the second command, every process compiles for itself.
 test: install
 	tests/quickly $(PYTEST) $(BY_FILE) -m "not slow" $(AS_USERS:%=--ignore %)
 	env -u JAX_COMPILATION_CACHE_DIR $(PYTEST) $(BY_FILE) -m "not slow" $(AS_USERS)
 
-# Each study at smoke scale; then science: an induction head forms, and is one.
+# Each study at smoke scale, then science tests: an induction head forms and acts as one.
 slow: install
 	tests/quickly $(PYTEST) $(ONE_BY_ONE) -m slow $(AS_USERS:%=--ignore %)
 	tests/cached $(PYTEST) $(ONE_BY_ONE) -m slow $(AS_USERS)
 
-# Everything as users compile it, each program once.
+# All tests, compiled as users do; each program compiles once.
 all-tests: install
 	tests/cached $(PYTEST) $(BY_FILE)
 	$(MAKE) slurm
 
-# Sweeps on a Slurm cluster of one node, of Debian's packages, which only root installs.
-# The jobs train for long enough that programs compiled well are worth their time.
+# Sweeps on a Slurm cluster of one node. Only root can install it (Debian packages).
+# These jobs train for so long that well compiled programs save time.
 slurm: install
 	-tests/slurm/install
 	tests/cached $(VENV)/bin/python -m pytest tests/slurm -rs
@@ -79,7 +79,7 @@ bench: install
 	$(VENV)/bin/python benchmarks/train_step.py
 	$(VENV)/bin/python benchmarks/replay.py
 
-# Executes the notebooks on the studies in runs/.
+# Executes the notebooks with the studies in runs/.
 notebooks: install
 	$(VENV)/bin/python notebooks/_build.py
 

@@ -726,12 +726,12 @@ def test_split_in_a_given_order():
     parts = {name: split.part(name, 10).tolist() for name in ("train", "val", "test")}
     assert parts == {"train": [0, 3, 7], "val": [2, 9], "test": [5]}
     assert from_json(Split, json.loads(json.dumps(to_json(split)))) == split
-    with pytest.raises(ValueError, match="order names thing 9, but there are 9"):
+    with pytest.raises(ValueError, match="order names thing 9, but there are only 9"):
         split.part("train", 9)
-    with pytest.raises(ValueError, match="order goes with seed=None, got seed=0"):
+    with pytest.raises(ValueError, match="order needs seed=None, got seed=0"):
         Split(1, order=(0,))
     for order in ((0,), (0, 0), (0, -1)):
-        with pytest.raises(ValueError, match="order must be the 2 different things"):
+        with pytest.raises(ValueError, match="order must list 2 different things"):
             Split(2, seed=None, order=order)
 
 

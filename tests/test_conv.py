@@ -144,7 +144,7 @@ def test_bad_settings_are_named(field):
 
 def test_too_few_characters():
     with pytest.raises(
-        ValueError, match="^num_training .* than their number, 6, got 6"
+        ValueError, match="^num_training .* the number of classes, 6, .* got 6"
     ):
         TINY.encode(scribbles(6, 2))
     assert len(TINY.split(7)[1]) == 1

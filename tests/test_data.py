@@ -644,7 +644,7 @@ def test_characters_with_wrong_drawings(tmp_path):
 def test_one_name_for_two_characters(small, tmp_path):
     files = character("small1/Beta/character02", 13)
     third = write_zip(tmp_path / "three.zip", files)
-    with pytest.raises(ValueError, match="^paths: Beta/character02 is there twice"):
+    with pytest.raises(ValueError, match="^paths: Beta/character02 occurs twice"):
         data.read_omniglot([*small, third])
 
 

@@ -178,7 +178,7 @@ def test_what_there_is_none_of():
         dense_set(task, exemplar=2)
     with match(r"query_exemplar must be in \[0, 2\), got -1"):
         dense_set(task, query_exemplar=-1)
-    with match("max_class_pairs=3 of 12 needs a key"):
+    with match("max_class_pairs=3 draws from 12 pairs, so it needs a key"):
         dense_set(task, max_class_pairs=3)
     with match("max_class_pairs must be a positive integer, got 0"):
         dense_set(task, max_class_pairs=0)

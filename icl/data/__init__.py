@@ -1,8 +1,8 @@
 """Classes of exemplars that tasks draw their sequences from.
 
-A source is a frozen dataclass, so that it can be part of a run's config; its `load()`
-gives the features as a NumPy array, `[class, exemplar, dim]`. How sequences are drawn
-from them belongs to `icl.tasks`.
+A source is a frozen dataclass, so it can be part of a run's config. Its `load()` gives
+the features as a NumPy array, `[class, exemplar, dim]`. `icl.tasks` decides how
+sequences are drawn from them.
 """
 
 from ._clusters import NeighbourClusters as NeighbourClusters

@@ -1,10 +1,10 @@
-"""Checks that several modules here share."""
+"""Checks that several modules of this folder share."""
 
 import math
 
 
 def check_integer(name: str, value: object, minimum: int) -> None:
-    """Raises `ValueError` unless `value` is an integer of at least `minimum`."""
+    """Raises `ValueError` unless `value` is an integer that is at least `minimum`."""
     if isinstance(value, bool) or not isinstance(value, int) or value < minimum:
         raise ValueError(
             f"{name} must be an integer of at least {minimum}, got {value!r}"

@@ -18,34 +18,35 @@ _ITERATIONS = 25  # of k-means, at most
 
 @dataclasses.dataclass(frozen=True)
 class NeighbourClusters:
-    """Classes of equally many rows that are near one another.
+    """Classes of near neighbours, all with the same number of rows.
 
-    K-means makes as many centroids as there are to be classes. Then the pairs of a row
-    and a centroid are gone through from the nearest to the farthest, and a row joins
-    the centroid's class if it is in none yet and the class is not full. So every class
-    has its number of rows, no row is in two, and rows that are left over are in none.
+    K-means makes one centroid per class. Then all pairs of a row and a centroid are
+    visited, from the nearest to the farthest. A row joins the centroid's class if the
+    row is in no class yet and the class is not full. So every class has its number of
+    rows, no row is in two classes, and left-over rows are in none.
 
     The first centroids are rows drawn by greedy k-means++ (Arthur & Vassilvitskii,
-    2007), which finds clusters that are far apart one by one; faiss (Douze et al.,
-    2024) then alternates assignment and means until nothing changes, 25 times at most.
+    2007), which finds clusters that are far apart one by one. Then faiss (Douze et al.,
+    2024) alternates assignments and means until nothing changes, at most 25 times.
 
-    Rows that are far from all others get centroids of their own, and so make classes
-    that are not of near neighbours. The fewer `classes`, the fewer of those.
+    A row that is far from all others gets its own centroid. Its class then consists of
+    rows that are not near neighbours. With fewer `classes`, fewer classes are like
+    this.
 
-    Both the order of the classes and that of the exemplars of each are drawn with the
-    seed, so that the first of either are no special ones. Needs faiss: `make
-    EXTRA=clusters`. Memory is the matrix twice over and some 10 bytes for each pair of
-    a row and a class. The same settings and machine give the same classes.
+    The seed decides the order of the classes and of the exemplars of each class, so the
+    first ones are not special. Needs faiss: `make EXTRA=clusters`. Needs memory for two
+    copies of the matrix and about 10 bytes for each pair of a row and a class. The same
+    settings on the same machine give the same classes.
     """
 
     exemplars: int
     """How many rows each class has."""
     classes: int | None = None
-    """How many classes. `None` is half as many as the rows would fill: 1600 classes of
+    """How many classes. `None` is half as many as the rows could fill: 1600 classes of
     10 for the 32,000 tokens of LLaMA, as in Singh et al. (2023), "The transient nature
     of emergent in-context learning"."""
     metric: ClusterDistance = "l2"
-    """What is near: by Euclidean distance, or by the cosine of the angle."""
+    """The distance: Euclidean, or by the cosine of the angle."""
     seed: int = 0
     """At least 0; decides the first centroids and the order."""
 
@@ -65,7 +66,7 @@ class NeighbourClusters:
         **Raises:**
 
         `ValueError` if faiss is not installed, there are too few rows, a value is not
-        finite, or a row is zero and so has no angle.
+        finite, or a row is zero (it has no angle).
         """
         faiss = import_extra("faiss", "clusters", "NeighbourClusters")
         classes = self._count(len(matrix))
@@ -95,20 +96,20 @@ def _points(
     finite = np.isfinite(matrix).all(1)
     if not finite.all():
         raise ValueError(
-            f"matrix must be finite in float32, got {(~finite).sum()} rows that are "
-            f"not, the first {finite.argmin()}"
+            f"matrix must be finite in float32, but {(~finite).sum()} rows are not; "
+            f"the first is row {finite.argmin()}"
         )
-    # The largest entry becomes 1, so that no square is too large.
+    # Scale the largest entry to 1, so that no square overflows.
     points = matrix / (np.abs(matrix).max() or np.float32(1))
     if metric == "l2":
-        # About the mean, as the squares of distances are less exact far from 0.
+        # Centre, because squared distances are less exact far from 0.
         points -= points.mean(0, dtype=np.float64).astype(np.float32)
         return points
     lengths = np.linalg.norm(points, axis=1, keepdims=True)
     if not lengths.all():
         raise ValueError(
-            "matrix must have no row of zeros, which has no angle, got one: row "
-            f"{lengths[:, 0].argmin()}"
+            "matrix must have no row of zeros, because such a row has no angle, got "
+            f"row {lengths[:, 0].argmin()}"
         )
     points /= lengths
     return points
@@ -117,7 +118,7 @@ def _points(
 def _squares(
     points: Float32[np.ndarray, "row dim"], others: Float32[np.ndarray, "other dim"]
 ) -> Float32[np.ndarray, "row other"]:
-    """The squared distances, in the memory of the result alone."""
+    """The squared distances; needs no more memory than the result."""
     squares = points @ others.T
     squares *= -2
     squares += np.einsum("od,od->o", others, others)
@@ -130,8 +131,9 @@ def _first_centroids(
 ) -> Int[np.ndarray, " centroid"]:
     """Rows drawn by greedy k-means++.
 
-    Each is the best of a few rows that are drawn in proportion to the squared distance
-    from the nearest row before: the one that leaves the least sum of those squares.
+    A few rows are drawn with probabilities proportional to the squared distance to the
+    nearest row chosen before. The row that leaves the smallest sum of these squared
+    distances is chosen.
     """
     trials = 2 + int(math.log(count))
     chosen = np.empty(count, np.int64)
@@ -157,7 +159,7 @@ def _k_means(
     centroids: Float32[np.ndarray, "centroid dim"],
     metric: ClusterDistance,
 ) -> Float32[np.ndarray, "centroid dim"]:
-    """The centroids after Lloyd's iterations, with length 1 for angles."""
+    """The centroids after Lloyd's iterations; length 1 for the cosine metric."""
     bar = tqdm(range(_ITERATIONS), desc="k-means", unit="step", disable=None)
     for _ in bar:
         step = faiss.Kmeans(
@@ -165,7 +167,7 @@ def _k_means(
             len(centroids),
             niter=1,
             spherical=metric == "cosine",
-            # All rows, whatever their number is for each centroid, without a warning.
+            # Use all rows, and do not warn if a centroid has many or few.
             max_points_per_centroid=len(points),
             min_points_per_centroid=1,
         )
@@ -179,15 +181,15 @@ def _k_means(
 def _fill(
     squares: Float32[np.ndarray, "row class"], exemplars: int
 ) -> Int[np.ndarray, "class exemplar"]:
-    """The rows of each class, the nearest pairs of a row and a class first.
+    """The rows of each class; the nearest pairs of a row and a class go first.
 
-    Done in rounds, with the same outcome: each row that is free asks the nearest class
-    that would take it, and each class keeps the nearest of those that have asked. What
-    it keeps only ever gets nearer, so a row that it would not take it never will.
+    This is done in rounds, with the same result: each free row asks the nearest class
+    that would take it, and each class keeps the nearest rows that have asked. The rows
+    that it keeps only ever get nearer, so a class that refuses a row never takes it.
     """
     rows, classes = squares.shape
     held = np.full(rows, -1)  # the class that keeps the row
-    limit = np.full(classes, np.inf, np.float32)  # the farthest that a full class keeps
+    limit = np.full(classes, np.inf, np.float32)  # the farthest row of a full class
     free = np.arange(rows)
     while len(free):
         asked = np.where(squares[free] < limit, squares[free], np.inf)

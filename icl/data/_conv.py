@@ -20,7 +20,7 @@ _BATCH_SIZE = 128
 _LEARNING_RATE = 1e-3
 _TURNS = 4  # a character and its turns by 90, 180 and 270 degrees
 _STRETCH = 0.1  # standard deviation of each entry of the random linear map
-_SHIFT = 1 / 14  # the largest random shift, as a part of the side
+_SHIFT = 1 / 14  # the largest random shift, as a fraction of the side
 
 
 @dataclasses.dataclass(frozen=True)
@@ -28,16 +28,16 @@ class ConvEncoder:
     """Features of characters from a network that was trained on other characters.
 
     The classes are divided: `num_training` of them, drawn with `seed`, train the
-    network, and only the others are encoded. So no class that is encoded was seen in
-    training, in any drawing. What is shared are the people who drew, and the alphabets.
+    network, and only the others are encoded. So training never sees a class that is
+    encoded. The two groups share only the people who drew them, and the alphabets.
 
-    Three convolutions (3×3, stride 2, then normalised over the drawing, and rectified)
-    and a rectified linear layer of `dim` features are trained with a linear classifier
-    on top, which is then dropped. Its classes are the training characters and their
-    turns by 90, 180 and 270 degrees, four times as many (Santoro et al., 2016,
-    "Meta-learning with memory-augmented neural networks", enlarge Omniglot so). Each
-    drawing is shifted, stretched and sheared at random. Adam, its rate decayed to zero
-    along a cosine.
+    The network has three convolutions (3×3, stride 2, then normalised over the drawing,
+    and rectified) and a rectified linear layer of `dim` features. It is trained with a
+    linear classifier on top, which is then dropped. The classifier's classes are the
+    training characters and their turns by 90, 180 and 270 degrees, four times as many
+    (Santoro et al., 2016, "Meta-learning with memory-augmented neural networks",
+    enlarge Omniglot in this way). Each drawing is shifted, stretched and sheared at
+    random. The optimizer is Adam with a rate that decays to zero along a cosine.
 
     On one machine and version of JAX, the same settings give the same bits. The default
     takes less than a minute on two cores.
@@ -46,12 +46,12 @@ class ConvEncoder:
     dim: int = 512
     """How many features."""
     num_training: int = 92
-    """How many characters train the network; they are not encoded. Of the 242
-    of Omniglot's two small sets, the default leaves 150."""
+    """How many characters train the network; they are not encoded. The default leaves
+    150 of the 242 characters in Omniglot's two small sets."""
     steps: int = 600
-    """Batches of 128 drawings that it is trained on."""
+    """How many batches of 128 drawings train the network."""
     seed: int = 0
-    """At least 0; decides the division of the classes and the network."""
+    """At least 0; decides how the classes are divided, and the network."""
 
     def __post_init__(self) -> None:
         check_integer("dim", self.dim, 1)
@@ -62,14 +62,14 @@ class ConvEncoder:
     def split(
         self, num_classes: int
     ) -> tuple[Int[np.ndarray, " training"], Int[np.ndarray, " encoded"]]:
-        """The indices, ascending, of the classes that train and of the others.
+        """The indices of the classes that train, and of the others; both ascending.
 
         **Raises:** `ValueError` unless there are more than `num_training` classes.
         """
         if num_classes <= self.num_training:
             raise ValueError(
-                "num_training classes train the encoder and the others are encoded: "
-                f"it must be less than their number, {num_classes}, got "
+                "num_training must be less than the number of classes, "
+                f"{num_classes}, because the remaining classes are encoded, got "
                 f"{self.num_training}"
             )
         order = np.random.default_rng(self.seed).permutation(num_classes)
@@ -80,19 +80,19 @@ class ConvEncoder:
         images: Float32[np.ndarray, "class exemplar size size"],
         symmetries: int = 1,
     ) -> Float32[np.ndarray, "encoded exemplar dim"]:
-        """Trains the network, and encodes the characters that did not train it.
+        """Trains the network and encodes the characters that did not train it.
 
         **Arguments:**
 
         - `images`: Drawings in [0, 1] with ink 1.
-        - `symmetries`: How many consecutive classes are one character; the first of
-            them is the character as it was drawn, which trains the network.
+        - `symmetries`: How many consecutive classes are one character. The first of
+            them is the character as drawn; only this one trains the network.
 
         **Returns:**
 
         The features of the characters `split(len(images) // symmetries)[1]`, under all
-        symmetries. All are at least 0, and their unit is such that their mean square is
-        1 over the training characters (and so about 1 over those encoded).
+        symmetries. They are at least 0. They are scaled so that the mean square over
+        the training characters is 1 (so it is about 1 over the encoded characters).
         """
         characters = images.reshape(-1, symmetries, *images.shape[1:])
         training, others = self.split(len(characters))
@@ -118,8 +118,8 @@ class _Convolution(eqx.Module):
     def __call__(
         self, x: Float[Array, "size size channels_in"]
     ) -> Float[Array, "half half channels_out"]:
-        # One product with all patches, as XLA's own convolutions take twice the time
-        # on a CPU. It pads for the last patch of an even size and of an odd one.
+        # One product with all patches: XLA's own convolutions take twice the time on a
+        # CPU. The padding suits the last patch of both even and odd sizes.
         end = 2 * _half(len(x))
         padded = jnp.pad(x, ((1, 2), (1, 2), (0, 0)))
         shifted = [
@@ -162,7 +162,7 @@ def _half(size: int) -> int:
 def _train(
     config: ConvEncoder, images: Float32[np.ndarray, "class exemplar size size"]
 ) -> _Network:
-    """The network after training on all the drawings given."""
+    """The network after training on all given drawings."""
     turns = [np.rot90(images, turn, (2, 3)) for turn in range(_TURNS)]
     drawings = jnp.asarray(np.concatenate(turns))
     init_key, train_key = jax.random.split(jax.random.key(config.seed))
@@ -185,7 +185,7 @@ def _step(
     key: PRNGKeyArray,
     steps: int,
 ) -> tuple[_Network, PyTree, Float[Array, ""]]:
-    """One of `steps` steps; the network, the optimizer's state and the loss."""
+    """One of `steps` steps: the new network, the optimizer's state and the loss."""
     loss, grad = jax.value_and_grad(_loss)(network, *_batch(drawings, key=key))
     updates, state = _optimizer(steps).update(grad, state)
     return eqx.apply_updates(network, updates), state, loss
@@ -214,7 +214,7 @@ def _loss(
 def _batch(
     drawings: Float[Array, "class exemplar size size"], *, key: PRNGKeyArray
 ) -> tuple[Float[Array, "batch size size"], Int[Array, " batch"]]:
-    """Drawings drawn and moved at random, and their classes."""
+    """Randomly drawn and moved drawings, and their classes."""
     class_key, exemplar_key, move_key = jax.random.split(key, 3)
     classes, exemplars, *_ = drawings.shape
     labels = jax.random.randint(class_key, (_BATCH_SIZE,), 0, classes)
@@ -226,7 +226,7 @@ def _batch(
 def _moved(
     image: Float[Array, "size size"], key: PRNGKeyArray
 ) -> Float[Array, "size size"]:
-    """A drawing under a random affine map about its centre, interpolated linearly."""
+    """A drawing under a random affine map around its centre, interpolated linearly."""
     stretch_key, shift_key = jax.random.split(key)
     size = len(image)
     linear = jnp.eye(2) + _STRETCH * jax.random.normal(stretch_key, (2, 2))

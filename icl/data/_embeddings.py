@@ -1,4 +1,4 @@
-"""Embeddings of a model's tokens, say, as a file of classes."""
+"""A matrix of embeddings, such as a model's tokens, as a file of classes."""
 
 import hashlib
 import os
@@ -21,15 +21,15 @@ def read_embeddings(
 
     **Arguments:**
 
-    - `file`: Of floats or integers of any width, bfloat16 among them.
-    - `tensor`: Its name in a `.safetensors` file; empty means the only one there with
-        two axes.
+    - `file`: Its values are floats (bfloat16 too) or integers of any width.
+    - `tensor`: Its name in a `.safetensors` file; empty means the only tensor with two
+        axes.
 
     **Raises:**
 
-    `ValueError` if the file is not there, damaged or of another kind, has no such
-    tensor, or the tensor is not a matrix; or if safetensors is needed and not installed
-    (`make EXTRA=clusters`).
+    `ValueError` if the file does not exist, is damaged or is of another kind, if it has
+    no such tensor, or if the tensor is not a matrix; also if safetensors is needed but
+    not installed (`make EXTRA=clusters`).
     """
     path = Path(file)
     if not path.is_file():
@@ -39,8 +39,8 @@ def read_embeddings(
     elif path.suffix == ".npy":
         if tensor:
             raise ValueError(
-                f"tensor: {path} holds one matrix without a name, so tensor must be "
-                f"left out, got {tensor!r}"
+                f"tensor: {path} holds one matrix without a name, so leave tensor "
+                f"out, got {tensor!r}"
             )
         matrix, name = _from_npy(path), str(path)
     else:
@@ -52,12 +52,12 @@ def read_embeddings(
             f"embeddings: {name} must have shape [row, dim] and not be empty, got "
             f"{list(matrix.shape)}"
         )
-    # NumPy does not know bfloat16 and the like for floats.
+    # NumPy itself does not know that bfloat16 and similar types are floats.
     if matrix.dtype.kind not in "fiu" and "float" not in matrix.dtype.name:
         raise ValueError(
             f"embeddings: {name} must hold floats or integers, got {matrix.dtype}"
         )
-    with np.errstate(over="ignore"):  # told by `NeighbourClusters.find`
+    with np.errstate(over="ignore"):  # `NeighbourClusters.find` reports it
         return np.asarray(matrix, np.float32)
 
 
@@ -70,18 +70,18 @@ def make_clusters(
 ) -> tuple[int, ...]:
     """Turns the rows of a matrix into an HDF5 file of classes for `HDF5Classes`.
 
-    The dataset `clusters` holds the rows as they were given (in float32), whatever the
-    metric; the dataset `rows`, `[class, exemplar]`, which rows they are.
+    The dataset `clusters` holds the rows as given (in float32), for either metric. The
+    dataset `rows`, `[class, exemplar]`, has their row numbers.
 
     **Arguments:**
 
     - `embeddings`, `tensor`: See `read_embeddings`.
     - `out`: The file to write; an existing one is refused.
-    - `clusters`: How classes are found.
+    - `clusters`: How to find the classes.
 
     **Returns:**
 
-    The shape of what was written, `(class, exemplar, dim)`.
+    The shape of the written dataset, `(class, exemplar, dim)`.
     """
     refuse_target(Path(out))
     matrix = read_embeddings(embeddings, tensor)
@@ -104,7 +104,7 @@ def make_clusters(
 
 
 def _from_npy(path: Path) -> Shaped[np.ndarray, "..."]:
-    """The array, on the disk until it is used."""
+    """The array; it stays on the disk until it is used."""
     try:
         return np.load(path, mmap_mode="r", allow_pickle=False)
     except (ValueError, EOFError, OSError, SyntaxError) as error:
@@ -113,7 +113,7 @@ def _from_npy(path: Path) -> Shaped[np.ndarray, "..."]:
 
 
 def _from_safetensors(path: Path, tensor: str) -> tuple[Shaped[np.ndarray, "..."], str]:
-    """The tensor, and what it is called in errors."""
+    """The tensor, and its name in errors."""
     safetensors = import_extra("safetensors", "clusters", f"embeddings: {path}")
     try:
         with safetensors.safe_open(path, "np") as opened:
@@ -135,8 +135,8 @@ def _only_matrix(path: Path, shapes: dict[str, list[int]]) -> str:
     matrices = [name for name, shape in shapes.items() if len(shape) == 2]
     if len(matrices) != 1:
         raise ValueError(
-            f"tensor must be named, as {path} has {len(matrices)} with two axes; it "
-            f"holds {_listing(shapes)}"
+            f"tensor must be given: {path} has {len(matrices)} tensors with two axes; "
+            f"it holds {_listing(shapes)}"
         )
     return matrices[0]
 

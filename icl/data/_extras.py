@@ -12,7 +12,7 @@ def import_extra(module: str, extra: str, purpose: str) -> Any:
     - `extra`: The extra, as in `make EXTRA=resnet`.
     - `purpose`: What needs the module; the error begins with it.
 
-    **Raises:** `ValueError`, in one line, if the module is not there or is broken.
+    **Raises:** `ValueError`, in one line, if the module does not exist or is broken.
     """
     try:
         return importlib.import_module(module)

@@ -19,14 +19,14 @@ from ..files import open_hdf5, write_hdf5
 class HDF5Classes:
     """A dataset of an HDF5 file, of shape `[class, exemplar, dim]`.
 
-    It may hold floats or integers of any width, and have more axes (images are
-    `[class, exemplar, height, width]`), which are flattened into `dim`.
+    It may hold floats or integers of any width. It may have more axes, which are
+    flattened into `dim` (images are `[class, exemplar, height, width]`).
     """
 
     file: str
     """The file."""
     path: str = ""
-    """The dataset in it; empty means the only one with three or more axes."""
+    """The dataset in the file; empty means the only one with three or more axes."""
 
     def __post_init__(self) -> None:
         if not isinstance(self.file, str) or not self.file:
@@ -56,8 +56,8 @@ class HDF5Classes:
         if not finite.all():
             first = ", ".join(map(str, np.argwhere(~finite)[0]))
             raise ValueError(
-                f"file: {self.file} must hold values that are finite in float32, got "
-                f"{(~finite).sum()} that are not, the first at [{first}]"
+                f"file: {self.file} must hold values that are finite in float32, but "
+                f"{(~finite).sum()} are not; the first is at [{first}]"
             )
         return features
 
@@ -73,21 +73,22 @@ def write_classes(
 ) -> None:
     """Writes classes to a new HDF5 file that `HDF5Classes` reads.
 
-    The file appears whole or not at all: it is written under another name in the same
-    folder, flushed to the disk and renamed.
+    The file appears whole or not at all: the function writes it under another name in
+    the same folder, flushes it to the disk and renames it.
 
     **Arguments:**
 
-    - `file`: Where to; an existing file is refused.
+    - `file`: Where to write; an existing file is refused.
     - `path`: Name of the dataset of features.
     - `features`: Finite, with at least one axis after the first two.
-    - `names`: What each class is called; goes to the dataset `names`.
-    - `attributes`: How the features were made; attributes of the dataset.
-    - `rows`: The row of a matrix that each exemplar was; goes to the dataset `rows`.
+    - `names`: A name for each class; stored in the dataset `names`.
+    - `attributes`: How the features were made; stored as attributes of the dataset.
+    - `rows`: Each exemplar's row in a matrix; stored in the dataset `rows`.
 
     **Raises:**
 
-    `ValueError` for these, `OSError` if writing fails (a full disk, say).
+    `ValueError` if an argument is not like this, `OSError` if writing fails (for
+    example, because the disk is full).
     """
     target = Path(file)
     refuse_target(target)
@@ -117,7 +118,7 @@ def write_classes(
 
 
 def refuse_target(target: Path) -> None:
-    """Raises `ValueError` if a file cannot be made there, or one would be lost."""
+    """Raises `ValueError` if the file cannot be made or would replace another."""
     if target.is_dir():
         raise ValueError(f"file: {target} is a folder; give the name of a file in it")
     if os.path.lexists(target):
@@ -175,6 +176,6 @@ def _read(
         )
     if dataset.dtype.kind not in "fiu":
         raise ValueError(f"{where} must hold floats or integers, got {dataset.dtype}")
-    # Converted by HDF5, so that a file of float64 is never in memory as such.
+    # HDF5 converts it, so a float64 file is never in memory as float64.
     features = dataset.astype(np.float32)[...]
     return features.reshape(shape[0], shape[1], -1)

@@ -42,22 +42,22 @@ def make_omniglot(
 
     - `paths`, `symmetries`, `shuffle`: See `read_omniglot`.
     - `out`: The file to write; an existing one is refused.
-    - `size`: See `read_omniglot`; 28 if `None`. A `ResNetEncoder` reads the drawings as
-        published, so it must then be `None`.
-    - `scale`: Multiplies the pixels. They are sparse: on the small background sets at
-        size 28, their mean square is 0.06, and 0.56 at the default scale.
-    - `whiten`: Writes so many whitened principal components (`pca_whiten`) in place of
-        pixels. Their variance is one whatever `scale` is.
-    - `encoder`: Writes features in place of pixels. A `ConvEncoder` is trained on some
-        of the characters and the others are written, under all the symmetries. Those
-        that trained it are in the attribute `encoder_trained_on`.
+    - `size`: See `read_omniglot`; 28 if `None`. It must be `None` for a
+        `ResNetEncoder`, which reads the drawings as published.
+    - `scale`: The factor on the pixels. Most of these are 0: on the small background
+        sets at size 28, their mean square is 0.06, and 0.56 at the default scale.
+    - `whiten`: Writes this many whitened principal components (`pca_whiten`) instead of
+        pixels. Their variance is one for any `scale`.
+    - `encoder`: Writes features instead of pixels. A `ConvEncoder` trains on some of
+        the characters; the others are written, under all symmetries. The attribute
+        `encoder_trained_on` has the characters that trained it.
 
     **Returns:**
 
-    The shape of what was written: the dataset `pixels`, `(class, exemplar, size,
-    size)`; `pca`, `(class, exemplar, whiten)`; `conv`, `(class, exemplar, dim)`; or
-    `resnet18`, `(class, exemplar, 512)`. With `n` symmetries, class `k` is character
-    `k // n`, and the symmetry is in its name.
+    The shape of the written dataset: `pixels`, `(class, exemplar, size, size)`; `pca`,
+    `(class, exemplar, whiten)`; `conv`, `(class, exemplar, dim)`; or `resnet18`,
+    `(class, exemplar, 512)`. With `n` symmetries, class `k` is character `k // n`, and
+    its name includes the symmetry.
     """
     if not math.isfinite(scale) or scale <= 0:
         raise ValueError(f"scale must be finite and positive, got {scale!r}")
@@ -65,13 +65,13 @@ def make_omniglot(
         check_integer("whiten", whiten, 1)
     if encoder is not None and (whiten is not None or scale != _SCALE):
         raise ValueError(
-            "encoder takes the place of whiten and scale, which must be left out, got "
+            "encoder replaces whiten and scale, so leave them out, got "
             f"whiten={whiten}, scale={scale}"
         )
     if isinstance(encoder, ResNetEncoder) and size is not None:
         raise ValueError(
-            f"size must be left out, as the ResNet reads the published {SIDE}×{SIDE} "
-            f"pixels, got {size}"
+            f"size must be left out, because the ResNet reads the published "
+            f"{SIDE}×{SIDE} pixels, got {size}"
         )
     refuse_target(Path(out))
     check_symmetries(symmetries)
@@ -111,7 +111,7 @@ def _resnet(
     symmetries: Sequence[Symmetry],
     shuffle: int | None,
 ) -> tuple[list[str], Float32[np.ndarray, "class exemplar dim"], Attributes]:
-    """The classes' names and features, and the attributes of the dataset."""
+    """The names and features of the classes, and the attributes of the dataset."""
     network, made = encoder.load(), encoder.attributes()
     names, images = read_omniglot(paths, size=SIDE, shuffle=shuffle)
     features = encode_drawings(network, images, symmetries)
@@ -124,7 +124,7 @@ def _conv(
     images: Float32[np.ndarray, "class exemplar size size"],
     symmetries: int,
 ) -> tuple[list[str], Float32[np.ndarray, "encoded exemplar dim"], Attributes]:
-    """Those of the characters that did not train the network."""
+    """The same as `_resnet`, for the characters that did not train the network."""
     characters = [names[k : k + symmetries] for k in range(0, len(names), symmetries)]
     training, encoded = encoder.split(len(characters))
     features = encoder.encode(images, symmetries)

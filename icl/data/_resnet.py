@@ -31,20 +31,21 @@ Features = Callable[
 class ResNetEncoder:
     """The 512 features before the classifier of a ResNet-18 (He et al., 2016).
 
-    They are the means over the image of the last block's rectified channels, so at
-    least 0. A drawing is given to the network as Singh et al. (2023), "The transient
-    nature of emergent in-context learning", and the two papers after it gave it: ink 0
-    on paper 1, enlarged bilinearly to 224×224, the same in all three colours, with
-    ImageNet's mean and deviation of each colour removed. (They rounded the enlarged
-    image to 8 bits; here it is not.)
+    The features are the means over the image of the last block's rectified channels, so
+    they are at least 0. The network gets a drawing in the same form as in Singh et al.
+    (2023), "The transient nature of emergent in-context learning", and the two papers
+    after it: ink 0 on paper 1, enlarged bilinearly to 224×224, the same in all three
+    colours, with ImageNet's mean of each colour subtracted and divided by its standard
+    deviation. (The papers rounded the enlarged image to 8 bits; here it is not
+    rounded.)
 
     Needs torchvision: `make EXTRA=resnet`. It runs on the GPU if torch sees
-    one. The same weights and machine give the same bits.
+    one. The same weights on the same machine give the same bits.
     """
 
     weights: str | None = None
-    """A state_dict of torchvision's `resnet18`, `.safetensors` or what `torch.save`
-    wrote; its classifier is not used. `None` is torchvision's own download of
+    """A file with a state_dict of torchvision's `resnet18`, written as `.safetensors`
+    or by `torch.save`; its classifier is not used. `None` lets torchvision download
     `ResNet18_Weights.IMAGENET1K_V1` (45 MB, kept in torch's cache)."""
 
     def load(self) -> Features:
@@ -57,8 +58,8 @@ class ResNetEncoder:
 
         **Raises:**
 
-        `ValueError` if torchvision is not installed, or the weights cannot be
-        downloaded or read, are not those of a ResNet-18, or not finite.
+        `ValueError` if torchvision is not installed, or if the weights cannot be
+        downloaded or read, do not fit a ResNet-18, or are not finite.
         """
         torchvision = import_extra("torchvision", "resnet", "encoder: ResNet-18")
         torch = import_extra("torch", "resnet", "encoder: ResNet-18")
@@ -73,7 +74,7 @@ class ResNetEncoder:
         return lambda drawings: _features(torch, network, drawings)
 
     def attributes(self) -> dict[str, str]:
-        """Which weights these are, and what computes the features."""
+        """Which weights these are, and which software computes the features."""
         torch = import_extra("torch", "resnet", "encoder: ResNet-18")
         versions = {"encoder": "ResNet-18", "torch": str(torch.__version__)}
         if self.weights is None:
@@ -92,7 +93,7 @@ def encode_drawings(
     """The features of all drawings under all symmetries, a batch at a time.
 
     Class `k` is character `k // len(symmetries)` under symmetry `k % len(symmetries)`.
-    The turned and enlarged drawings of one batch only are in memory.
+    Only one batch of turned and enlarged drawings is in memory at a time.
     """
     shape = len(images), len(symmetries), images.shape[1]
     encoded = np.empty((*shape, _DIM), np.float32)
@@ -125,17 +126,17 @@ def _features(
 
 
 def _download(torchvision: Any, torch: Any) -> dict[str, Any]:
-    """Torchvision's own weights, from torch's cache if they are there."""
+    """Torchvision's own weights, from torch's cache if it has them."""
     weights = torchvision.models.ResNet18_Weights.IMAGENET1K_V1
     try:
-        # The name of the file has the first digits of its SHA-256, which are checked.
+        # The file's name has the first digits of its SHA-256, and these are checked.
         return weights.get_state_dict(progress=True, check_hash=True)
-    except Exception as error:  # of the network, the disk, a changed or damaged file
+    except Exception as error:  # from the network, the disk or a changed file
         folder = Path(torch.hub.get_dir()) / "checkpoints"
         reason = " ".join(str(error).split())
         raise ValueError(
             f"weights: torchvision cannot get {_PUBLISHED}: {reason}; download "
-            f"{weights.url} to {folder}, or give the file itself as weights"
+            f"{weights.url} to {folder}, or give the file's name as weights"
         ) from error
 
 
@@ -150,14 +151,14 @@ def _read(torch: Any, file: Path) -> dict[str, Any]:
         load = functools.partial(torch.load, map_location="cpu", weights_only=True)
     try:
         state = load(file)
-    except Exception as error:  # `torch.load` raises what its readers happen to.
+    except Exception as error:  # The readers of `torch.load` raise errors of all kinds.
         raise ValueError(
-            f"weights: cannot read {file}: it is not a {file.suffix or 'torch'} file "
-            f"of weights and nothing else, or is damaged ({type(error).__name__})"
+            f"weights: cannot read {file}: it is damaged, or it is not a "
+            f"{file.suffix or 'torch'} file of only weights ({type(error).__name__})"
         ) from error
     if not isinstance(state, dict) or not all(map(torch.is_tensor, state.values())):
         raise ValueError(
-            f"weights: {file} must hold a state_dict, names and tensors, got "
+            f"weights: {file} must hold a state_dict (names and tensors), got "
             f"{type(state).__name__}"
             + (f" with {list(state)[:3]}" if isinstance(state, dict) else "")
         )
@@ -167,9 +168,9 @@ def _read(torch: Any, file: Path) -> dict[str, Any]:
 def _fill(network: Any, state: dict[str, Any], where: str) -> None:
     """Sets the network's weights.
 
-    **Raises:** `ValueError` unless they are all there, of their shapes, and no others.
+    **Raises:** `ValueError` if one is missing, has another shape, or is not expected.
     """
-    # Of the counts of batches, older files have none; they have no effect.
+    # Older files have no counts of batches; these have no effect.
     given = {
         name: tensor
         for name, tensor in state.items()

@@ -1,4 +1,4 @@
-"""What a source is, and writing one to a file."""
+"""The type of a source, and a way to write one to a file."""
 
 import dataclasses
 import hashlib
@@ -22,7 +22,7 @@ def absolute(source: Source) -> Source:
 
 
 def digest(source: Source) -> str | None:
-    """The SHA-256 of a source's file; `None` for one that is drawn from a seed."""
+    """The SHA-256 of a source's file; `None` for a source that is drawn from a seed."""
     if not isinstance(source, HDF5Classes):
         return None
     with open(source.file, "rb") as stream:
@@ -32,8 +32,8 @@ def digest(source: Source) -> str | None:
 def save_source(source: Source, out: str | os.PathLike[str]) -> tuple[int, ...]:
     """Writes the features of a source to a new HDF5 file, as the dataset `features`.
 
-    Its attributes are the source as JSON, as it is in a run's config, and the version
-    of NumPy. The classes are named `class0`, `class1`, ….
+    The dataset's attributes are the version of NumPy and the source as JSON, in the
+    form that a run's config has. The classes are named `class0`, `class1`, ….
 
     **Returns:**
 
@@ -45,7 +45,7 @@ def save_source(source: Source, out: str | os.PathLike[str]) -> tuple[int, ...]:
     """
     if isinstance(source, OneHotClasses):
         raise ValueError(
-            "source: OneHotClasses has no features to write, just the numbers of its "
+            "source: OneHotClasses has no features to write, only the numbers of its "
             "classes; give the source itself to the run"
         )
     features = source.load()

@@ -1,4 +1,4 @@
-"""Quarter turns and mirror images of drawings, which make further classes."""
+"""Quarter turns and mirror images of drawings, which make more classes."""
 
 import dataclasses
 from collections.abc import Sequence
@@ -11,15 +11,15 @@ from ._check import check_integer
 
 @dataclasses.dataclass(frozen=True)
 class Symmetry:
-    """Turns a drawing by quarter turns, then mirrors it or not.
+    """Turns a drawing by quarter turns, then mirrors it if asked.
 
-    A permutation of the pixels: nothing is interpolated.
+    This permutes the pixels and interpolates nothing.
     """
 
     turns: int = 0
     """Quarter turns counter-clockwise, 0 to 3."""
     mirrored: bool = False
-    """Whether left and right are then exchanged."""
+    """Whether left and right are exchanged after the turn."""
 
     def __post_init__(self) -> None:
         check_integer("turns", self.turns, 0)
@@ -29,13 +29,13 @@ class Symmetry:
     def __call__(
         self, images: Shaped[np.ndarray, "*batch size size"]
     ) -> Shaped[np.ndarray, "*batch size size"]:
-        """The images, turned and mirrored; may be a view of what was given."""
+        """The turned and mirrored images; may be a view of the input."""
         turned = np.rot90(images, self.turns, (-2, -1))
         return turned[..., ::-1] if self.mirrored else turned
 
     @property
     def suffix(self) -> str:
-        """What the name of a class ends in: nothing, or `"@turn90,mirrored"`, say."""
+        """The end of a class's name: empty, or for example `"@turn90,mirrored"`."""
         parts = [f"turn{90 * self.turns}"] if self.turns else []
         parts += ["mirrored"] if self.mirrored else []
         return "@" + ",".join(parts) if parts else ""
@@ -50,7 +50,7 @@ SYMMETRIES = {
 
 
 def check_symmetries(symmetries: Sequence[Symmetry]) -> None:
-    """Raises `ValueError` unless they are distinct and begin with the drawing as is."""
+    """Raises `ValueError` unless all differ and the first is the drawing as it is."""
     if not symmetries or symmetries[0] != Symmetry():
         raise ValueError(
             "symmetries must begin with Symmetry(), the drawing as it is, got "

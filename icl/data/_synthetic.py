@@ -24,18 +24,19 @@ class LowRankClasses:
     elementwise with $m_i = |\mathcal N(0, 1)|$ and $A_{ir} \sim \mathcal N(0, 1/R)$
     shared by all classes, $z_k, \zeta_{kj} \sim \mathcal N(0, I_R)$ and
     $\epsilon_{kj} \sim \mathcal N(0, I)$, where $R$ is `rank`, $\sigma$ `spread`,
-    $\tau$ `class_spread` and $s$ `scale`. Noise of the second kind a model can average
-    out, of the first it cannot: exemplars are then as hard to tell from those of other
-    classes as their distance to them is short.
+    $\tau$ `class_spread` and $s$ `scale`. A model can average out noise of the second
+    kind ($\epsilon$), but not of the first ($\zeta$): with it, exemplars of two classes
+    are as hard to tell apart as the classes are near.
 
     Like the ResNet features of images in Singh et al. (2024), "What needs to go right
     for an induction head?", they are nonnegative, and two classes have a mean cosine of
     about 0.65 ($\sigma = 0$; 0.61 at 0.5, where two exemplars of a class have 0.91).
-    Independent Gaussian classes, whose mean cosine is 0, are unlike those features.
+    Independent Gaussian classes are unlike those features: their mean cosine is 0.
 
-    A larger data set extends a smaller one: class $k$ does not depend on how many there
-    are, nor exemplar $j$ of it. `dim` and `rank` change everything. The numbers come
-    from NumPy's generators: they depend on neither the version of JAX nor its settings.
+    A larger data set extends a smaller one: class $k$ does not depend on the number of
+    classes, nor its exemplar $j$ on the number of exemplars. `dim` and `rank` change
+    everything. The numbers come from NumPy's generators, so they depend on neither the
+    version of JAX nor its settings.
     """
 
     num_classes: int = 150
@@ -51,12 +52,12 @@ class LowRankClasses:
     seed: int = 0
     """At least 0; another seed is another data set."""
     class_spread: float | None = None
-    """Standard deviation of an exemplar's noise along the directions that classes
-    differ along, where classes have 1; `None` for no such noise."""
+    """Standard deviation of an exemplar's noise along the directions in which classes
+    differ. Along these, the classes themselves have 1. `None` for no such noise."""
     scale: float = 1.0
-    """Multiplies the features, above 0. The smaller they are, the less of an exemplar's
-    embedding is left beside what heads write, and the less is learned of its class
-    without them."""
+    """The factor on the features, above 0. With a smaller factor, an exemplar's
+    embedding is smaller beside the heads' outputs, so less is learned of its class
+    without the heads."""
 
     def __post_init__(self) -> None:
         _check_shape(self.num_classes, self.num_exemplars, self.dim)
@@ -71,7 +72,7 @@ class LowRankClasses:
     def load(self) -> Float32[np.ndarray, "class exemplar dim"]:
         """Draws the features; all are at least 0.
 
-        **Raises:** `ValueError` for more than memory can hold.
+        **Raises:** `ValueError` if they are larger than memory.
         """
         _check_memory(self, 4 * self.num_classes * self.num_exemplars * self.dim)
         _check_memory(self, 8 * self.dim * self.rank)
@@ -80,8 +81,8 @@ class LowRankClasses:
         mean = np.abs(rng.standard_normal(self.dim))
         mixing = rng.standard_normal((self.dim, self.rank)) / math.sqrt(self.rank)
 
-        # One product per class: that of all classes at once may round differently when
-        # there are more of them.
+        # One product per class: a product for all classes at once may round
+        # differently when there are more classes.
         def centre(rng: np.random.Generator) -> Float64[np.ndarray, " dim"]:
             return mean + mixing @ rng.standard_normal(self.rank)
 
@@ -104,7 +105,7 @@ class GaussianClasses:
 
     The features of exemplar $j$ of class $k$ are $\mu_k + \sigma\, \epsilon_{kj}$ with
     $\mu_k, \epsilon_{kj} \sim \mathcal N(0, I)$ and $\sigma$ the `spread`. In many
-    dimensions two classes are nearly orthogonal: their cosine has mean 0 and standard
+    dimensions, two classes are nearly orthogonal: their cosine has mean 0 and standard
     deviation $1/\sqrt{\mathrm{dim}}$.
 
     A larger data set extends a smaller one, as in `LowRankClasses`.
@@ -129,7 +130,7 @@ class GaussianClasses:
     def load(self) -> Float32[np.ndarray, "class exemplar dim"]:
         """Draws the features.
 
-        **Raises:** `ValueError` for more than memory can hold.
+        **Raises:** `ValueError` if they are larger than memory.
         """
         _check_memory(self, 4 * self.num_classes * self.num_exemplars * self.dim)
 
@@ -143,10 +144,10 @@ class GaussianClasses:
 
 @dataclasses.dataclass(frozen=True)
 class OneHotClasses:
-    """Classes with one exemplar each, which is the class's number.
+    """Classes with one exemplar each; the exemplar is the class's number.
 
-    They have no features: a model looks the numbers up in a table of embeddings, which
-    is the same as giving it one-hot vectors.
+    They have no features: a model looks up the numbers in a table of embeddings, which
+    is the same as one-hot inputs.
     """
 
     num_classes: int
@@ -159,9 +160,9 @@ class OneHotClasses:
             raise ValueError(f"num_classes must be at most 2^31, {got}")
 
     def load(self) -> Int32[np.ndarray, "class exemplar"]:
-        """The numbers 0, 1, … of the classes, with an axis of one exemplar.
+        """The numbers 0, 1, … of the classes, with an axis for the one exemplar.
 
-        **Raises:** `ValueError` for more than memory can hold.
+        **Raises:** `ValueError` if they are larger than memory.
         """
         _check_memory(self, 4 * self.num_classes)
         return np.arange(self.num_classes, dtype=np.int32)[:, None]
@@ -183,10 +184,10 @@ def _scatter(
     spread: float,
     seed: np.random.SeedSequence,
 ) -> Float32[np.ndarray, "class exemplar dim"]:
-    """Classes at `centre(generator of the class)`, exemplars around by `spread`.
+    """Classes at `centre(generator of the class)`, with exemplars spread around them.
 
-    Each class has a generator of its own, which draws its exemplars in order, so
-    neither depends on how many more there are.
+    Each class has its own generator, which draws its exemplars in order. So neither
+    depends on how many more there are.
     """
     features = np.empty(shape, np.float32)
     for exemplars, child in zip(features, seed.spawn(shape[0]), strict=True):

@@ -9,23 +9,23 @@ from ._check import check_integer
 def pca_whiten(
     images: Float32[np.ndarray, "class exemplar height width"], dims: int
 ) -> Float32[np.ndarray, "class exemplar dims"]:
-    """Projects images on their leading principal components, at unit variance.
+    """Projects images on their leading principal components, with unit variance.
 
-    Pixels are centred and projected on the eigenvectors of their covariance with the
-    largest eigenvalues, and each projection is divided by its standard deviation. Mean
-    and covariance are over all the given images (of all classes and exemplars, so of
-    whatever is held out later too), with the divisor n, so that the mean square of each
-    feature is 1. The sign of a component is such that its largest entry is positive.
+    The pixels are centred and projected on the eigenvectors of their covariance with
+    the largest eigenvalues. Each projection is divided by its standard deviation. Mean
+    and covariance are over all given images: all classes and exemplars, even those that
+    are held out later. The divisor is n, so the mean square of each feature is 1. The
+    sign of a component makes its largest entry positive.
 
     **Arguments:**
 
-    - `dims`: How many components, at most the rank of the centred images.
+    - `dims`: How many components; at most the rank of the centred images.
     """
     check_integer("dims", dims, 1)
     shape = images.shape
     pixels = images.reshape(shape[0] * shape[1], -1).astype(np.float64)
     pixels -= pixels.mean(0)
-    # Ascending, so reversed.
+    # `eigh` sorts ascending; reverse it.
     variances, vectors = np.linalg.eigh(pixels.T @ pixels / len(pixels))
     variances, components = variances[::-1], vectors.T[::-1]
     threshold = variances[0] * max(pixels.shape) * np.finfo(np.float64).eps

@@ -37,34 +37,33 @@ def read_omniglot(
     symmetries: Sequence[Symmetry] = (Symmetry(),),
     shuffle: int | None = None,
 ) -> tuple[list[str], Float32[np.ndarray, "class exemplar size size"]]:
-    """Reads Omniglot's drawings, a class per character and symmetry.
+    """Reads Omniglot's drawings: one class per character and symmetry.
 
     **Arguments:**
 
-    - `paths`: The published zips, or folders that they were unpacked to. A character
-        that is in several of them (the two small background sets share 50) is read
-        once.
+    - `paths`: The published zips, or folders of unpacked zips. A character that is in
+        several of them is read once (the two small background sets share 50).
     - `size`: Pixels on a side, at most the published 105. PIL's box filter reduces the
-        drawings: a pixel is the mean of a block of those published, which is 3 or 4 on
-        a side at size 28.
-    - `symmetries`: Turns and mirror images of every character, each a class of its own;
-        the first is the drawing as it is. They are taken of the published pixels,
-        before these are reduced.
+        drawings: a pixel is the mean of a block of published pixels, which has 3 or 4
+        on a side at size 28.
+    - `symmetries`: Turns and mirror images of every character. Each makes its own
+        class; the first is the drawing as it is. They apply to the published pixels,
+        before the reduction.
     - `shuffle`: The seed of a random order of the characters; `None` sorts them by
-        name, so that the last are of one alphabet.
+        name, so the last characters all belong to one alphabet.
 
     **Returns:**
 
-    The names of the classes, such as `"Balinese/character01"` or
+    The names of the classes, for example `"Balinese/character01"` or
     `"Balinese/character01@turn90,mirrored"`; and their drawings in [0, 1] with ink 1,
     in the order of the 20 people who drew them. Class `k` is character
     `k // len(symmetries)` under symmetry `k % len(symmetries)`.
 
     **Raises:**
 
-    `ValueError` if a path is neither a zip nor a folder, or is damaged; if there is no
-    character, one is without drawings 1 to 20 of 105×105 pixels, or two differ that
-    have the same name.
+    `ValueError` if a path is damaged, or is neither a zip nor a folder; if there is no
+    character, if one does not have drawings 1 to 20 of 105×105 pixels, or if two
+    different characters have the same name.
     """
     if isinstance(paths, str) or not paths:
         raise ValueError(f"paths must be a list of zips or folders, got {paths!r}")
@@ -85,7 +84,7 @@ def read_omniglot(
             drawings = np.stack([_decode(name, file) for file in files])
             images = np.stack([_reduce(sym(drawings), size) for sym in symmetries])
             if not np.array_equal(found.setdefault(name, images), images):
-                raise ValueError(f"paths: {name} is there twice with other drawings")
+                raise ValueError(f"paths: {name} occurs twice with different drawings")
     names = sorted(found)
     if shuffle is not None:
         order = np.random.default_rng(shuffle).permutation(len(names))
@@ -98,8 +97,8 @@ def read_omniglot(
 
 
 def _characters(path: Path) -> Iterator[tuple[str, list[bytes]]]:
-    """The characters of a zip or folder: the name, and the files by drawer."""
-    # By folder, as the same character may be there under two.
+    """The characters of a zip or folder: each name, and its files by drawer."""
+    # Group by folder, because two folders may have the same character.
     folders: dict[str, list[tuple[str, int, bytes]]] = defaultdict(list)
     for file, content in _files(path):
         match = _DRAWING.fullmatch(file)
@@ -124,9 +123,9 @@ def _characters(path: Path) -> Iterator[tuple[str, list[bytes]]]:
 
 
 def _files(path: Path) -> Iterator[tuple[str, bytes]]:
-    """The drawings in a zip or folder: path, with '/', and content."""
+    """The drawings in a zip or folder: path (with '/') and content."""
     if path.is_dir():
-        # Absolute, for the name of the alphabet if `path` is one.
+        # Absolute: if `path` is an alphabet, its name is needed.
         for file in path.absolute().rglob("*.png"):
             yield file.as_posix(), file.read_bytes()
     elif not zipfile.is_zipfile(path):
@@ -143,7 +142,7 @@ def _files(path: Path) -> Iterator[tuple[str, bytes]]:
 
 
 def _decode(name: str, content: bytes) -> Float32[np.ndarray, "side side"]:
-    """A drawing as published, in [0, 1] with ink 1; in the PNGs ink is black."""
+    """A drawing as published, in [0, 1] with ink 1; the PNGs have black ink."""
     try:
         with Image.open(io.BytesIO(content), formats=["PNG"]) as image:
             width, height = image.size
@@ -157,7 +156,7 @@ def _decode(name: str, content: bytes) -> Float32[np.ndarray, "side side"]:
 def _reduce(
     drawings: Float32[np.ndarray, "exemplar side side"], size: int
 ) -> Float32[np.ndarray, "exemplar size size"]:
-    """Drawings of `size` pixels on a side, by PIL's box filter."""
+    """Drawings reduced to `size` pixels on a side by PIL's box filter."""
     if size == SIDE:
         return drawings
     box = Image.Resampling.BOX

@@ -1,6 +1,6 @@
-"""Tasks: one file or folder a family, found by being here.
+"""Tasks: one file or folder per family, found because it is here.
 
-A task's config builds it; what training and commands need of one is in
-`icl.protocols`. What does not depend on the model belongs here, and what a good learner
-reaches on a task to `icl.baselines`.
+A task's config builds the task; `icl.protocols` says what training and commands need of
+it. Things that do not depend on the model belong here. The results of a good learner on
+a task belong to `icl.baselines`.
 """

@@ -1,4 +1,4 @@
-"""Scores of one prediction."""
+"""Scores of one prediction of a label."""
 
 import jax.numpy as jnp
 from jax import lax
@@ -13,30 +13,30 @@ def classification(
 ) -> dict[str, Float[Array, ""]]:
     r"""Scores the prediction of a label, among all labels and among some.
 
-    `loss` is $-\log p(\text{target})$ in nats with $p$ the softmax of the logits,
-    `probability` is $p(\text{target})$, and `accuracy` is 1 if the target has the
-    largest logit (of equal ones, the lowest label counts as the largest) and else 0.
+    `loss` is $-\log p(\text{target})$ in nats, where $p$ is the softmax of the logits,
+    and `probability` is $p(\text{target})$. `accuracy` is 1 if the target has the
+    largest logit, else 0; among equal logits, the lowest label counts as the largest.
 
-    With the prefix `in_context_`, softmax and largest logit are among the labels of the
-    context only, and with `out_of_context_` among the others only. If the target is not
-    one of them there is no such answer: the loss is undefined, which is NaN, and
-    accuracy and probability are 0. If a logit among them is NaN, all three are NaN; if
-    the target is not among them, any NaN makes them so.
+    With the prefix `in_context_`, the softmax and the largest logit are over the
+    context's labels only; with `out_of_context_`, over the other labels only. If the
+    target is not one of these, the loss is undefined (NaN), and accuracy and
+    probability are 0. If one of these logits is NaN, all three are NaN. If the target
+    is not one of these, a NaN logit anywhere makes them NaN.
 
-    `context_probability` is the probability that $p$ gives the labels of the context
-    together.
+    `context_probability` is the total probability that $p$ gives to the context's
+    labels.
 
     **Arguments:**
 
     - `logits`: One for each label.
     - `target`: The right label.
-    - `context_labels`: Those in the context; a label can be there several times.
+    - `context_labels`: The labels in the context; one label may occur several times.
 
     **Returns:**
 
-    float32 scalars by name. The gradient of `loss` is finite whatever the others are. A
-    target that no logit belongs to has infinite `loss`; a context label that no logit
-    belongs to makes what depends on it NaN.
+    float32 scalars by name. The gradient of `loss` is finite, whatever the others are.
+    A target without a logit has infinite `loss`. A context label without a logit makes
+    every score that depends on it NaN.
     """
     logits = logits.astype(jnp.float32)
     labels = jnp.arange(logits.shape[0], dtype=context_labels.dtype)
@@ -69,17 +69,17 @@ def _among(
 ) -> dict[str, Float[Array, ""]]:
     """Loss, accuracy and probability when only some choices are allowed.
 
-    `absent` is the loss if the target is not one of them; `broken` says whether any
-    logit is NaN.
+    `absent` is the loss if the target is not one of these choices; `broken` says
+    whether any logit is NaN.
     """
     possible = jnp.any(allowed & (labels == target))
-    # Relative to the target's: exact for large logits too, where adding a log is not.
+    # Relative to the target's logit: exact for large logits too, unlike adding a log.
     total = _log_total(_less(logits, own), allowed)
     absent_loss = jnp.where(broken, jnp.nan, absent)
     loss = jnp.where(possible, total - _less(own, own), absent_loss)
     wins = (own > logits) | ((own == logits) & (target <= labels))
     right = jnp.all(wins | ~allowed).astype(jnp.float32)
-    # No answer is no wrong answer: a mean over such would look like a finding.
+    # No answer is not a wrong answer: a mean over zeros would look like a finding.
     unknown = jnp.any(allowed & jnp.isnan(logits))
     never = jnp.where(broken, jnp.nan, 0.0)
     answer = jnp.where(unknown, jnp.nan, right)
@@ -93,17 +93,17 @@ def _among(
 def _less(
     logits: Float[Array, "*choice"], shift: Float[Array, ""]
 ) -> Float[Array, "*choice"]:
-    """The logits less a shift, if that is finite; no gradient through the shift."""
+    """The logits minus a shift, if it is finite; no gradient through the shift."""
     return logits - lax.stop_gradient(jnp.where(jnp.isfinite(shift), shift, 0.0))
 
 
 def _log_total(
     logits: Float[Array, " choice"], allowed: Bool[Array, " choice"]
 ) -> Float[Array, ""]:
-    """The logsumexp of what is allowed; the rest if nothing is, lest NaN gradients."""
+    """The logsumexp of the allowed logits, or of all if none is: NaN-free gradients."""
     return logsumexp(logits, where=allowed | ~jnp.any(allowed))
 
 
 def _repeats(labels: Int[Array, " n"]) -> Bool[Array, " n"]:
-    """Whether a label was already seen further left."""
+    """Whether a label already occurs further left."""
     return jnp.any(jnp.tril(labels[:, None] == labels[None, :], -1), axis=1)

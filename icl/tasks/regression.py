@@ -1,8 +1,8 @@
 r"""Linear regression in context (von Oswald et al., 2023; Garg et al., 2022).
 
 An example is a context of pairs $(x_i, y_i)$ with $y_i = w \cdot x_i$ and a query $x$,
-whose $y$ is to be predicted. The weights $w$ are new in each example, so that nothing
-but the context tells them.
+whose $y$ is to be predicted. Each example has new weights $w$, so only the context
+tells them.
 """
 
 import dataclasses
@@ -27,13 +27,13 @@ def _check_scale(name: str, value: Any) -> None:
 
 
 class RegressionExample(eqx.Module):
-    """One example, or with leading axes a batch of them; the query is the last point.
+    """One example, or a batch of them with leading axes; the query is the last point.
 
     **Attributes:**
 
     - `x`: The points.
-    - `y`: Their values; the query's is the target, which no model reads.
-    - `weights`: What the values were made with.
+    - `y`: Their values; the query's value is the target, which no model reads.
+    - `weights`: The weights $w$ behind the values.
     """
 
     x: Float[Array, "*batch point dim"]
@@ -41,29 +41,29 @@ class RegressionExample(eqx.Module):
     weights: Float[Array, "*batch dim"]
 
     def check_batch(self) -> None:
-        """Raises `ValueError` for numbers that are not finite."""
+        """Raises `ValueError` if some numbers are not finite."""
         for name in ("x", "y", "weights"):
             finite(name, getattr(self, name))
 
 
 @dataclasses.dataclass(frozen=True)
 class UniformInputs:
-    """Each component of a point is uniform in ± `bound`, independently."""
+    """Each component of a point is independent and uniform in ± `bound`."""
 
     bound: float = 0.5
-    """Above 0. The published losses are of ±1/2."""
+    """Above 0. The published losses use ±1/2."""
 
     def __post_init__(self):
         _check_scale("bound", self.bound)
 
     @property
     def variance(self) -> float:
-        """Of a component."""
+        """The variance of a component."""
         return self.bound**2 / 3
 
     @property
     def fourth_moment(self) -> float:
-        """Of a component, its mean fourth power."""
+        """The mean fourth power of a component."""
         return self.bound**4 / 5
 
     def sample(
@@ -74,7 +74,7 @@ class UniformInputs:
 
 @dataclasses.dataclass(frozen=True)
 class GaussianInputs:
-    """Each component of a point is normal around 0, independently."""
+    """Each component of a point is independent and normal around 0."""
 
     std: float = 1.0
     """Standard deviation, above 0."""
@@ -84,12 +84,12 @@ class GaussianInputs:
 
     @property
     def variance(self) -> float:
-        """Of a component."""
+        """The variance of a component."""
         return self.std**2
 
     @property
     def fourth_moment(self) -> float:
-        """Of a component, its mean fourth power."""
+        """The mean fourth power of a component."""
         return 3 * self.std**4
 
     def sample(
@@ -105,7 +105,7 @@ InputDistribution = UniformInputs | GaussianInputs
 class LinearRegression(TaskConfig):
     r"""Linear regression in context, with weights $w \sim N(0, I)$ in each example.
 
-    The defaults are von Oswald et al.'s (2023, section 3).
+    The defaults are those of von Oswald et al. (2023, section 3).
     """
 
     summaries: ClassVar[Mapping[str, Summary | None]] = {
@@ -115,11 +115,11 @@ class LinearRegression(TaskConfig):
     }
 
     dim: int = 10
-    """Components of a point."""
+    """Number of components of a point."""
     context: int = 10
     """Number of pairs before the query."""
     input_distribution: InputDistribution = UniformInputs()
-    """Where points come from, the query too."""
+    """The distribution of the points, including the query."""
     noise: float = 0.0
     """Standard deviation of the Gaussian noise on each value of the context."""
 
@@ -131,7 +131,7 @@ class LinearRegression(TaskConfig):
 
     @property
     def interface(self) -> Interface:
-        """Points `x` and values `y`; one number. The last value is never read."""
+        """Points `x` and values `y`; one output. The last value is never read."""
         points = self.context + 1
         x = Input("x", (points, self.dim), "float32")
         return Interface((x, Input("y", (points,), "float32")), num_outputs=1)
@@ -139,7 +139,7 @@ class LinearRegression(TaskConfig):
     def sample(
         self, *, key: PRNGKeyArray, seen: int | Int[Array, ""] = 0
     ) -> RegressionExample:
-        """Draws one example, at any time from the same distribution."""
+        """Draws one example; the distribution does not depend on `seen`."""
         x_key, w_key, noise_key = jax.random.split(key, 3)
         x = self.input_distribution.sample((self.context + 1, self.dim), key=x_key)
         weights = jax.random.normal(w_key, (self.dim,))
@@ -152,7 +152,7 @@ class LinearRegression(TaskConfig):
     def inputs(
         self, example: RegressionExample
     ) -> tuple[Float[Array, "*batch point dim"], Float[Array, "*batch point"]]:
-        """What a model is called with; it does not look at the last value."""
+        """The inputs of a model; it does not read the last value."""
         return example.x, example.y
 
     def forward(
@@ -168,7 +168,7 @@ class LinearRegression(TaskConfig):
     def metrics(
         self, prediction: Float[Array, ""], example: RegressionExample
     ) -> dict[str, Float[Array, ""]]:
-        """Half the squared error as `loss`, and what the correlation is of."""
+        """Half the squared error as `loss`, and the two inputs of the correlation."""
         target = example.y[-1]
         loss = 0.5 * (prediction - target) ** 2
         return {"loss": loss, "prediction": prediction, "target": target}

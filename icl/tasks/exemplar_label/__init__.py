@@ -1,7 +1,7 @@
-"""Exemplar-label sequences: settings, the task that draws them, and what they are.
+"""Exemplar-label sequences: settings, the task that draws them, and their parts.
 
-Tasks of other families have folders beside this one; where the exemplars come from is
-in `icl.data`.
+Tasks of other families have folders beside this one. `icl.data` has the sources of the
+exemplars.
 """
 
 from ._context import Context as Context, Mixture as Mixture

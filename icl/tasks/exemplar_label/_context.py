@@ -13,7 +13,7 @@ from ._distribution import AbstractClassSampler, edges
 from ._random import below, permutation
 
 
-# Pairs of a context. Who sees whom is an array of their square.
+# In pairs. Attention masks have the square of the number of tokens.
 _LONGEST = 10_000
 
 
@@ -21,10 +21,10 @@ _LONGEST = 10_000
 class Context:
     r"""The classes of a context and its query.
 
-    The query's class is drawn from the class distribution, and every other class from
-    that distribution conditioned on not being one that the fields forbid. The order of
-    the context is a uniform permutation. The default is the setting of Singh et al.
-    (2024): two pairs, one of the query's class and one of another.
+    The query's class is drawn from the class distribution. Every other class is drawn
+    from the same distribution without the classes that the fields below forbid. The
+    order of the context is a uniform permutation. The default is the setting of Singh
+    et al. (2024): two pairs, one of the query's class and one of another class.
     """
 
     length: int = 2
@@ -32,19 +32,18 @@ class Context:
     burstiness: int = 1
     """How often the query's class is in the context, exactly. The items that belong to
     neither the query's class nor the distractor are independent draws from the other
-    classes, which can repeat each other. 0 forbids nothing: each class of the context,
+    classes; they may repeat each other. 0 forbids nothing: each class of the context,
     and the query's, is an independent draw."""
     distractor: bool = False
-    """One more class, drawn from those other than the query's, appears `burstiness`
-    times too."""
+    """Whether one more class (not the query's) also appears `burstiness` times."""
     no_support: bool = False
-    """The query's class is absent from the context. A supporting class, drawn from the
-    others, takes the place in the context that the query's had; it is distinct from the
-    distractor and from the remaining items."""
+    """The query's class is absent from the context. Another class, the supporting
+    class, takes its place there. It differs from the distractor and from the remaining
+    items."""
     unique_rest: bool = False
     """The items that belong to neither the query's class nor the distractor are all of
-    different classes, each drawn from those not yet taken. At `burstiness=0` these are
-    all of the context (not the query)."""
+    different classes. Each is drawn from the classes not yet taken. With `burstiness=0`
+    these items are the whole context (not the query)."""
 
     def __post_init__(self):
         if not 1 <= self.length <= _LONGEST:
@@ -67,12 +66,12 @@ class Context:
 
     @property
     def components(self) -> tuple[tuple["Context", float], ...]:
-        """This context with probability 1, as `Mixture` lists its own."""
+        """This context with probability 1, in the form of `Mixture.components`."""
         return ((self, 1.0),)
 
     @property
     def has_two_classes(self) -> bool:
-        """Whether the context has the query's class and always just one other."""
+        """Whether the context has the query's class and always exactly one other."""
         return (
             self.burstiness >= 1
             and not self.no_support
@@ -80,10 +79,10 @@ class Context:
         )
 
     def slots(self) -> np.ndarray:
-        """Which draw fills each place of the context, before it is permuted.
+        """Which draw fills each place of the context, before the permutation.
 
-        Draw 0 is the query's class; then come the supporting class, the distractor, and
-        the rest one by one, as far as there are such. int64 [context].
+        Draw 0 is the query's class. Then come the supporting class and the distractor,
+        if the context has them, and the remaining items one by one. int64 [context].
         """
         support = int(self.no_support)
         burst = np.full(self.burstiness, support)
@@ -93,7 +92,7 @@ class Context:
         return np.concatenate([burst, distractor, rest])
 
     def excludes(self) -> np.ndarray:
-        """Whether a draw (row) must differ from an earlier one (column).
+        """Whether a draw (row) must differ from an earlier draw (column).
 
         bool [draw, draw], below the diagonal.
         """
@@ -110,12 +109,12 @@ class Context:
 
 @dataclasses.dataclass(frozen=True)
 class Mixture:
-    """Each sequence's context is of one kind, drawn anew."""
+    """Each sequence's context is of one kind; each sequence draws the kind anew."""
 
     contexts: tuple[Context, ...]
     """The kinds, all of the same length."""
     probabilities: tuple[float, ...]
-    """Of each kind; positive, summing to 1."""
+    """The probability of each kind; positive, summing to 1."""
 
     def __post_init__(self):
         if not self.contexts or len(self.contexts) != len(self.probabilities):
@@ -146,7 +145,7 @@ class Mixture:
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class _Plan:
-    """The tables of all components, padded to as many draws as the largest has."""
+    """The tables of all components, padded to the largest number of draws."""
 
     slots: np.ndarray  # int32 [component, context]
     excludes: np.ndarray  # bool [component, draw, draw]
@@ -174,7 +173,7 @@ def _plan(context: Context | Mixture) -> _Plan:
 
 
 def check_enough_classes(context: Context | Mixture, num_classes: int) -> None:
-    """Raises `ValueError` if some draw could find all classes forbidden."""
+    """Raises `ValueError` if all classes could be forbidden for some draw."""
     needed = 1 + int(_plan(context).excludes.sum(axis=-1).max())
     if num_classes < needed:
         raise ValueError(
@@ -193,17 +192,17 @@ def sample_slots(
 
     **Arguments:**
 
-    - `context`: What the sequence is like.
-    - `sampler`: Of the classes of the split.
-    - `class_bits`, `order_bits`: Independent uniform words, as many as positions.
+    - `context`: The kind of context, or a mixture of kinds.
+    - `sampler`: Draws the classes of the split.
+    - `class_bits`, `order_bits`: Independent uniform words, one per position.
 
     **Returns:**
 
     A tuple of
 
-    - the classes drawn, as positions in the split: first the query's, then (for
-        `Context.has_two_classes`) the other one;
-    - which draw fills each position of the sequence; the query is the last.
+    - the drawn classes, as positions in the split: first the query's, then (for
+        `Context.has_two_classes`) the other class;
+    - the draw that fills each position of the sequence; the query is the last.
     """
     plan = _plan(context)
     kind = _choose(plan.edges, order_bits[-1])

@@ -1,4 +1,4 @@
-"""Exemplar-label sequences with other answers, and how strongly an answer is given."""
+"""Exemplar-label sequences with other answers; how strongly an answer is given."""
 
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int
@@ -7,17 +7,18 @@ from ._sequence import Sequence
 
 
 def labels_swapped(batch: Sequence) -> Sequence:
-    """The sequences with the query's label and another of the context exchanged.
+    """The sequences with the query's label and another label of the context exchanged.
 
-    The other label is the first in the context that differs. Exemplars stay as they
-    are, so that the right answer is the other label, which becomes the query's.
+    The other label is the first one in the context that differs. The exemplars stay, so
+    the right answer is now the other label, and it becomes the query's label.
 
-    **Raises:** `ValueError` for a query whose label is not in the context, or alone.
+    **Raises:** `ValueError` if a query's label is not in the context, or if it is the
+    only label there.
     """
     context, own = batch.labels[:, :-1], batch.labels[:, -1:]
     differs = context != own
-    _require(~differs.all(1), "the query's label is not in the context to be swapped")
-    _require(differs.any(1), "there is no other label in the context to swap it with")
+    _require(~differs.all(1), "the query's label must be in the context, but is not")
+    _require(differs.any(1), "the context must have another label, but has none")
     first = jnp.argmax(differs, axis=1)
     other = jnp.take_along_axis(context, first[:, None], axis=1)
     swapped = jnp.where(batch.labels == own, other, batch.labels)
@@ -26,10 +27,10 @@ def labels_swapped(batch: Sequence) -> Sequence:
 
 
 def exemplars_swapped(batch: Sequence) -> Sequence:
-    """The sequences with the context's exemplars in reverse, and labels as they are.
+    """The sequences with the context's exemplars in reverse order, labels unchanged.
 
-    The query is then of the class whose label was another's: with two pairs, the answer
-    is the other label. The query's own label, which is not read, stays.
+    The query's class then has another label in the context: with two pairs, the answer
+    is the other label. The query's own label, which no model reads, is unchanged.
     """
     places = jnp.array([*range(batch.labels.shape[1] - 2, -1, -1)])
     places = jnp.append(places, batch.labels.shape[1] - 1)
@@ -39,14 +40,15 @@ def exemplars_swapped(batch: Sequence) -> Sequence:
 def logit_difference(
     logits: Float[Array, " label"], labels: Int[Array, " exemplar"]
 ) -> Float[Array, ""]:
-    """How far the right label's logit is above the best other of the context, in nats.
+    """The right label's logit minus the best other logit of the context, in nats.
 
     NaN if there is no other label.
 
     **Arguments:**
 
-    - `logits`: Those of the query.
-    - `labels`: Of the context, and last the query's, the right one.
+    - `logits`: The query's logits.
+    - `labels`: The labels of the context; then the query's label, which is the right
+        one.
     """
     context, own = labels[:-1], labels[-1]
     others = jnp.max(logits[context], where=context != own, initial=-jnp.inf)

@@ -13,10 +13,10 @@ from ._random import below
 
 
 def edges(probabilities: np.ndarray) -> np.ndarray:
-    r"""Divides the 32-bit integers among outcomes.
+    r"""Divides the 32-bit integers between outcomes.
 
-    Outcome $k$ owns the integers from `edges[k]` up to `edges[k + 1]`, at least one and
-    as many as make its share $p_k$ to within $2^{-32}$ or so.
+    Outcome $k$ owns the integers from `edges[k]` up to `edges[k + 1]`. It owns at least
+    one, and its share equals $p_k$ to within about $2^{-32}$.
 
     **Arguments:**
 
@@ -31,7 +31,7 @@ def edges(probabilities: np.ndarray) -> np.ndarray:
 
 
 class AbstractClassSampler(eqx.Module):
-    """Draws classes: each owns an interval of the integers below a total."""
+    """Draws classes: each class owns an interval of the integers below a total."""
 
     @abc.abstractmethod
     def total(self) -> UInt32[Array, ""]:
@@ -55,15 +55,16 @@ class AbstractClassSampler(eqx.Module):
     ) -> Int32[Array, ""]:
         r"""Draws a class from the distribution conditioned on not being excluded.
 
-        Draws an integer below what the others own together, then steps over each
-        excluded interval that lies at or before it. No renormalised distribution is
-        made: the work is the square of the number excluded, and finding the owner.
+        Draws an integer below the number that the other classes own together. Then
+        steps over each excluded interval that lies at or before it. This needs no
+        renormalised distribution. The cost is the square of the number of excluded
+        classes, plus finding the owner.
 
         **Arguments:**
 
         - `bits`: A uniform word.
-        - `excluded`: Classes to leave out; those that are active all different, and
-            not all of the classes.
+        - `excluded`: Classes to leave out. The active ones are all different, and there
+            is at least one class besides them.
         - `active`: Which entries of `excluded` count.
         """
         start, width = self.interval(excluded)
@@ -127,15 +128,15 @@ class Zipf:
     """
 
     alpha: float
-    """The exponent, at least 0; 0 is the uniform distribution. Language is near 1 (Chan
-    et al., 2022)."""
+    """The exponent, at least 0; 0 gives the uniform distribution. Natural language is
+    near 1 (Chan et al., 2022)."""
 
     def __post_init__(self):
         if not (math.isfinite(self.alpha) and self.alpha >= 0):
             raise ValueError(f"alpha must be at least 0, got {self.alpha}")
 
     def build(self, num_classes: int) -> AbstractClassSampler:
-        """The sampler of `num_classes` classes; its table is made in float64."""
+        """The sampler of `num_classes` classes; its table is computed in float64."""
         weights = np.arange(1, num_classes + 1, dtype=np.float64) ** -self.alpha
         return _WeightedSampler(jnp.asarray(edges(weights / weights.sum())))
 

@@ -1,4 +1,4 @@
-"""Evaluation sets of exemplar-label sequences, by what differs from training."""
+"""Evaluation sets of exemplar-label sequences: only what differs from training."""
 
 import dataclasses
 
@@ -14,12 +14,12 @@ from ._task import check_noise, ExemplarLabel
 
 @dataclasses.dataclass(frozen=True)
 class EvaluationSet(EvaluationConfig):
-    """Sequences drawn once from the evaluation seed; `None` is as in training."""
+    """Sequences drawn once from the evaluation seed; `None` means as in training."""
 
     size: int = 500
     """Number of sequences."""
     classes: SplitPart | None = None
-    """Which part of the classes they are drawn from."""
+    """Which part of the classes to draw from."""
     exemplars: SplitPart | None = None
     """Which part of each class's exemplars."""
     relabelling: SplitPart | None = None
@@ -27,11 +27,11 @@ class EvaluationSet(EvaluationConfig):
     context: Context | Mixture | None = None
     """Which classes appear, and where."""
     distribution: Distribution | None = None
-    """Of the query's class over the split."""
+    """The distribution of the query's class over the split."""
     exemplar_choice: ExemplarChoice | None = None
     """Which exemplar of its class each position shows."""
     labels: Labels | None = None
-    """What each class is called."""
+    """The label of each class."""
     noise: float | None = None
     """Standard deviation of the noise on each example."""
 
@@ -40,15 +40,15 @@ class EvaluationSet(EvaluationConfig):
         check_noise(self.noise or 0.0)
 
     def of(self, task: TaskConfig) -> ExemplarLabel:
-        """The settings of this set's sampler: the task's, where this has `None`.
+        """The settings of this set's sampler; a field that is `None` is the task's.
 
         **Raises:** `ValueError` for a task of another kind.
         """
         if not isinstance(task, ExemplarLabel):
             kind = type(task).__name__
             raise ValueError(
-                f"an EvaluationSet is of an ExemplarLabel task, got {kind}; a TaskSet "
-                "is of any"
+                f"an EvaluationSet needs an ExemplarLabel task, got {kind}; a TaskSet "
+                "works with any task"
             )
         names = {field.name for field in dataclasses.fields(self)}
         names -= {"size", "relabelling"}

@@ -20,11 +20,11 @@ class AbstractExemplarChoice(abc.ABC):
         num_exemplars: int,
         bits: UInt32[Array, " exemplar"],
     ) -> Int32[Array, " exemplar"]:
-        """Positions in the split of exemplars, in [0, num_exemplars).
+        """Each position's exemplar, as a place in the split, in [0, num_exemplars).
 
         **Arguments:**
 
-        - `draws`, `slots`: As `sample_slots` gives them.
+        - `draws`, `slots`: From `sample_slots`.
         - `num_exemplars`: How many exemplars the split has.
         - `bits`: Independent uniform words.
         """
@@ -42,13 +42,14 @@ class Free(AbstractExemplarChoice):
 class Matched(AbstractExemplarChoice):
     """All items of the query's class show one exemplar, and so do all distractors.
 
-    The two, and that of each other position, are independent uniform draws from the
-    split. Under `no_support` the items of the supporting class share one as well.
+    The query's class, the distractor and each other position have independent uniform
+    draws from the split. Under `no_support`, the items of the supporting class also
+    show one exemplar.
     """
 
     def sample(self, draws, slots, num_exemplars, bits):
         chosen = below(bits[: draws.shape[0]], num_exemplars).astype(jnp.int32)
-        # At burstiness 0 another draw can happen to be of the query's class.
+        # At burstiness 0, another draw may by chance be of the query's class.
         return jnp.where(draws == draws[0], chosen[0], chosen)[slots]
 
 

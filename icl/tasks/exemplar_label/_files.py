@@ -19,13 +19,14 @@ def save_sequences(
 ) -> None:
     """Writes named sets of sequences to a file.
 
-    The file appears whole or not at all: it is written under another name, flushed to
-    the disk and renamed. A failure leaves what was there.
+    The file appears whole or not at all: the function writes it under another name,
+    flushes it to the disk and renames it. If that fails, an old file stays as it was.
 
     **Arguments:**
 
-    - `file`: Where to; replaced if it exists.
-    - `sets`: By name, batches of sequences: a leading axis before those of `Sequence`.
+    - `file`: Where to write; an existing file is replaced.
+    - `sets`: Batches of sequences by name, with a leading axis before those of
+        `Sequence`.
     - `owner`: Whose file it is, see `icl.checksums`.
     """
     for name, batch in sets.items():
@@ -40,15 +41,15 @@ def load_sequences(file: str | os.PathLike) -> dict[str, Sequence]:
 
     **Arguments:**
 
-    - `file`: An HDF5 file. Where a set has no `classes`, those are -1.
+    - `file`: An HDF5 file. If a set has no `classes`, they are -1.
 
     **Returns:**
 
-    By name, batches of sequences: a leading axis before those of `Sequence`.
+    Batches of sequences by name, with a leading axis before those of `Sequence`.
 
     **Raises:**
 
-    `ValueError` if the file is not HDF5, or a set lacks an array or holds one of the
+    `ValueError` if the file is not HDF5, or an array of a set is missing or has the
     wrong shape or type.
     """
     path = pathlib.Path(file)
@@ -74,7 +75,7 @@ def _read(name: str, group: object) -> Sequence:
         if isinstance(stored, h5py.Dataset):
             arrays[field] = np.asarray(stored[()])
         elif field != "classes":
-            raise ValueError(f"{where} has no dataset {field!r}, just {[*group]}")
+            raise ValueError(f"{where} has no dataset {field!r}, only {[*group]}")
     examples, labels = arrays["examples"], arrays["labels"]
     classes = arrays.get("classes", np.full(labels.shape, -1))
     _check(where, examples, labels, classes)
@@ -107,8 +108,8 @@ def _check(where: str, examples, labels, classes) -> None:
     if rank not in (2, 3) or np.shape(examples)[:2] != shape:
         raise ValueError(
             f"{where}: examples must have shape [sequence, exemplar] or [sequence, "
-            f"exemplar, dim] with the first two as in labels, {shape}, got "
-            f"{np.shape(examples)}"
+            f"exemplar, dim], where the first two axes are those of labels, {shape}, "
+            f"got {np.shape(examples)}"
         )
     if rank == 2:
         _check_integers(f"{where}: examples without a dim axis", examples)

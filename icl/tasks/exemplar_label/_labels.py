@@ -1,4 +1,4 @@
-"""Label schemes: what each class of a sequence is called."""
+"""Label schemes: the label of each class of a sequence."""
 
 import abc
 import dataclasses
@@ -13,7 +13,7 @@ from ._split import check_choice, Split, SplitPart
 
 
 class AbstractLabels(abc.ABC):
-    """What each class of a sequence is called."""
+    """The label of each class of a sequence."""
 
     @abc.abstractmethod
     def check(self, context: Context | Mixture) -> None:
@@ -21,11 +21,11 @@ class AbstractLabels(abc.ABC):
 
     @abc.abstractmethod
     def label_count(self, num_classes: int) -> int:
-        """How many labels a model needs, for data with so many classes."""
+        """How many labels a model needs, for data with `num_classes` classes."""
 
     @abc.abstractmethod
     def pairs(self) -> Int[np.ndarray, "pair 2"] | None:
-        """A table of pairs of labels to draw from, if the scheme has one."""
+        """The table of label pairs to draw from, or `None`."""
 
     @abc.abstractmethod
     def assign(
@@ -39,9 +39,9 @@ class AbstractLabels(abc.ABC):
 
         **Arguments:**
 
-        - `draws`: Classes drawn, as indices in the data; the query's is the first.
+        - `draws`: The drawn classes, as indices in the data; the query's comes first.
         - `slots`: Which draw fills each position.
-        - `pairs`: The table of `pairs()`.
+        - `pairs`: The table from `pairs()`.
         - `bits`: Independent uniform words.
         """
 
@@ -71,26 +71,25 @@ class ClassLabels(_OwnNumber):
 class Relabel(AbstractLabels):
     """Few-shot labels: two different labels, drawn anew for each sequence.
 
-    One goes to the query's class and one to the other class, so that only the context
-    tells which is which (Singh et al., 2024). Needs contexts of just two classes.
+    One label goes to the query's class and one to the other class, so only the context
+    tells which is which (Singh et al., 2024). Needs contexts of exactly two classes.
     """
 
     num_labels: int = 5
     """How many labels there are, at least 2."""
-    split: Split | None = None
-    """Divides the unordered pairs of different labels such that each label is in at
-    least one pair for training: while one is not, the pairs are divided again with new
-    randomness from the split's seed. By default every pair is for training, and no
-    table of them is made."""
+    """Divides the unordered pairs of different labels. Each label is in at least one
+    training pair: if one is not, the pairs are divided again with new randomness from
+    the split's seed. By default every pair is for training, and no table of pairs is
+    made."""
     part: SplitPart = "train"
-    """Whose pairs to use. The pair is uniform among them, and so is its order."""
+    """Which part's pairs to use. The pair is drawn uniformly, and so is its order."""
 
     def __post_init__(self):
         check_choice("part", self.part, ("train", "val", "test"))
         if self.num_labels < 2:
             raise ValueError(f"num_labels must be at least 2, got {self.num_labels}")
         if self.split is None and self.part != "train":
-            raise ValueError(f"without a split there are no {self.part!r} pairs")
+            raise ValueError(f"part {self.part!r} needs a split of the label pairs")
 
     def check(self, context):
         _check_two_classes("Relabel", context)
@@ -114,11 +113,11 @@ class Relabel(AbstractLabels):
 
 @dataclasses.dataclass(frozen=True)
 class FlippedLabels(_OwnNumber):
-    """Class labels, but the two classes of the context have exchanged theirs.
+    """Class labels, but with the labels of the context's two classes exchanged.
 
-    So has the query: a model that uses the context answers with the target, and one
-    that knows the class from training with the other label. Needs contexts of just two
-    classes.
+    The query's label is exchanged too. A model that uses the context answers with the
+    target; a model that knows the class from training answers with the other label.
+    Needs contexts of exactly two classes.
     """
 
     def check(self, context):
@@ -130,11 +129,11 @@ class FlippedLabels(_OwnNumber):
 
 @dataclasses.dataclass(frozen=True)
 class QueryLabelOnContext(_OwnNumber):
-    """Class labels, but one item of the context carries the query's label.
+    """Class labels, but one item of the context has the query's label.
 
-    The item is uniform. As its class is not the query's, copying from a match is of no
-    use, but the label is in the context: the "CIWL" sequences of Singh et al. (2025).
-    Needs contexts with `no_support`.
+    The item is uniformly random. It is not of the query's class, so copying from a
+    match does not help, but the label is in the context: the "CIWL" sequences of Singh
+    et al. (2025). Needs contexts with `no_support`.
     """
 
     def check(self, context):
@@ -157,10 +156,10 @@ Labels = ClassLabels | Relabel | FlippedLabels | QueryLabelOnContext
 def _label_pairs(
     split: Split, part: SplitPart, num_labels: int
 ) -> Int[np.ndarray, "pair 2"]:
-    """The pairs of a part, in both orders; all labels are among those in training."""
+    """The pairs of a part, in both orders; the training pairs include all labels."""
     if 2 * split.train < num_labels:
         raise ValueError(
-            f"{split.train} pairs for training cannot have all {num_labels} labels"
+            f"{split.train} training pairs cannot have all {num_labels} labels"
         )
     num_pairs = num_labels * (num_labels - 1) // 2
     attempts = 1 if split.seed is None else 1000
@@ -170,13 +169,13 @@ def _label_pairs(
             pairs = _unordered(split.part(part, num_pairs, attempt=attempt))
             return np.concatenate([pairs, pairs[:, ::-1]])
     raise ValueError(
-        f"in none of {attempts} attempts at {split} of the {num_pairs} pairs is each "
-        f"of the {num_labels} labels in training; give it more pairs"
+        f"{split} was tried {attempts} times on {num_pairs} pairs, but the "
+        f"training pairs never had all {num_labels} labels; increase train"
     )
 
 
 def _unordered(index: Int[np.ndarray, " pair"]) -> Int[np.ndarray, "pair 2"]:
-    """The pairs of different numbers in the order (0, 1), (0, 2), (1, 2), (0, 3) …."""
+    """Pairs of different numbers, from the order (0, 1), (0, 2), (1, 2), (0, 3), …."""
     high = np.floor((1 + np.sqrt(1 + 8 * index.astype(np.float64))) / 2).astype(int)
     return np.stack([index - high * (high - 1) // 2, high], axis=-1)
 
@@ -186,6 +185,6 @@ def _check_two_classes(scheme: str, context: Context | Mixture) -> None:
         if not kind.has_two_classes:
             raise ValueError(
                 f"{scheme} needs contexts with the query's class and exactly one other "
-                f"(all of the length taken by burstiness and a distractor, or one item "
-                f"left), got {kind}"
+                f"class (burstiness and a distractor take all of the length, or leave "
+                f"one item), got {kind}"
             )

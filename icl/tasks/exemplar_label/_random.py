@@ -1,7 +1,7 @@
 """Random integers and permutations made from words of random bits.
 
-One call of the generator gives all the words a sequence needs, which is several times
-cheaper on a CPU than one call for each draw.
+One call of the generator gives all the words that a sequence needs. On a CPU this is
+several times cheaper than one call per draw.
 """
 
 import jax.numpy as jnp
@@ -14,13 +14,13 @@ def below(
 ) -> UInt32[Array, "*shape"]:
     r"""Uniform integers in $[0, \text{bound})$ from uniform 32-bit words.
 
-    It is $\lfloor \text{bits} \cdot \text{bound} / 2^{32} \rfloor$, so that each
-    integer's probability is off by less than $2^{-32}$.
+    It is $\lfloor \text{bits} \cdot \text{bound} / 2^{32} \rfloor$, so the probability
+    of each integer is off by less than $2^{-32}$.
 
     **Arguments:**
 
     - `bits`: Independent uniform words.
-    - `bound`: How many integers there are, 1 to $2^{32} - 1$.
+    - `bound`: How many integers there are, from 1 to $2^{32} - 1$.
     """
     bound = jnp.asarray(np.uint32(bound) if isinstance(bound, int) else bound)
     # The high word of a 64-bit product, in 32-bit arithmetic.
@@ -35,11 +35,11 @@ def below(
 def permutation(bits: UInt32[Array, " n"]) -> Int32[Array, " n"]:
     r"""A uniform permutation of range(n): the rank of each word among the words.
 
-    Takes $n^2$ comparisons, which for a short context beats sorting.
+    Takes $n^2$ comparisons. For a short context, this is faster than sorting.
     """
     index = np.arange(bits.shape[0])
     first = index[None, :] < index[:, None]
     less = bits[None, :] < bits[:, None]
-    # Equal words (one pair in 2^32) keep their order; it stays a permutation.
+    # Equal words (one pair in 2^32) keep their order, so it is still a permutation.
     before = less | ((bits[None, :] == bits[:, None]) & first)
     return jnp.sum(before, axis=1, dtype=jnp.int32)

@@ -1,4 +1,4 @@
-"""What an exemplar-label sequence is."""
+"""The type of an exemplar-label sequence."""
 
 import equinox as eqx
 from jaxtyping import Array, Float, Int
@@ -7,14 +7,14 @@ from ...checks import finite
 
 
 class Sequence(eqx.Module):
-    """One sequence, or with leading axes a batch of them; the query is the last.
+    """One sequence, or a batch of them with leading axes; the query comes last.
 
     **Attributes:**
 
-    - `examples`: What the model sees at each position: vectors, or ids for data that
-        is given as ids.
-    - `labels`: The label at each position; the query's is the target.
-    - `classes`: The index in the data of each position's class; -1 where unknown.
+    - `examples`: What the model sees at each position: vectors, or ids if the data has
+        ids.
+    - `labels`: The label at each position; the query's label is the target.
+    - `classes`: The class at each position, as an index in the data; -1 if unknown.
     """
 
     examples: Float[Array, "*batch exemplar dim"] | Int[Array, "*batch exemplar"]
@@ -22,5 +22,5 @@ class Sequence(eqx.Module):
     classes: Int[Array, "*batch exemplar"]
 
     def check_batch(self) -> None:
-        """Raises `ValueError` for examples that are not finite."""
+        """Raises `ValueError` if some examples are not finite."""
         finite("examples", self.examples)

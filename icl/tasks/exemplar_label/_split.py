@@ -15,8 +15,8 @@ SplitPart = Literal["train", "val", "test"]
 class Split:
     """How many of `n` things are for training, validation and testing.
 
-    The parts are disjoint uniformly random subsets; what is left over is in none. A
-    larger `train` with the same seed need not contain a smaller one.
+    The parts are disjoint and uniformly random; left-over things are in no part. With
+    the same seed, a larger `train` need not contain a smaller one.
     """
 
     train: int
@@ -26,12 +26,12 @@ class Split:
     test: int = 0
     """How many are for testing, at least 0."""
     seed: int | None = 0
-    """Of the random choice, at least 0. `None` keeps the order of the data: the first
-    `train` things are for training, the next `val` for validation, the next `test` for
-    testing."""
+    """The seed of the random choice, at least 0. `None` keeps the order of the data:
+    the first `train` things are for training, the next `val` for validation, the next
+    `test` for testing."""
     order: tuple[int, ...] | None = None
-    """Which things these are, one by one, where another program chose them: the first
-    `train` of this list are for training, and so on. Goes with `seed=None`."""
+    """The things one by one, if another program chose them: the first `train` of this
+    list are for training, and so on. Needs `seed=None`."""
 
     def __post_init__(self):
         for name in ("train", "val", "test"):
@@ -48,8 +48,8 @@ class Split:
         **Arguments:**
 
         - `name`: `"train"`, `"val"` or `"test"`.
-        - `n`: How many things are divided.
-        - `attempt`: Another number gives another, independent split of the same seed.
+        - `n`: How many things there are to divide.
+        - `attempt`: Another number gives another independent split with the same seed.
 
         **Returns:**
 
@@ -57,21 +57,20 @@ class Split:
 
         **Raises:**
 
-        `ValueError` if the parts together are more than `n`, or this part is empty.
+        `ValueError` if the parts together have more than `n` things, or this part is
+        empty.
         """
         check_choice("part", name, ("train", "val", "test"))
         total = self.train + self.val + self.test
         if total > n:
-            raise ValueError(
-                f"{self} divides {total} things, but there are {n} of them"
-            )
+            raise ValueError(f"{self} divides {total} things, but there are only {n}")
         if getattr(self, name) == 0:
             raise ValueError(f"the {name!r} part of {self} is empty")
         if self.order is not None:
             order = np.asarray(self.order, np.int64)
             if order.max(initial=-1) >= n:
                 raise ValueError(
-                    f"order names thing {order.max()}, but there are {n} of them"
+                    f"order names thing {order.max()}, but there are only {n} things"
                 )
         elif self.seed is None:
             order = np.arange(total)
@@ -84,15 +83,15 @@ class Split:
     def _check_order(self, order: tuple[int, ...]) -> None:
         total = self.train + self.val + self.test
         if self.seed is not None:
-            raise ValueError(f"order goes with seed=None, got seed={self.seed}")
+            raise ValueError(f"order needs seed=None, got seed={self.seed}")
         if len(order) != total or len(set(order)) != total or min(order, default=0) < 0:
             raise ValueError(
-                f"order must be the {total} different things of the parts, got {order}"
+                f"order must list {total} different things, at least 0, got {order}"
             )
 
 
 def check_choice(argument: str, value: str, choices: tuple[str, ...]) -> None:
-    """Raises `ValueError` with the nearest name unless `value` is a choice."""
+    """Raises `ValueError`, with the nearest name, unless `value` is a choice."""
     if value in choices:
         return
     hint = did_you_mean(str(value), choices)

@@ -1,9 +1,9 @@
 """Exemplar-label sequences (Chan et al., 2022; Singh et al., 2023-2025).
 
-A sequence is a context of (exemplar, label) pairs and a query, an exemplar whose label
-is the target. It can be solved by matching the query to the context and copying the
-label there (in context), or by knowing the class from training (in weights); the fields
-of `ExemplarLabel` decide which of the two helps.
+A sequence is a context of (exemplar, label) pairs and a query. The query is an exemplar
+whose label is the target. A model can match the query to the context and copy the label
+there (in-context), or know the class from training (in-weights). The fields of
+`ExemplarLabel` decide which of the two helps.
 """
 
 import dataclasses
@@ -39,19 +39,19 @@ class ExemplarLabel(TaskConfig):
     class_split: Split
     """Divides the classes of the data."""
     exemplar_split: Split
-    """Divides the exemplars of each class, the same way for all."""
+    """Divides the exemplars of each class, in the same way for all classes."""
     classes: SplitPart = "train"
     """Which part of the classes to draw from."""
     exemplars: SplitPart = "train"
-    """Which part of each class's exemplars."""
+    """Which part of each class's exemplars to draw from."""
     context: Context | Mixture = Context()
     """Which classes appear, and where."""
     distribution: Distribution = Uniform()
-    """Of the query's class over the split."""
+    """The distribution of the query's class over the split."""
     exemplar_choice: ExemplarChoice = Free()
     """Which exemplar of its class each position shows."""
     labels: Labels = ClassLabels()
-    """What each class is called."""
+    """The label of each class."""
     noise: float = 0.0
     """Standard deviation of the Gaussian noise that is added to each component of each
     example, independently at each position; 0 for none."""
@@ -66,17 +66,17 @@ class ExemplarLabel(TaskConfig):
         data: Float[Array, "class exemplar dim"] | Int[Array, "class exemplar"] | None,
         /,
     ) -> "ExemplarLabelTask":
-        """The task on some data, which it refers to and does not copy.
+        """The task on some data; the task refers to the data and does not copy it.
 
         **Arguments:**
 
-        - `data`: A vector for each exemplar of each class; or an integer id, for
-            models that look up what an id stands for. There is no noise on ids.
+        - `data`: A vector for each exemplar of each class; or an integer id, for models
+            that look up ids in a table. Ids have no noise.
 
         **Raises:**
 
-        `ValueError` if there is no data, the labels do not fit the context, or the data
-        has too few classes or exemplars, or cannot have noise.
+        `ValueError` if there is no data, the labels do not fit the context, the data
+        has too few classes or exemplars, or noise is asked for on ids.
         """
         if data is None:
             raise ValueError("data must be classes of exemplars, got None")
@@ -88,7 +88,7 @@ class ExemplarLabel(TaskConfig):
             )
         if self.noise and not real:
             raise ValueError(f"noise must be 0 for data of ids, got {self.noise}")
-        # Not above: a command line changes one field at a time.
+        # Not in `__post_init__`: a command line changes one field at a time.
         self.labels.check(self.context)
         class_ids = self.class_split.part(self.classes, data.shape[0])
         exemplar_ids = self.exemplar_split.part(self.exemplars, data.shape[1])
@@ -115,10 +115,10 @@ class ExemplarLabelTask(eqx.Module):
 
     **Attributes:**
 
-    - `config`: The settings it was built from.
+    - `config`: The settings that built it.
     - `data`: All classes and exemplars, shared with other tasks on the same array.
     - `class_ids`, `exemplar_ids`: The indices in the data that it draws from.
-    - `class_sampler`: Of positions in `class_ids`.
+    - `class_sampler`: Draws positions in `class_ids`.
     - `label_pairs`: For `Relabel` with a split, the pairs of labels to draw from.
     """
 
@@ -149,10 +149,10 @@ class ExemplarLabelTask(eqx.Module):
         )
 
     def sample(self, *, key: PRNGKeyArray, seen: int | Int[Array, ""] = 0) -> Sequence:
-        """Draws one sequence, at any time from the same distribution."""
+        """Draws one sequence; the distribution does not depend on `seen`."""
         config = self.config
         bits_key, noise_key = jax.random.split(key)
-        # A word of one row for each purpose: a label scheme takes two at most.
+        # One row of words for each purpose: a label scheme needs at most two words.
         shape = 4, config.context.length + 1
         class_bits, order_bits, exemplar_bits, label_bits = jax.random.bits(
             bits_key, shape, jnp.uint32
@@ -178,22 +178,22 @@ class ExemplarLabelTask(eqx.Module):
         Float[Array, "*batch exemplar dim"] | Int[Array, "*batch exemplar"],
         Int[Array, "*batch exemplar"],
     ]:
-        """What a model is called with: the examples and the labels, batch axes or not.
+        """The inputs of a model: examples and labels, with or without batch axes.
 
-        The last label is the target; a model does not look at it.
+        The last label is the target; a model does not read it.
         """
         return example.examples, example.labels
 
     def forward(
         self, model: Any, example: Sequence, *, tap: Tap = identity
     ) -> Float[Array, " label"]:
-        """The model's logits of the query's label.
+        """The model's logits for the query's label.
 
         **Arguments:**
 
         - `model`: Has `query_logits(examples, labels, *, tap)`.
         - `example`: One sequence.
-        - `tap`: Given to the model.
+        - `tap`: Passed to the model.
         """
         return model.query_logits(*self.inputs(example), tap=tap)
 
@@ -210,9 +210,9 @@ class ExemplarLabelTask(eqx.Module):
     def evidence(
         self, logits: Float[Array, " label"], example: Sequence
     ) -> Float[Array, ""]:
-        """How strongly the logits give the right label, against the context's others.
+        """How strongly the logits prefer the right label to the context's others.
 
-        See `icl.tasks.logit_difference`.
+        See `icl.tasks.exemplar_label.logit_difference`.
         """
         return logit_difference(logits, example.labels)
 

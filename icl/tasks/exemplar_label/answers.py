@@ -1,4 +1,4 @@
-"""How right a model's answers are, as metrics of `opto.sweep`; names of its tokens."""
+"""How right a model's answers are, as metrics for `opto.sweep`; names of tokens."""
 
 import string
 from collections.abc import Sequence as List
@@ -19,7 +19,7 @@ def answer_accuracy(
 
     **Arguments:**
 
-    - `logits`: What the model gives, the query's last.
+    - `logits`: The model's outputs; the last position is the query.
     - `examples`, `labels`: Its inputs; the last label is the right one.
     """
     return jnp.mean(jnp.argmax(logits[:, -1], -1) == labels[:, -1])
@@ -30,18 +30,18 @@ def logit_difference(
     examples: Array,
     labels: Int[Array, "example position"],
 ) -> Float[Array, ""]:
-    """How far the right label's logit is above the best other of the context, in nats.
+    """The right label's logit minus the best other logit of the context, in nats.
 
-    The mean over queries; NaN if one has no other label. Unlike the accuracy it has a
-    gradient, and what parts of the model add to it can be summed.
+    This is a mean over queries; NaN if one has no other label. Unlike the accuracy it
+    has a gradient, and the contributions of the model's parts to it can be added up.
 
-    **Arguments:** As for `answer_accuracy`.
+    **Arguments:** As in `answer_accuracy`.
     """
     return jnp.mean(jax.vmap(_contrasts.logit_difference)(logits[:, -1], labels))
 
 
 def token_names(labels: Int[Array, "example position"]) -> list[list[str]]:
-    """What stands at each token of each sequence: `x0`, its label, `x1`, …, `query`."""
+    """A name for each token of each sequence: `x0`, its label, `x1`, …, `query`."""
     return [
         [*(x for k, y in enumerate(row) for x in (f"x{k}", f"label {y}")), "query"]
         for row in jnp.asarray(labels)[:, :-1].tolist()
@@ -49,12 +49,12 @@ def token_names(labels: Int[Array, "example position"]) -> list[list[str]]:
 
 
 def token_letters(roles: List[tuple[str, int]], labels: List[int]) -> list[str]:
-    """A and B for exemplars by their label, ℓ3 for a label; the query has a ?.
+    """Short names: a letter by label for an exemplar, ℓ3 for a label, A? for a query.
 
     **Arguments:**
 
-    - `roles`: Of each token `"exemplar"`, `"label"` or `"query"`, and its pair.
-    - `labels`: Of each pair; the last is the query's.
+    - `roles`: For each token `"exemplar"`, `"label"` or `"query"`, and its pair.
+    - `labels`: The label of each pair; the last is the query's.
     """
     order = {label: k for k, label in enumerate(dict.fromkeys(labels))}
     names = []

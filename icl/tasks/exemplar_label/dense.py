@@ -1,4 +1,4 @@
-"""Every sequence that there is: class pairs x label pairs x positions of the answer."""
+"""Every possible sequence: class pairs x label pairs x positions of the answer."""
 
 import dataclasses
 import math
@@ -17,29 +17,29 @@ from ._split import SplitPart
 from ._task import ExemplarLabelTask
 
 
-# More sequences than these are surely a mistake.
+# More sequences than this are surely a mistake.
 _MOST = 2**24
 
-# Pairs whose similarity is computed at once, to bound the memory.
+# How many similarities are computed at once, to limit the memory.
 _PIECE = 4096
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class GroupedSequences:
-    """Sequences, each once, and what each of them is.
+    """Sequences, each once, and the properties of each.
 
     **Fields:**
 
-    - `places`: The sequences with integers for examples: rows of `table`. 36 bytes a
-        sequence, where the vectors take kilobytes.
-    - `table`: The exemplars that there are, each once.
-    - `groups`: What each sequence is, `[sequence]`: `class_pair`, `label_pair` and
-        `relabelling` (pairs of labels whatever their order) as rows of `pairs`,
-        `correct_position` (which pair of the context is of the query's class, from 0),
-        `query_class`, `correct_label`, and `similarity`, the cosine between the two
-        exemplars of the context.
-    - `pairs`: What the numbers of pairs mean, `[pair, 2]`, of classes (as indices in
-        the data) and of labels, in the order of the context.
+    - `places`: The sequences with integers as examples: rows of `table`. They take 36
+        bytes per sequence, where vectors would take kilobytes.
+    - `table`: The exemplars in use, each once.
+    - `groups`: The properties of each sequence, `[sequence]`. `class_pair`,
+        `label_pair` and `relabelling` (pairs of labels in either order) are rows of
+        `pairs`. `correct_position` is the context pair of the query's class, counted
+        from 0. Then `query_class`, `correct_label`, and `similarity`, the cosine
+        between the two exemplars of the context.
+    - `pairs`: The meaning of the rows: pairs `[pair, 2]` of classes (as indices in the
+        data) and of labels, in the order of the context.
     """
 
     places: Sequence
@@ -52,16 +52,16 @@ class GroupedSequences:
 
     @property
     def sequences(self) -> Sequence:
-        """The sequences themselves, made anew at each call: mind the memory."""
+        """The sequences themselves, made anew at each call; they take much memory."""
         return shown(self.places, self.table)
 
 
 def shown(
     places: Sequence, table: Float[Array, "place dim"] | Int[Array, " place"]
 ) -> Sequence:
-    """Sequences whose examples are rows of a table, with the rows for examples.
+    """The sequences with rows of a table as examples, instead of row numbers.
 
-    Of one sequence or of a batch; compiled or not.
+    Works for one sequence or a batch, compiled or not.
     """
     return eqx.tree_at(lambda s: s.examples, places, table[places.examples])
 
@@ -77,27 +77,27 @@ def dense_set(
     max_class_pairs: int | None = None,
     key: PRNGKeyArray | None = None,
 ) -> GroupedSequences:
-    """All sequences of two classes that a task can draw, each exactly once.
+    """All two-class sequences that a task can draw, each exactly once.
 
-    All ordered pairs of different classes, times all ordered pairs of labels, times the
-    two positions of the query's class: 50 · 49 · 16 · 2 = 78,400 for the training task
-    of the induction-head paper. Sorted by these three. Without the task's noise, and
-    whatever its distribution of classes.
+    These are all ordered pairs of different classes, times all ordered pairs of labels,
+    times the two positions of the query's class: 50 · 49 · 16 · 2 = 78,400 for the
+    training task of the induction-head paper. They are sorted by these three. They have
+    no noise and ignore the task's distribution of classes.
 
     **Arguments:**
 
-    - `task`: With contexts of two items, one of the query's class and one of another,
-        and labels `Relabel`, `ClassLabels` or `FlippedLabels`; of the latter two a pair
-        of classes has one pair of labels.
+    - `task`: Its contexts have two items, one of the query's class and one of another
+        class. Its labels are `Relabel`, `ClassLabels` or `FlippedLabels`; with the last
+        two, a pair of classes has one pair of labels.
     - `classes`, `exemplars`, `relabelling`: Which part of the classes, of each class's
-        exemplars, of the label pairs; `None` is the task's own.
+        exemplars, and of the label pairs; `None` is the task's own.
     - `exemplar`: Which exemplar each class shows in the context, from 0.
-    - `query_exemplar`: Which the query shows; by default the same.
-    - `max_class_pairs`: So many ordered pairs of classes at most, drawn at random with
-        `key`, for data of many classes.
+    - `query_exemplar`: Which exemplar the query shows; by default the same.
+    - `max_class_pairs`: The largest number of ordered pairs of classes, for data with
+        many classes. If there are more, they are drawn at random with `key`.
 
-    **Raises:** `ValueError` for another kind of task, a part or exemplar that there is
-    not, or more than sixteen million sequences.
+    **Raises:** `ValueError` for another kind of task, a missing part or exemplar, or
+    more than sixteen million sequences.
     """
     _check_task(task)
     config = task.config
@@ -113,7 +113,7 @@ def dense_set(
     options = 1 if table is None else len(table)
     chosen = _class_pairs(len(class_ids), max_class_pairs, 2 * options, key=key)
     class_pairs = class_ids[chosen]
-    # Labels that are the classes' own numbers, or these exchanged.
+    # Labels that are the classes' own numbers, or these numbers exchanged.
     flip = -1 if isinstance(config.labels, FlippedLabels) else 1
     label_pairs = class_pairs[:, None, ::flip] if table is None else table[None]
     shown_ids = exemplar_ids[[exemplar, exemplar, query_exemplar]]
@@ -126,7 +126,7 @@ def _assembled(
     label_pairs: Int[np.ndarray, "#class_pair option 2"],
     exemplars: Int[np.ndarray, "3"],
 ) -> GroupedSequences:
-    """Sequences of class pairs, of each with each of its label pairs."""
+    """All sequences of the class pairs, each with each of its label pairs."""
     shape = len(class_pairs), label_pairs.shape[1], 2
     pair, _, position = (x.ravel() for x in np.indices(shape, np.int32))
     every = np.broadcast_to(label_pairs, (*shape[:2], 2)).reshape(-1, 2)
@@ -199,7 +199,10 @@ def _class_pairs(
         positive("max_class_pairs", at_most)
         if at_most < total:
             if key is None:
-                raise ValueError(f"max_class_pairs={at_most} of {total} needs a key")
+                raise ValueError(
+                    f"max_class_pairs={at_most} draws from {total} pairs, so it needs "
+                    "a key"
+                )
             rng = np.random.default_rng(np.asarray(jax.random.key_data(key)))
             some = np.sort(rng.choice(total, at_most, replace=False))
             total = at_most
@@ -212,7 +215,7 @@ def _class_pairs(
 def _ordered_pairs(
     count: int, some: Int[np.ndarray, " pair"] | None
 ) -> Int[np.ndarray, "pair 2"]:
-    """Pairs of different numbers (0, 1), (0, 2), …; all, or some by their places."""
+    """Pairs of different numbers (0, 1), (0, 2), …; all, or those at some places."""
     places = np.arange(count * (count - 1)) if some is None else some
     first, second = np.divmod(places, count - 1)
     return np.stack([first, second + (second >= first)], axis=-1)
@@ -221,8 +224,8 @@ def _ordered_pairs(
 def _numbered(
     pairs: Int[np.ndarray, "row 2"],
 ) -> tuple[Int[np.ndarray, " row"], Int[np.ndarray, "pair 2"]]:
-    """Which of the different pairs each row is, and these pairs, in order."""
-    # Of one number each, sorting takes a tenth of the time.
+    """The index of each row among the different pairs, and these pairs in order."""
+    # Sorting takes a tenth of the time if each pair is one number.
     base = int(pairs.max()) + 1
     codes, index = np.unique(pairs[:, 0] * base + pairs[:, 1], return_inverse=True)
     return index.astype(np.int32), np.stack(np.divmod(codes, base), axis=-1)
@@ -232,7 +235,7 @@ def _similarity(
     exemplars: Float[Array, "class dim"] | Int[Array, " class"],
     pairs: Int[np.ndarray, "pair 2"],
 ) -> Float[np.ndarray, " pair"]:
-    """The cosine between two classes' exemplars; of ids, whether they are equal."""
+    """The cosine between two classes' exemplars; for ids, whether they are equal."""
     vectors = np.asarray(exemplars)
     if vectors.ndim == 1:
         return (vectors[pairs[:, 0]] == vectors[pairs[:, 1]]).astype(np.float64)

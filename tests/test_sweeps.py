@@ -476,7 +476,7 @@ def test_as_many_members_as_memory_allows(machine, fits, tmp_path):
     assert most_members((cost, 4), group, None, machine) == fits
     assert most_members((cost, 4), group, 2, machine) == 2
     small = dataclasses.replace(machine, device_bytes=2**27)
-    with pytest.raises(ValueError, match=r"a takes 0.[29] GiB, more than"):
+    with pytest.raises(ValueError, match=r"a takes 0.[29] GiB, but a job"):
         most_members((cost, 4), group, None, small)
 
 

@@ -1,7 +1,7 @@
-"""What a figure of a paper is: its runs, measurement, targets and claims, as a value.
+"""A figure of a paper as a value: its runs, measurement, targets and claims.
 
-What makes, judges and finds figures of any paper belongs here; the figures of one paper
-are in its folder of `sweeps.studies`.
+Code that makes, judges or finds figures of any paper belongs here. The figures of one
+paper are in its folder in `sweeps.studies`.
 """
 
 from ._claims import (

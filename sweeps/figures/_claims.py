@@ -1,7 +1,7 @@
-"""What a figure is said to show, as statements about its numbers.
+"""Claims: statements about the numbers of a figure.
 
-A number is one per row of the figure's table. `inf` is an event that did not come in
-all of a run, later than any that did; NaN is what was not measured.
+Each row of the figure's table has one number. `inf` stands for an event that never came
+in a run, and counts as later than any that did. NaN stands for not measured.
 """
 
 import abc
@@ -11,35 +11,35 @@ from collections.abc import Iterator, Mapping
 
 
 RowNumbers = Mapping[str, float]
-"""By the name of the row."""
+"""The number of each row, by the row's name."""
 
 
 class Claim(abc.ABC):
-    """A statement about the numbers of a figure; `str` is how it reads."""
+    """A statement about the numbers of a figure; `str` gives its text."""
 
     @abc.abstractmethod
     def parts(self, numbers: RowNumbers, targets: RowNumbers) -> "Iterator[Comparison]":
-        """What it comes to, one by one."""
+        """The comparisons that the claim consists of."""
 
     @abc.abstractmethod
     def __str__(self) -> str: ...
 
     def holds(self, numbers: RowNumbers, targets: RowNumbers) -> bool | None:
-        """Whether it does; `None` if the numbers do not tell."""
+        """Whether the claim holds; `None` if the numbers do not tell."""
         found = [part.holds for part in self.parts(numbers, targets)]
         if False in found:
             return False
         return None if None in found else True
 
     def against(self, numbers: RowNumbers, targets: RowNumbers) -> list[str]:
-        """What of it does not hold or cannot be told, in words."""
+        """The texts of the comparisons that do not hold or cannot be told."""
         parts = self.parts(numbers, targets)
         return [part.text for part in parts if not part.holds]
 
 
 @dataclasses.dataclass(frozen=True)
 class Comparison:
-    """A comparison, whether it holds, and what to say if it does not."""
+    """One comparison: whether it holds, and the text to show if it does not."""
 
     holds: bool | None
     text: str
@@ -47,7 +47,7 @@ class Comparison:
 
 @dataclasses.dataclass(frozen=True)
 class Ordering(Claim):
-    """Rows that descend; those of one step are in any order among themselves."""
+    """The rows descend; rows of the same step may be in any order."""
 
     steps: tuple[str | tuple[str, ...], ...]
 
@@ -65,7 +65,7 @@ class Ordering(Claim):
 
 @dataclasses.dataclass(frozen=True)
 class Within(Claim):
-    """A row that lies above and below some numbers."""
+    """A row lies above `low` and below `high`."""
 
     row: str
     low: float = -math.inf
@@ -85,7 +85,7 @@ class Within(Claim):
 
 @dataclasses.dataclass(frozen=True)
 class Alike(Claim):
-    """Rows of which the largest is at most a factor above the smallest."""
+    """The largest of the rows is at most `factor` times the smallest."""
 
     rows: tuple[str, ...]
     factor: float
@@ -104,7 +104,7 @@ class Alike(Claim):
 
 @dataclasses.dataclass(frozen=True)
 class Same(Claim):
-    """Rows that are their targets, up to a part of them."""
+    """The rows equal their targets, within a relative tolerance."""
 
     rows: tuple[str, ...]
     tolerance: float = 0.0
@@ -123,7 +123,7 @@ class Same(Claim):
 
 @dataclasses.dataclass(frozen=True)
 class Exceeds(Claim):
-    """A row that is so much above another one."""
+    """A row is at least `by` above another one."""
 
     row: str
     other: str
@@ -141,7 +141,7 @@ class Exceeds(Claim):
 
 @dataclasses.dataclass(frozen=True)
 class Times(Claim):
-    """A row that is so many times another one; one that was not reached is."""
+    """A row is at least `factor` times another one; an infinite row always is."""
 
     row: str
     other: str
@@ -159,7 +159,7 @@ class Times(Claim):
 
 @dataclasses.dataclass(frozen=True)
 class Together(Claim):
-    """Claims that say something of a seed only if all of them hold in it."""
+    """Several claims as one: a seed satisfies it if all of them hold in that seed."""
 
     claims: tuple[Claim, ...]
 
@@ -172,7 +172,7 @@ class Together(Claim):
 
 
 def shown(value: float) -> str:
-    """A number to read: `0.713`, `742`, `292,000`."""
+    """A number as text: `0.713`, `742`, `292,000`."""
     if math.isnan(value):
         return "not measured"
     if math.isinf(value):

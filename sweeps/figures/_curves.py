@@ -1,4 +1,4 @@
-"""What the runs of a figure logged, put together."""
+"""The logged curves of a figure's runs, put together."""
 
 from pathlib import Path
 
@@ -12,7 +12,7 @@ from ._figure import Runs
 
 
 def curves(runs: Runs, set: str = "train", metric: str = "loss") -> MetricCurves:
-    """The mean of a metric over an evaluation set, by what each run is in the figure.
+    """The mean of a metric over an evaluation set, by the label of each run.
 
     **Raises:** `ValueError` if a run has not logged it.
     """
@@ -26,7 +26,7 @@ def curves(runs: Runs, set: str = "train", metric: str = "loss") -> MetricCurves
 def _logged(folder: Path, set: str, metric: str) -> tuple[np.ndarray, np.ndarray]:
     events, values = logged_curve(folder, metric, data=set)
     if not len(events):
-        raise ValueError(f"{folder} has not logged {metric} of a set {set!r}")
+        raise ValueError(f"{folder} has not logged {metric} on a set {set!r}")
     return events, values
 
 
@@ -39,9 +39,9 @@ def has_set(runs: Runs, set: str) -> bool:
 def crossings(
     found: MetricCurves, level: float
 ) -> dict[str, Float[np.ndarray, " seed"]]:
-    """By label, the sequences seen when each run first comes down to a level.
+    """The sequences seen when each run first falls to a level, by label.
 
-    Linear between the points; `inf` for a run that does not.
+    Curves are linear between the points; `inf` for a run that never falls to it.
     """
     return {
         label: np.array([crossing(found.sequences, y, level) for y in values.T])

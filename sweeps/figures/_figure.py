@@ -1,4 +1,4 @@
-"""What a figure is: which runs it needs, what is measured on them, what is claimed."""
+"""A figure: the runs it needs, what it measures on them, and what it claims."""
 
 import dataclasses
 import re
@@ -15,17 +15,17 @@ from ._row import Row
 
 
 _SEED = "{seed}"
-"""Stands in the name of a run for its seed."""
+"""Stands for the seed in the name of a run."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Runs:
-    """The runs of a figure, finished.
+    """The finished runs of a figure.
 
     **Fields:**
 
-    - `folders`: By what a run is in the figure, the folder for each seed, `[seed]`.
-    - `seeds`: The seeds; one, 0, where runs have none in their names.
+    - `folders`: The folder for each seed, `[seed]`, by the label of the run.
+    - `seeds`: The seeds; only 0 if the names of the runs have no seed.
     """
 
     folders: Mapping[str, tuple[Path, ...]]
@@ -34,13 +34,13 @@ class Runs:
 
 @dataclasses.dataclass(frozen=True)
 class Measured:
-    """What was found.
+    """What was measured for a figure.
 
     **Fields:**
 
-    - `values`: By the name of a row, `[seed]`; `inf` for an event that did not come,
-        NaN where it could not. A row that is not there was not measured.
-    - `figure`: The picture.
+    - `values`: `[seed]` by the name of the row; `inf` for an event that did not come,
+        NaN where it could not come. A missing row was not measured.
+    - `figure`: The drawing.
     """
 
     values: Mapping[str, Float[np.ndarray, " seed"]]
@@ -49,25 +49,24 @@ class Measured:
 
 @dataclasses.dataclass(frozen=True)
 class Figure:
-    """A figure of a paper, from its runs to what it is said to show.
+    """A figure of a paper, from its runs to its claims.
 
     **Fields:**
 
     - `name`: `paper/number`.
-    - `shows`: In a line.
-    - `source`: Where it is from, and where its targets are.
-    - `study`: Whose runs it needs; empty for a toy model, which needs none.
-    - `runs`: By what a run is in the figure, its name in the study, in which `{seed}`
-        is a number and `*` anything; of several, divided by `|`, the first that is
-        there at a scale.
-    - `cost`: How long it takes at scale `small` on two cores, roughly.
-    - `measure`: What is read off and drawn.
-    - `rows`: By name, in order: what was published, and its unit.
-    - `claims`: What it is said to show, written down before the runs that they are
-        judged on.
-    - `about`: What the rows are, `"sequences until …"`.
-    - `fresh`: The seeds that claims are judged on, where others were seen before the
-        claims were written; empty if all are.
+    - `shows`: What it shows, in one line.
+    - `source`: The source of the figure and of its targets.
+    - `study`: The study whose runs it needs; empty for a toy model, which needs none.
+    - `runs`: The name of each run in the study, by its label in the figure. In a name,
+        `{seed}` stands for a number and `*` for anything; `|` separates names, of which
+        the first one that exists at a scale is used.
+    - `cost`: Roughly how long it takes at scale `small` on two cores.
+    - `measure`: Measures the runs and draws the figure.
+    - `rows`: The published number and its unit, by the name of the row, in order.
+    - `claims`: Its claims, written down before the runs that they are judged on.
+    - `about`: What the rows are, such as `"sequences until …"`.
+    - `fresh`: The seeds that claims are judged on, if others were seen before the
+        claims were written; empty if claims are judged on all seeds.
     """
 
     name: str
@@ -84,36 +83,36 @@ class Figure:
 
     @property
     def targets(self) -> dict[str, float]:
-        """What was published, by row."""
+        """The published numbers, by row."""
         return {name: row.target for name, row in self.rows.items()}
 
     def judged(self, seeds: tuple[int, ...]) -> tuple[int, ...]:
-        """Those of the seeds that claims are judged on; all if none is fresh."""
+        """The seeds among these that claims are judged on; all if none is fresh."""
         return tuple(seed for seed in seeds if seed in self.fresh) or seeds
 
     @property
     def stem(self) -> str:
-        """The name of its files."""
+        """The stem of its file names."""
         return self.name.replace("/", "-")
 
     def found(
         self, names: Collection[str], seeds: Collection[int] = ()
     ) -> dict[str, dict[int, str]]:
-        """By what a run is in the figure, the name of the run of each seed.
+        """The name of the run of each seed, by the run's label in the figure.
 
         Runs missing at this scale are skipped.
 
         **Arguments:**
 
-        - `names`: Of the study's runs.
-        - `seeds`: Those that are wanted; none means all.
+        - `names`: The names of the study's runs.
+        - `seeds`: The wanted seeds; none means all.
 
-        **Raises:** `ValueError` for a seed that is not there.
+        **Raises:** `ValueError` for a seed that does not exist.
         """
         every = {label: _matching(name, names) for label, name in self.runs.items()}
         there = {seed for by_seed in every.values() for seed in by_seed}
         if seeds and not any(_SEED in name for name in self.runs.values()):
-            raise ValueError(f"--seeds: {self.name} is of one seed in this study")
+            raise ValueError(f"--seeds: {self.name} has only one seed in this study")
         for seed in seeds:
             if seed not in there:
                 has = ", ".join(map(str, sorted(there))) or "none"
@@ -127,7 +126,7 @@ class Figure:
 
 
 def _matching(name: str, runs: Collection[str]) -> dict[int, str]:
-    """The runs that have a name, by seed; 0 where the name has none."""
+    """The runs that match a name, by seed; 0 if the name has no seed."""
     for each in name.split("|"):
         pattern = re.escape(each.strip()).replace(re.escape(_SEED), r"(\d+)")
         matches = [re.fullmatch(pattern.replace(r"\*", ".*"), run) for run in runs]

@@ -1,4 +1,4 @@
-"""Which figures there are: those of each paper's folder in `sweeps.studies`."""
+"""Finds all figures: those in each paper's folder in `sweeps.studies`."""
 
 import functools
 import importlib
@@ -14,18 +14,18 @@ from ._published import Published
 
 @functools.cache
 def all_figures() -> dict[str, Figure]:
-    """The figures of all papers by name: `FIGURES` of each folder's `figures`."""
+    """The figures of all papers by name, from `FIGURES` in each folder's `figures`."""
     every = [each for module in _modules("figures") for each in module.FIGURES]
     return {each.name: each for each in sorted(every, key=lambda each: each.name)}
 
 
 def all_published() -> dict[str, tuple[Published, ...]]:
-    """What each paper published, by its name: of each folder's `published`."""
+    """What each paper published, by paper, from each folder's `published`."""
     return {module.PAPER: module.PUBLISHED for module in _modules("published")}
 
 
 def _modules(name: str) -> list[ModuleType]:
-    """The module or package of a name in each paper's folder."""
+    """The module or package called `name` in each paper's folder."""
     papers = {
         file.parent.name
         for pattern in (f"*/{name}.py", f"*/{name}/")

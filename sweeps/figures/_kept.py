@@ -1,4 +1,4 @@
-"""Tables of figures that were drawn, and figures of runs that are there."""
+"""Tables of figures that were drawn, and figures of the runs that exist."""
 
 import json
 import math
@@ -13,9 +13,9 @@ from ._table import NOT_REACHED
 
 
 def drawn_from(name: str, study: Study) -> DrawnFigure | Table:
-    """A figure of a paper from the runs that a study has, as far as they are there.
+    """A figure of a paper, drawn from the finished runs of a study.
 
-    A table that says so if there are none.
+    If there are none, a table that says so.
     """
     chosen = find_figure(name)
     found = chosen.found(study.names)
@@ -30,13 +30,13 @@ def drawn_from(name: str, study: Study) -> DrawnFigure | Table:
 
 
 def table_of(name: str, *, scale: str = "small", file: str = "") -> Table:
-    """The numbers and the verdicts that `icl figure NAME` left in the folder of runs.
+    """The numbers and verdicts that `icl figure NAME` stored in the folder of runs.
 
-    A table that says so if the figure was not drawn at this scale.
+    If the figure was not drawn at this scale, a table that says so.
 
     **Arguments:**
 
-    - `file`: The name of the file without its ending, if it is not the figure's own.
+    - `file`: The stem of the file, if it is not the figure's own.
     """
     chosen = find_figure(name)
     stem = file or f"{chosen.stem}{f'-{scale}' if chosen.study else ''}"
@@ -57,7 +57,7 @@ def table_of(name: str, *, scale: str = "small", file: str = "") -> Table:
 
 
 def _row(name: str, values: dict[str, Any]) -> tuple[Any, ...]:
-    """A row of the table; what is not a number was not reached, or not measured."""
+    """A row of the table; a missing number was not reached or not measured."""
     value, low, high = (
         _number(each) for each in (values["value"], *values["interval"])
     )
@@ -66,7 +66,7 @@ def _row(name: str, values: dict[str, Any]) -> tuple[Any, ...]:
 
 
 def _number(value: float | str | None) -> float:
-    """A number as the table's file has it (`_table.as_json`)."""
+    """Reads a number in the form of the table's file (`_table.as_json`)."""
     if value is None:
         return math.nan
     return math.inf if value == NOT_REACHED else float(value)

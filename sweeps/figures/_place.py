@@ -1,4 +1,4 @@
-"""In which folder a study's runs are, or are to be: told by what is in it."""
+"""Finds the folder that holds a study's runs, or a new one for them."""
 
 import hashlib
 import json
@@ -13,7 +13,7 @@ from ..study import StudyScale
 
 
 Planned = Callable[[Path], dict[str, Experiment]]
-"""The experiments of the study if it is in a folder, whose path is in some of them."""
+"""Gives the study's experiments for its folder, whose path is in some of them."""
 
 
 def place(
@@ -21,12 +21,13 @@ def place(
 ) -> tuple[Folder, list[str]]:
     """The folder in `out` that holds these runs of a study, or a new one for them.
 
-    Beside it, if it is new, why the runs in the study's other folders will not do.
-
     A matching folder is reused under any name. Runs are the same if their configs are:
-    those of another scale, data or code are not. Nothing that is there is changed: a
-    new folder has the name of the study, with the scale or the content too if that name
-    is taken.
+    those of another scale, data or code are not. Existing folders are not changed. A
+    new folder has the name of the study; if that name is taken, the scale is added, and
+    then a hash of the runs.
+
+    **Returns:** The folder, and, if it is new, notes why the study's other folders do
+    not match.
     """
     files = sorted(out.glob("*/_sweep/study.json"))
     notes = []
@@ -45,7 +46,7 @@ def place(
 
 
 def _other(folder: Folder, planned: Planned, runs: Collection[str]) -> str:
-    """How the runs in a folder differ from those wanted; empty if they do not."""
+    """How the runs in a folder differ from the wanted ones; empty if they do not."""
     there, wanted = folder.configs, planned(folder.path)
     known = [run for run in runs if run in there]
     if not known:
@@ -55,7 +56,7 @@ def _other(folder: Folder, planned: Planned, runs: Collection[str]) -> str:
 
 
 def _free(path: Path) -> bool:
-    # `_sweep` alone is what a launch leaves that was killed at once.
+    # A launch that was killed at once leaves only `_sweep`.
     if not path.is_dir():
         return not path.exists()
     return (
@@ -65,7 +66,7 @@ def _free(path: Path) -> bool:
 
 
 def _content(planned: Planned, runs: Collection[str]) -> str:
-    """What tells sets of runs apart, in eight letters and digits."""
+    """A hash of the runs' configs, eight characters long."""
     wanted = planned(Path("/"))
     configs = {run: to_json(wanted[run]) for run in sorted(runs)}
     return hashlib.sha256(json.dumps(configs).encode()).hexdigest()[:8]

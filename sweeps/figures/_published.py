@@ -1,4 +1,4 @@
-"""What each paper published, figure by figure, and where it is here."""
+"""What each paper published, figure by figure, and where we show it."""
 
 import dataclasses
 
@@ -9,11 +9,11 @@ class Published:
 
     **Fields:**
 
-    - `number`: As in the paper, `"4b"`.
-    - `shows`: In a few words.
-    - `figure`: The name of ours for `icl figure`, or empty.
+    - `number`: Its number in the paper, such as `"4b"`.
+    - `shows`: What it shows, in a few words.
+    - `figure`: The name of our figure for `icl figure`, or empty.
     - `notebook`: The notebook that draws it, if no `icl figure` does.
-    - `absent`: Why nothing is judged, if nothing is.
+    - `absent`: Why nothing is judged, if so.
     """
 
     number: str

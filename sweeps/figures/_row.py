@@ -1,4 +1,4 @@
-"""What a row of a figure's table is: what was published, and when ours is alike."""
+"""A row of a figure's table: the published number, and when ours agrees with it."""
 
 import abc
 import dataclasses
@@ -6,7 +6,7 @@ import math
 
 
 class Near(abc.ABC):
-    """When a number is as published."""
+    """A rule for when our number agrees with the published one."""
 
     @abc.abstractmethod
     def holds(self, value: float, target: float) -> bool:
@@ -18,7 +18,7 @@ class Near(abc.ABC):
 
 @dataclasses.dataclass(frozen=True)
 class WithinFactor(Near):
-    """The larger one is at most a factor above the smaller one."""
+    """The larger number is at most `factor` times the smaller one."""
 
     factor: float
 
@@ -32,7 +32,7 @@ class WithinFactor(Near):
 
 @dataclasses.dataclass(frozen=True)
 class WithinDifference(Near):
-    """They are at most so far apart."""
+    """The numbers differ by at most `difference`."""
 
     difference: float
 
@@ -45,7 +45,7 @@ class WithinDifference(Near):
 
 @dataclasses.dataclass(frozen=True)
 class Unit:
-    """What a number is of, which values there are, and when two are alike."""
+    """The unit of a number, its possible values, and when two numbers agree."""
 
     name: str
     near: Near
@@ -54,12 +54,12 @@ class Unit:
 
     @property
     def bounds(self) -> tuple[float, float]:
-        """The smallest and the largest value; infinite where there is none."""
+        """The smallest and the largest possible value; infinite if there is none."""
         return self.low, self.high
 
 
-# Written down before the runs with seeds from 10 on. Targets are read off figures to
-# about 2 %, of one seed, and ours differ by seed: times by a fifth either way.
+# Written down before the runs with seeds from 10 on. Targets are of one seed and are
+# read off figures to about 2 %. Our numbers vary with the seed: times by a fifth.
 SEQUENCES = Unit("sequences", WithinFactor(1.25), low=0.0)
 ACCURACY = Unit("accuracy", WithinDifference(0.05), low=0.0, high=1.0)
 ATTENTION = Unit("attention", WithinDifference(0.05), low=-1.0, high=1.0)
@@ -71,8 +71,8 @@ QUOTIENT = Unit("quotient", WithinFactor(1.25), low=0.0)
 
 @dataclasses.dataclass(frozen=True)
 class Row:
-    """A number that was published, or NaN, and its unit; `inf` is an event that does
-    not come."""
+    """A published number and its unit. NaN stands for no published number, `inf` for an
+    event that does not come."""
 
     target: float
     unit: Unit

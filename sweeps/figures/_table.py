@@ -22,24 +22,24 @@ NOT_REACHED = "not reached"
 
 
 def figures_table(figures: Iterable[Figure]) -> str:
-    """What figures there are."""
+    """The table of all figures."""
     rows = [(each.name, each.study or NONE, each.cost, each.shows) for each in figures]
-    header = ("figure", "study", "at scale small takes", "shows")
+    header = ("figure", "study", "time at scale small", "shows")
     return table(rows, header, "llll")
 
 
 @dataclasses.dataclass(frozen=True)
 class Judged:
-    """What was measured for a figure, and what it comes to."""
+    """What was measured for a figure, and its verdicts."""
 
     chosen: Figure
     measured: Measured
     seeds: tuple[int, ...]
-    """Of the runs, in the order of the measured values."""
+    """The seeds of the runs, in the order of the measured values."""
 
     @property
     def estimates(self) -> dict[str, Estimate]:
-        """Each row over all seeds; of none if it was not measured."""
+        """The estimate of each row over all seeds; without seeds if not measured."""
         return {
             name: Estimate.of(self.measured.values.get(name, ()), row.unit.bounds)
             for name, row in self.chosen.rows.items()
@@ -70,7 +70,7 @@ class Judged:
 
     @property
     def judged_seeds(self) -> list[dict[str, float]]:
-        """The rows of each seed that claims are judged on; NaN if not measured."""
+        """The row numbers of each judged seed; NaN if not measured."""
         chosen = self.chosen.judged(self.seeds)
         places = [k for k, seed in enumerate(self.seeds) if seed in chosen]
         values, missing = self.measured.values, [math.nan] * len(self.seeds)
@@ -80,18 +80,18 @@ class Judged:
         ]
 
     def good(self, claim: Claim) -> int:
-        """In how many of the judged seeds a claim holds."""
+        """The number of judged seeds in which a claim holds."""
         targets = self.chosen.targets
         return sum(claim.holds(one, targets) is True for one in self.judged_seeds)
 
 
 def report(found: Judged, about: Iterable[str], judged: bool) -> str:
-    """Target against measured, and what claims come to.
+    """The numbers beside their targets, and the verdicts of the claims, as text.
 
     **Arguments:**
 
     - `about`: Lines on where the numbers are from.
-    - `judged`: Whether training was long enough to tell.
+    - `judged`: Whether training was long enough to judge.
     """
     chosen, several = found.chosen, len(found.seeds) > 1
     interval = ["95% interval"] if several else []
@@ -116,7 +116,7 @@ def as_json(
     chosen_seeds: bool,
     own_data: bool,
 ) -> dict[str, Any]:
-    """The same as data; NaN is null, and an infinite time is `NOT_REACHED`.
+    """The same as JSON data; NaN is null, and infinity is `NOT_REACHED`.
 
     **Arguments:**
 
@@ -177,7 +177,7 @@ def _row(name: str, found: Judged, several: bool, judged: bool) -> list[str]:
 
 
 def _value(found: Estimate, seeds: int) -> str:
-    """The mean; or the median, and in how many seeds it was reached."""
+    """The mean; if some seeds never reached it, the median and how many did."""
     if found.known in (0, found.count):
         of = f", of {found.count} of them" if 0 < found.count < seeds else ""
         return shown(found.value) + of
@@ -212,6 +212,6 @@ def _line(claim: Claim, found: Judged, judged: bool) -> str:
 
 
 def _reasons(claim: Claim, each: Sequence[RowNumbers], targets: RowNumbers) -> str:
-    """What does not hold in the first seed where something does not."""
+    """What does not hold, for the first seed where something does not."""
     against = (claim.against(one, targets) for one in each)
     return "; ".join(next((found for found in against if found), []))

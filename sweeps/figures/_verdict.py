@@ -1,7 +1,7 @@
-"""What a number or a claim comes to, in one of four words.
+"""The verdict on a number, a claim or a figure, in one of four words.
 
-A claim is judged seed by seed, and holds if it does in four of five of them. A figure
-holds if its claims and its numbers do, and differs if only its claims do.
+A claim is judged seed by seed, and holds if it does in at least four of five seeds. A
+figure holds if its claims and its numbers hold; it differs if only its claims hold.
 """
 
 import enum
@@ -14,19 +14,19 @@ from ._row import Row
 
 
 class Verdict(enum.StrEnum):
-    """How what we found compares with what was published."""
+    """How our result compares with the published one."""
 
     HOLDS = "holds"
     DIFFERS = "differs"
-    """The number is another one."""
+    """Our number is not near the published one."""
     NOT_REPRODUCED = "not reproduced"
-    """The effect is not there."""
+    """We do not see the effect."""
     ABSENT = "absent"
-    """Not run, or not measured, or it cannot be told."""
+    """Not run, not measured, or not decidable."""
 
 
 SHARE = 0.8
-"""Of how many of the seeds a claim must hold."""
+"""The share of seeds in which a claim must hold."""
 
 
 def seeds_wanted(count: int) -> int:
@@ -35,10 +35,10 @@ def seeds_wanted(count: int) -> int:
 
 
 def verdict_of_row(row: Row, found: Estimate) -> Verdict | None:
-    """Of a number over seeds; `None` if none was published.
+    """The verdict on a number over seeds; `None` if none was published.
 
-    An event that came in the paper and in less than half of our seeds, or the other way
-    around, is not reproduced.
+    An event is not reproduced if it came in the paper but in half of our seeds or
+    fewer, or if it came in most of our seeds but not in the paper.
     """
     if math.isnan(row.target):
         return None
@@ -54,7 +54,7 @@ def verdict_of_row(row: Row, found: Estimate) -> Verdict | None:
 def verdict_of_claim(
     claim: Claim, each: Sequence[RowNumbers], targets: RowNumbers
 ) -> Verdict:
-    """Of a claim, from the numbers of each seed."""
+    """The verdict on a claim, from the numbers of each seed."""
     found = [claim.holds(one, targets) for one in each]
     good, unknown = found.count(True), found.count(None)
     wanted = seeds_wanted(len(found))
@@ -66,7 +66,7 @@ def verdict_of_claim(
 def verdict_of_figure(
     claims: Iterable[Verdict], rows: Iterable[Verdict | None]
 ) -> Verdict:
-    """Of a whole figure: the worst of its claims, else that of its numbers."""
+    """The verdict on a figure: the worst of its claims, else that of its numbers."""
     claims, numbers = [*claims], [row for row in rows if row is not None]
     for worst in (Verdict.NOT_REPRODUCED, Verdict.ABSENT):
         if worst in claims:

@@ -1,7 +1,7 @@
-"""What there is to run, and what it costs: runs that need others, programs, estimates.
+"""What to run, and what it costs: which run needs which, programs, and estimates.
 
-A module belongs here if it can tell from experiments and measured steps, before any run
-is there. What starts jobs, or asks how far they are, does not.
+A module belongs here if it needs only experiments and measured steps, before any run
+exists. Code that starts jobs or asks for their progress does not belong here.
 """
 
 from ._cost import divide_cpu as divide_cpu

@@ -1,4 +1,4 @@
-"""What a program takes on this machine's device: measured once, then remembered."""
+"""The cost of a program on this machine's device: measured once, then cached."""
 
 import contextlib
 import dataclasses
@@ -28,15 +28,15 @@ from icl.training.cost import Cost, cost
 
 
 PROCESS_BYTES = 600 * 2**20
-"""What a process takes before it has any member: Python, JAX, compiled code."""
+"""The memory of a process without any member: Python, JAX, compiled code."""
 _HOST_COPIES = 2
-"""On a CPU a member takes so many times what XLA counts: logs, and what is being saved,
-are memory of the same kind (benchmarks/RESULTS.md, sweeps)."""
+"""On a CPU, a member takes this many times the memory that XLA counts, because logs and
+states that are being saved share it (benchmarks/RESULTS.md, Sweeps)."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Program:
-    """What is measured."""
+    """A program to measure."""
 
     experiment: Experiment
     members: int
@@ -49,16 +49,16 @@ def measured(
     others: Mapping[str, Experiment],
     cpu_devices: int,
 ) -> list[Cost]:
-    """What each program takes.
+    """Measures the cost of each program, or reads it from the cache.
 
-    Needs no other run: grafted models are of the right shape, and not trained; heads
-    are as many as will be found. What was measured is kept in
+    No other run has to exist: grafted models have the right shapes but are not trained,
+    and ranked heads are any heads of the right number. The cache is
     `$XDG_CACHE_HOME/icl-opto`.
 
     **Arguments:**
 
     - `others`: As for `program`.
-    - `cpu_devices`: Over how many the cores of a CPU are divided.
+    - `cpu_devices`: The number of devices to make of a CPU's cores.
 
     **Raises:** `ValueError` for an experiment that cannot be built.
     """
@@ -73,8 +73,8 @@ def measured(
         for file, program in zip(files, wanted, strict=True)
         if file not in known
     }
-    # A process of its own: devices are divided once, before JAX uses them, and what
-    # it takes of a GPU's memory it gives back.
+    # A separate process: the CPU can be divided only before JAX uses it, and a process
+    # gives a GPU's memory back when it ends.
     spawn = multiprocessing.get_context("spawn")
     with (
         _killed_is_told(),
@@ -98,19 +98,19 @@ def _killed_is_told() -> Iterator[None]:
     try:
         yield
     except BrokenProcessPool:
-        wanted = "its memory may not suffice; --members does without"
+        wanted = "there may be too little memory; --members avoids measuring"
         raise ValueError(f"measuring was killed: {wanted}") from None
 
 
 def _begin(cpu_devices: int, plugins: Sequence[str]) -> None:
-    """In the process that measures, before it is sent experiments."""
+    """Prepares the measuring process, before it gets experiments."""
     divide_cpu(cpu_devices)
     for name in plugins:
         import_plugin(name)
 
 
 def divide_cpu(count: int) -> None:
-    """Makes `count` devices of the CPU, as far as JAX has not begun to use it."""
+    """Makes `count` devices of the CPU, unless JAX already uses it."""
     with contextlib.suppress(RuntimeError):
         jax.config.update("jax_num_cpu_devices", count)
 
@@ -131,7 +131,7 @@ def _read(file: Path) -> Cost | None:
 def seconds(
     cost: Cost, measured_members: int, members: int, devices: int, training: Training
 ) -> float:
-    """How long training so many members takes: linear in those on one device."""
+    """The seconds to train so many members: linear in the number on each device."""
     on_each = -(-members // devices) / -(-measured_members // devices)
     looks = len(training.steps_of(training.evaluate_at))
     work = training.num_steps * cost.step + looks * cost.evaluation
@@ -139,7 +139,7 @@ def seconds(
 
 
 def bytes_of(cost: Cost, members: int, devices: int, gpu: bool) -> int:
-    """Memory that training takes on a device; the devices of a CPU share one."""
+    """The memory that training takes on a device; the devices of a CPU share theirs."""
     if gpu:
         return cost.member_bytes * -(-members // devices) + cost.shared_bytes
     shared = cost.shared_bytes * min(devices, members)
@@ -167,7 +167,7 @@ def _fresh(text: str, others: Mapping[str, Experiment]) -> opto.AbstractEdit:
 
 
 def _copy(member: Member, own_data: bool) -> Member:
-    """A member as another of the program is: what is not shared is another array."""
+    """Another member of the same program: arrays that are not shared are copied."""
 
     def copied(tree: Any) -> Any:
         return jax.tree.map(lambda x: x.copy() if eqx.is_array(x) else x, tree)
@@ -201,7 +201,7 @@ def _digest(
 
 
 def _own_code(things: Iterable[Any]) -> set[str]:
-    """Digests of the files of plug-ins that define configs and edits."""
+    """Digests of the plug-in files that define these configs and edits."""
     found: set[str] = set()
     for thing in things:
         kind = type(thing)

@@ -1,4 +1,4 @@
-"""What jobs take, and how many members fit in one."""
+"""The cost of jobs, and how many members fit in one."""
 
 import dataclasses
 from collections.abc import Mapping, Sequence
@@ -16,17 +16,17 @@ class Machine(Protocol):
 
     @property
     def gpu(self) -> bool:
-        """Whether the devices are GPUs, with a memory each."""
+        """Whether the devices are GPUs, each with its own memory."""
         ...
 
     @property
     def devices(self) -> int:
-        """Over how many devices a job's members are spread."""
+        """The number of devices that a job's members are spread over."""
         ...
 
     @property
     def cpu_devices(self) -> int:
-        """Of a CPU's cores, how many devices a job may make."""
+        """How many devices a job may make of a CPU's cores."""
         ...
 
     @property
@@ -37,13 +37,13 @@ class Machine(Protocol):
 
 @dataclasses.dataclass(frozen=True)
 class JobEstimate:
-    """What a job takes: seconds, and bytes of a device's memory."""
+    """The cost of a job: seconds, and bytes of a device's memory."""
 
     seconds: float
     bytes: int
 
 
-# Beyond this many members of a program, a step's time is as good as linear in them.
+# Above this many members, the time of a program's step is nearly linear in them.
 _MEASURED_MEMBERS = 4
 
 
@@ -54,7 +54,7 @@ def measured_groups(
     measure: bool,
     machine: Machine,
 ) -> dict[tuple[str, ...], tuple[Cost, int]]:
-    """What each group's program takes, measured with so many members."""
+    """The cost of each group's program, and the members it was measured with."""
     if members is not None and not measure:
         return {}
     chosen = [group for group in todo if measure or len(group.runs) > 1]
@@ -75,19 +75,19 @@ def most_members(
     members: int | None,
     machine: Machine,
 ) -> int:
-    """How many members of a group a job may have."""
+    """How many members of a group fit in one job."""
     asked = members or len(group.runs)
     if cost is None:
         return asked
-    # A fifth is left free: what XLA says is not all that a process takes.
+    # A fifth stays free, as a process takes more memory than XLA says.
     free = 0.8 * machine.device_bytes
     for count in range(asked, 0, -1):
         if _bytes(cost[0], count, machine) <= free:
             return count
     need, has = _bytes(cost[0], 1, machine) / 2**30, machine.device_bytes / 2**30
     raise ValueError(
-        f"{group.runs[0]} takes {need:.1f} GiB, more than the four fifths of "
-        f"{has:.1f} GiB that a job may"
+        f"{group.runs[0]} takes {need:.1f} GiB, but a job may take only four fifths "
+        f"of {has:.1f} GiB"
     )
 
 
@@ -102,7 +102,7 @@ def estimates(
     experiments: Mapping[str, Experiment],
     machine: Machine,
 ) -> dict[str, JobEstimate]:
-    """What each job takes by its name, of those whose program was measured."""
+    """The estimate of each job whose program was measured, by name."""
     of_run = {run: costs.get(group.runs) for group in todo for run in group.runs}
     found = {}
     for job in jobs:

@@ -1,4 +1,4 @@
-"""Which runs are one job, and which jobs come before it."""
+"""Groups runs by program, and packs groups into jobs."""
 
 import dataclasses
 import math
@@ -19,9 +19,9 @@ class Group:
 
     runs: tuple[str, ...]
     experiment: Experiment
-    """That of the first: what its program takes, each of the others' takes."""
+    """The experiment of the first run; the programs of the others cost the same."""
     own_data: bool
-    """Whether they have different data of one shape, rather than the same."""
+    """Whether the runs have different data of one shape, rather than the same data."""
 
 
 def groups(
@@ -29,11 +29,11 @@ def groups(
     needed: Mapping[str, tuple[str, ...]],
     folder: Path,
 ) -> list[Group]:
-    """The runs by program, those before others first.
+    """Groups the runs by program; a group comes after the groups that it needs.
 
     **Arguments:**
 
-    - `needed`: The runs that each of them needs, which are among them.
+    - `needed`: The runs that each run needs; all are in `experiments`.
     """
     level = levels({name: needed[name] for name in experiments})
     others = by_path(experiments, folder)
@@ -64,13 +64,13 @@ def pack(
     devices: int,
     kept: Sequence[Job],
 ) -> list[Job]:
-    """Divides groups into jobs, as even as can be; what each needs is said later.
+    """Divides groups into jobs of about equal size; their needs are filled in later.
 
     **Arguments:**
 
-    - `most`: How many members of a group a job may have.
-    - `devices`: Of a CPU's cores, how many a job may use.
-    - `kept`: Jobs that were made before; their names are taken.
+    - `most`: How many members of a group fit in one job.
+    - `devices`: How many devices a job may make of a CPU's cores.
+    - `kept`: Earlier jobs, whose names are taken.
     """
     jobs: list[Job] = []
     first = 1 + max((int(job.name) for job in kept), default=-1)

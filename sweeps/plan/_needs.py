@@ -1,4 +1,4 @@
-"""Which run needs which: read off the folders that experiments name."""
+"""Which run needs which, from the folders that experiments name."""
 
 import os
 from collections.abc import Mapping
@@ -10,12 +10,12 @@ from icl import Experiment, Run, Training
 def needs(
     experiments: Mapping[str, Experiment], folder: Path
 ) -> dict[str, tuple[str, ...]]:
-    """For each run the names of the runs whose checkpoints it reads.
+    """For each run, the names of the runs whose checkpoints it reads.
 
-    Runs outside of `folder` must be there already.
+    Runs outside `folder` must exist already.
 
-    **Raises:** `ValueError` for a run or a checkpoint that is not there and will not
-    be, and for runs that need each other.
+    **Raises:** `ValueError` for a needed run or checkpoint that does not exist and will
+    not be made, and for runs that need each other.
     """
     found = {
         name: _needs_of(name, experiment, experiments, folder)
@@ -26,7 +26,7 @@ def needs(
 
 
 def levels(needs: Mapping[str, tuple[str, ...]]) -> dict[str, int]:
-    """How many runs must come before each, one after the other.
+    """For each run, how many runs must be trained before it, one after the other.
 
     **Raises:** `ValueError` for runs that need each other.
     """
@@ -35,7 +35,7 @@ def levels(needs: Mapping[str, tuple[str, ...]]) -> dict[str, int]:
     def level(name: str, above: tuple[str, ...]) -> int:
         if name in above:
             circle = " needs ".join([*above[above.index(name) :], name])
-            raise ValueError(f"no run can be first: {circle}")
+            raise ValueError(f"runs need each other: {circle}")
         if name not in done:
             below = (level(need, (*above, name)) for need in needs[name])
             done[name] = 1 + max(below, default=-1)
@@ -45,7 +45,7 @@ def levels(needs: Mapping[str, tuple[str, ...]]) -> dict[str, int]:
 
 
 def with_needed(chosen: set[str], needs: Mapping[str, tuple[str, ...]]) -> set[str]:
-    """The chosen runs and all that they need, directly or not."""
+    """The chosen runs and all runs that they need, directly or not."""
     more = {need for name in chosen for need in needs[name]} - chosen
     return with_needed(chosen | more, needs) if more else chosen
 
@@ -70,7 +70,7 @@ def _needs_of(
 
 
 def _inside(path: Path, folder: Path) -> str | None:
-    """The name of the study's run that a path stands for; `None` if it is outside."""
+    """The name of the run at a path; `None` if the path is outside the study."""
     try:
         return str(path.relative_to(folder))
     except ValueError:

@@ -1,4 +1,4 @@
-"""Runs that are chosen by patterns of their names."""
+"""Chooses runs by patterns of their names."""
 
 import fnmatch
 from collections.abc import Collection, Sequence

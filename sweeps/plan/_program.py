@@ -1,4 +1,4 @@
-"""Which experiments are one program: those that differ in numbers only."""
+"""Which experiments are one program: those that differ only in numbers."""
 
 from collections.abc import Hashable, Mapping
 from typing import Any
@@ -13,15 +13,15 @@ from icl.edits.grafts import parse_edit, with_models
 
 
 def program(experiment: Experiment, others: Mapping[str, Experiment]) -> Hashable:
-    """What is the same for two experiments exactly if they can train together.
+    """A key that two experiments share exactly if they can train together.
 
-    That is all but seeds, the numbers of the optimizer, the arrays of edits, which
-    run's weights it starts or grafts from, and on which its heads are measured.
+    It leaves out seeds, the numbers of the optimizer, the arrays of edits, and which
+    run the experiment starts from, grafts from or measures heads on.
 
     **Arguments:**
 
-    - `others`: Experiments by the absolute path of their run folders, to know the
-        models that are grafted before there are any.
+    - `others`: Experiments by the absolute path of their run folders. They tell the
+        shapes of grafted models that do not exist yet.
     """
     config = to_json(experiment.with_any_heads())
     for field in ("init_seed", "train_seed", "eval_seed", "start"):
@@ -68,13 +68,13 @@ def _shape(edit: opto.AbstractEdit, others: Mapping[str, Experiment]) -> Hashabl
 
 
 def _repeated(graft: opto.Graft, other: Experiment) -> bool:
-    """Whether a graft's edits begin with those that the other run was trained under.
+    """Whether a graft's edits begin with the edits of the other run's training.
 
-    Then they are not put before them once more when the graft is loaded.
+    If so, loading the graft does not add those edits again.
     """
     own = [repr(parse_edit(text)) for text in other.with_any_heads().edits]
     return [repr(edit) for edit in graft.edits[: len(own)]] == own
 
 
 def _any_model() -> None:
-    """Stands for a model that is not there yet."""
+    """Stands for a model that does not exist yet."""

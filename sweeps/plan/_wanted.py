@@ -1,4 +1,4 @@
-"""What is asked of a launch: the study's experiments, and which of them are wanted."""
+"""What a launch is asked for: the study's experiments, and the wanted ones."""
 
 import dataclasses
 from collections.abc import Sequence
@@ -18,10 +18,10 @@ from ._only import matching
 def pinned(
     trials: Sequence[Trial], sets: Sequence[str], folder: Folder
 ) -> dict[str, Experiment]:
-    """The trials' experiments with fields replaced, absolute paths and checkpoints.
+    """The trials' experiments with fields set, and absolute paths and checkpoints.
 
-    **Raises:** `ValueError` for a field or heads that are not there, and for a run that
-    is not.
+    **Raises:** `ValueError` for unknown fields or names of heads, and for missing runs
+    or checkpoints.
     """
     plain = {trial.name: _with(trial, sets) for trial in trials}
     paths = by_path(plain, folder.path)
@@ -44,24 +44,24 @@ def pinned(
 
 @dataclasses.dataclass(frozen=True)
 class Wanted:
-    """What is asked of a launch."""
+    """What a launch is asked for."""
 
     experiments: dict[str, Experiment]
-    """Of all runs of the study."""
+    """The experiments of all runs of the study."""
     needed: dict[str, tuple[str, ...]]
     """The runs that each run needs."""
     chosen: frozenset[str]
-    """The runs that are wanted, and those they need."""
+    """The wanted runs, and the runs that they need."""
 
 
 def wanted(
     folder: Folder, experiments: dict[str, Experiment], only: Sequence[str]
 ) -> Wanted:
-    """What is asked of a launch, checked; writes nothing.
+    """What a launch is asked for, checked; writes nothing.
 
     **Arguments:**
 
-    - `only`: Patterns of the names of the runs that are wanted; none means all.
+    - `only`: Patterns of the names of the wanted runs; none means all.
 
     **Raises:** `ValueError` if a run's folder holds another config, a needed run or
     checkpoint is missing, runs need each other, or no run is chosen.
@@ -88,7 +88,7 @@ def differences(there: dict[str, Any], experiment: Experiment) -> str:
 def _with(trial: Trial, sets: Sequence[str]) -> Experiment:
     try:
         experiment = with_fields(trial.experiment, sets)
-        experiment.with_any_heads()  # Raises for names of heads that are not there.
+        experiment.with_any_heads()  # Raises for unknown names of heads.
         return experiment
     except ValueError as error:
         raise ValueError(f"{trial.name}: {error}") from None

@@ -1,7 +1,7 @@
-"""How far a study is, and what its runs logged: status, logs and the table of all runs.
+"""The progress of a study, and what its runs logged: status, and one table of all logs.
 
-What only reads a study's folder, for any study, belongs here; what starts or stops jobs
-is in `execute`, and what a paper asks of its runs in `analysis` and `studies`.
+Code that only reads a study's folder, for any study, belongs here. Code that starts or
+stops jobs belongs in `execute`, and a paper's analyses in `analysis` and `studies`.
 """
 
 from ._collect import collect as collect, collected as collected

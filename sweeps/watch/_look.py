@@ -1,7 +1,7 @@
-"""How far each run of a study is.
+"""The progress of each run of a study.
 
-What a run's process reported last is compared with whether its job is still there: a
-process that is killed cannot say so.
+The last report of a run's process is compared with the state of its job, because a
+process that is killed cannot report it.
 """
 
 import dataclasses
@@ -24,36 +24,36 @@ KILLED = "its process was killed"
 
 @dataclasses.dataclass(frozen=True)
 class Seen:
-    """How far a run is."""
+    """The progress of a run."""
 
     run: str
     state: SeenState
-    """`waiting` is for another job, `blocked` for one that has failed, `stopped` until
-    it is launched again."""
+    """`waiting`: another job must finish first; `blocked`: such a job has failed;
+    `stopped`: the next launch resumes it."""
     sequences: int
     total: int
     job: Job | None
     rate: float = 0.0
-    """Sequences a second; 0 if it does not run, or is not known."""
+    """Sequences a second; 0 if it does not run, or the rate is not known."""
     loss: float | None = None
     error: str = ""
 
     @property
     def left(self) -> float | None:
-        """The seconds that it still takes, if that is known."""
+        """The seconds left, if known."""
         return (self.total - self.sequences) / self.rate if self.rate else None
 
 
 def look(folder: Folder) -> tuple[dict[str, Seen], str]:
-    """How far each run is, by name; and a line on who does not answer, or none.
+    """The progress of each run by name, and a note if Slurm does not answer, or none.
 
-    **Raises:** `ValueError` for a folder that is no study's.
+    **Raises:** `ValueError` if the folder holds no study.
     """
     configs, jobs = folder.configs, folder.jobs
     job_of = {run: job for job in jobs.values() for run in job.runs}
     totals = {run: total_sequences(config) for run, config in configs.items()}
     at = {run: folder.sequences(run) for run in configs}
-    # Nobody is asked for jobs that are finished.
+    # Jobs that are finished need not be looked up.
     asked = {
         job_of[run].name for run in configs if at[run] < totals[run] and run in job_of
     }
@@ -67,12 +67,12 @@ def look(folder: Folder) -> tuple[dict[str, Seen], str]:
 
 
 def log_file(folder: Folder, job: Job, kind: str) -> Path:
-    """What submitit names a file of a job: `log.out`, `log.err` or `result.pkl`."""
+    """The path of submitit's `log.out`, `log.err` or `result.pkl` of a job."""
     return folder.logs / f"{job.job_id}_0_{kind}"
 
 
 def last_lines(file: Path, count: int) -> list[str]:
-    """The last lines of a text, without empty ones at its end; none if it is absent."""
+    """The last lines of a file, without trailing empty ones; none if it is missing."""
     try:
         with open(file, "rb") as stream:
             stream.seek(max(0, os.fstat(stream.fileno()).st_size - 2**16))
@@ -82,7 +82,7 @@ def last_lines(file: Path, count: int) -> list[str]:
     return text.rstrip().splitlines()[-count:]
 
 
-# Where a job is. `coming`: a launch at work has yet to start it.
+# Where a job is. `coming`: a running launch will still start it.
 _Place = Literal["running", "queued", "waiting", "blocked", "coming", "unknown", "gone"]
 
 
@@ -92,7 +92,7 @@ def _places(folder: Folder, jobs: Sequence[Job]) -> tuple[dict[str, _Place], str
     try:
         queued = queue(job.job_id for job in jobs if job.cluster == "slurm")
     except ValueError as error:
-        note = f"{error}; the states are what the runs' processes said last"
+        note = f"{error}; the states are those that the runs' processes reported last"
     launching = _launching(folder)
 
     def place(job: Job) -> _Place:
@@ -116,21 +116,21 @@ def _of_slurm(state: str, reason: str) -> _Place:
 
 
 def _launching(folder: Folder) -> bool:
-    """Whether a launch is at work in the folder, in a process of this machine."""
-    # Told by what its holder writes: to try the lock might get a launch refused.
+    """Whether a launch runs in the folder, in a process of this machine."""
+    # Read from the lock file: if we tried the lock, a new launch could be refused.
     launcher = folder.launcher
     return launcher is not None and is_process(launcher)
 
 
 def _started(folder: Folder, job: Job) -> bool:
-    """Whether a job has begun since it was written."""
+    """Whether a job has begun since its file was written."""
     files = [_report_file(folder, run) for run in job.runs]
     files += [log_file(folder, job, "log.err")] if job.job_id else []
     return any(_since(file, folder, job) for file in files)
 
 
 def _since(file: Path, folder: Folder, job: Job) -> bool:
-    """Whether a file was written since the job was; both times are the disk's."""
+    """Whether a file was written after the job's file; both times are the disk's."""
     return _written(file) >= _written(folder.sweep / "jobs" / f"{job.name}.json")
 
 
@@ -175,7 +175,7 @@ def _state(
 ) -> SeenState:
     if done:
         return "failed" if report and report.state == "failed" else "finished"
-    # While a job is there, what was said before it was submitted is history.
+    # While a job is alive, reports from before it was submitted are out of date.
     last = report.state if report and (fresh or place in ("gone", "unknown")) else ""
     if place == "blocked":
         return "blocked"
@@ -187,7 +187,7 @@ def _state(
         return "queued"
     if place == "unknown":
         return last if last in ("running", "stopped") else "queued"
-    # It ended, but not by a kill, and none of its runs had begun.
+    # The job ended by itself, and none of its runs had begun.
     if job and not fresh and _since(log_file(folder, job, "result.pkl"), folder, job):
         return "failed"
     begun = report or (folder.run(run) / "config.json").is_file()
@@ -215,7 +215,7 @@ def _error(
 def _after_needs(
     seen: dict[str, Seen], jobs: Mapping[str, Job], places: Mapping[str, _Place]
 ) -> dict[str, Seen]:
-    """The same, where jobs that are not there yet wait for others, or in vain."""
+    """Marks runs whose jobs have not started as waiting for others, or as blocked."""
     states: dict[str, set[SeenState]] = {
         job.name: {seen[run].state for run in job.runs if run in seen}
         for job in jobs.values()
@@ -231,7 +231,7 @@ def _after_needs(
 
 
 def _after(needs: Mapping[str, set[SeenState]], each: Seen, place: _Place) -> Seen:
-    """The run, given the states of the runs of each job that its own needs."""
+    """Updates a run from the states of the runs of each job that its own job needs."""
     expected = each.state in ("queued", "waiting")
     if not expected and each.state != "new":
         return each
@@ -242,7 +242,7 @@ def _after(needs: Mapping[str, set[SeenState]], each: Seen, place: _Place) -> Se
         return dataclasses.replace(each, state="blocked", error=error)
     every = set().union(*needs.values())
     if expected and place == "coming" and every & {"stopped", "new"}:
-        # The launch has gone past it; the next one goes on.
+        # The launch has passed it by; the next launch will take it.
         state = "stopped" if each.sequences else "new"
         return dataclasses.replace(each, state=state)
     if expected and every & {*ACTIVE}:

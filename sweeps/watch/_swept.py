@@ -1,4 +1,4 @@
-"""What the runs of a study differ in."""
+"""The config fields in which the runs of a study differ."""
 
 import json
 import re
@@ -10,19 +10,20 @@ import numpy as np
 
 
 def swept(folder: Path, configs: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
-    """For each field that runs differ in, its value in each run that has it.
+    """For each field in which runs differ, its value in each run that has it.
 
-    Fields are named by dotted paths, `optimizer.learning_rate.rate`. A list is one
-    value, its items' texts joined. Of a path to a run in `folder` only the name stays.
+    Fields are named by dotted paths, such as `optimizer.learning_rate.rate`. A list is
+    one value: its items as texts, joined. A path to a run in `folder` becomes the run's
+    name.
     """
-    # Only where a path begins: it may be part of another.
+    # Only at the start of a path, as the folder may be part of another path.
     inside = re.compile(rf"(?<![^'\"]){re.escape(str(folder))}/")
     fields: dict[str, dict[str, Any]] = {}
     for run, config in configs.items():
         for path, value in _leaves(config):
             short = inside.sub("", value) if isinstance(value, str) else value
             fields.setdefault(path, {})[run] = short
-    # Compared as JSON, in which 1 is not true.
+    # Compared as JSON, where 1 and true differ.
     texts = {
         path: {json.dumps(values.get(run)) for run in configs}
         for path, values in fields.items()
@@ -35,7 +36,7 @@ def swept(folder: Path, configs: Mapping[str, Any]) -> dict[str, dict[str, Any]]
 
 
 def _says_nothing(path: str, values: Mapping[str, Any]) -> bool:
-    """Whether it is the type of what there is one kind of, where it is there at all."""
+    """Whether a field is a `type` with the same value in all runs that have it."""
     return path.endswith("type") and len({*values.values()}) == 1
 
 
@@ -52,7 +53,7 @@ def _leaves(value: Any, path: str = "") -> Iterator[tuple[str, Any]]:
 
 
 def column(values: Mapping[str, Any], runs: Iterable[str]) -> np.ndarray:
-    """A field in each of the runs: numbers if all that have it have one, or texts."""
+    """A field in each of the runs: numbers or booleans if possible, else texts."""
     found = [values.get(run) for run in runs]
     kinds = {type(x) for x in values.values()}
     absent = any(x is None for x in found)
@@ -67,5 +68,5 @@ def column(values: Mapping[str, Any], runs: Iterable[str]) -> np.ndarray:
 
 
 def text(values: Iterable[str]) -> np.ndarray:
-    """Texts as an array of Python's."""
+    """Texts as an array of Python strings."""
     return np.array(list(values), object)

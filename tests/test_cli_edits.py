@@ -282,7 +282,7 @@ def test_other_sequences():
     moved = resampled(batch)
     np.testing.assert_array_equal(moved.labels, batch.labels[jnp.array([2, 0, 1])])
     np.testing.assert_array_equal(moved.examples, batch.examples[jnp.array([2, 0, 1])])
-    with pytest.raises(ValueError, match="two or more, got 1"):
+    with pytest.raises(ValueError, match="two or more sequences, got 1"):
         resampled(sequences([0, 1, 0]))
 
 
@@ -348,7 +348,7 @@ BAD = {
 SAYS = {
     "no run": "is not a run folder",
     "head": "head 3 is out of range at blocks.1.attn.z",
-    "layer": "layer 2 is out of range: the sites lie in [0, 1]",
+    "layer": "layer 2 is out of range: the sites are in layers [0, 1]",
     "heads": "expected layer:head such as '1:3', got 'one'",
     "none": "--heads is empty: give it a value, or leave it out",
     "set": "no evaluation set 'trian'; did you mean 'train'?",

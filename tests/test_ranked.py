@@ -149,7 +149,7 @@ def test_a_damaged_record_is_said(folder):
     with pytest.raises(ValueError, match="heads.json is damaged: .*lacks .*strengths"):
         icl.load("clamped")
     file.write_text('{"others": {"heads": [1], "strengths": []}}')
-    with pytest.raises(ValueError, match="heads.json is of another config"):
+    with pytest.raises(ValueError, match="heads.json belongs to another config"):
         icl.load("clamped")
 
 
@@ -170,10 +170,10 @@ def test_members_with_different_heads(folder):
 ERRORS = {
     "name": ({"edits": ("Zero('**.z', head={othres})",)}, "did you mean 'others'"),
     "unused": ({"edits": EDITS[:1]}, "'previous', which no edit names as {previous}"),
-    "none": ({"heads": {}}, "which is not in heads; there is none"),
+    "none": ({"heads": {}}, "which is not in heads; heads has none"),
     "run": ({"run": "nowhere"}, "nowhere is not a run folder"),
     "checkpoint": ({"checkpoint": 7}, "measured has no checkpoint 7"),
-    "set": ({"set": "tain"}, "no evaluation set 'tain'; it has 'train'"),
+    "set": ({"set": "tain"}, "no evaluation set 'tain'; the run has 'train'"),
     "layer": ({"layer": 2}, "layer must be below 2, got 2"),
     "rank": ({"ranks": (0, 4)}, "ranks must be between -4 and 3, .* got 4"),
     "twice": ({"ranks": (0, -4)}, "name one twice"),
@@ -197,7 +197,7 @@ def test_what_cannot_be_is_said(folder, name):
     [
         ({"measure": "induction"}, "did you mean 'induction_strength'"),
         ({"layer": -1}, "layer must be 0 or more, got -1"),
-        ({"ranks": ()}, "ranks must be one whole number or more"),
+        ({"ranks": ()}, "ranks must be one or more whole numbers"),
         ({"ranks": (1, 1)}, "each once, got"),
         ({"run": ""}, "run must be a run folder"),
     ],

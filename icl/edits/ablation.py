@@ -1,4 +1,4 @@
-"""A model's metrics with heads ablated: each by itself, and all of them together."""
+"""A model's metrics with heads ablated: each on its own, and all together."""
 
 import dataclasses
 import math
@@ -19,21 +19,22 @@ from ..summaries import scalars, summarise
 
 Head = tuple[int, int]
 
-# Entries of one head's attention that are in memory at once, over all examples.
+# How many entries of a site, counted for one head, are in memory at once. This counts
+# all examples and all runs side by side.
 _AT_ONCE = 2**25
 
 
 @dataclasses.dataclass(frozen=True)
 class HeadAblations:
-    """What each metric of a set comes to, `icl.summaries.scalars`.
+    """The metrics of a set under ablations, as numbers from `icl.summaries.scalars`.
 
     **Fields:**
 
     - `heads`: (layer, head) pairs, in the order of `each`.
     - `metrics`: Names, in the order of the columns.
-    - `baseline`: Nothing ablated, `[metric]`.
-    - `each`: One head ablated, `[head, metric]`.
-    - `together`: All of the heads ablated, `[metric]`.
+    - `baseline`: With nothing ablated, `[metric]`.
+    - `each`: With one head ablated, `[head, metric]`.
+    - `together`: With all of the heads ablated, `[metric]`.
     """
 
     heads: tuple[Head, ...]
@@ -43,7 +44,7 @@ class HeadAblations:
     together: Float[np.ndarray, " metric"]
 
     def of(self, metric: str) -> tuple[float, dict[Head, float], float]:
-        """The baseline of one metric, each head's value, and the one together."""
+        """One metric: its baseline, its value for each head, and for all together."""
         column = self.metrics.index(metric)
         each = self.each[:, column].tolist()
         by_head = dict(zip(self.heads, each, strict=True))
@@ -51,14 +52,14 @@ class HeadAblations:
 
 
 def find_heads(table: opto.Sites, site: str, heads: str) -> tuple[Head, ...]:
-    """The (layer, head) pairs that a text names, each once.
+    """The (layer, head) pairs that a text names, without repeats.
 
     **Arguments:**
 
-    - `site`: Where heads are an axis, `head`.
+    - `site`: A site with an axis `head`.
     - `heads`: `"1:3 1:7"`, or `"all"`.
 
-    **Raises:** `ValueError` for a head that is not there, and sites without heads.
+    **Raises:** `ValueError` if a head does not exist or a site has no heads.
     """
     sizes: dict[int | None, int] = {}
     for found in table.match(site):
@@ -88,16 +89,16 @@ def ablate_heads(
 
     **Arguments:**
 
-    - `model`, `task`: Such as those of `icl.load`.
-    - `batch`: The examples; `opto.Mean` and `opto.Resample` take theirs as reference,
-        under `edits`.
+    - `model`, `task`: For example those that `icl.load` gives.
+    - `batch`: The examples. `opto.Mean` and `opto.Resample` also use them as reference,
+        recorded under `edits`.
     - `heads`: (layer, head) pairs, at least one.
-    - `summaries`: How a set's rows become numbers, such as those of `icl.load`.
-    - `site`: What of a head is ablated.
+    - `summaries`: How a set's rows become numbers, for example those of `icl.load`.
+    - `site`: The site at which heads are ablated.
     - `kind`: The ablation.
-    - `edits`: In force besides, ahead of the ablation.
+    - `edits`: Further edits, applied before the ablation.
 
-    **Raises:** `ValueError` as `opto.run`, and for a single example as the reference.
+    **Raises:** `ValueError` as `opto.run`, and if the reference is a single example.
     """
     edits, leaves = tuple(edits), jax.tree.leaves(batch)
     forward, table = on_batch(model, task, batch)
@@ -107,7 +108,7 @@ def ablate_heads(
         reference = (record,)
 
     def ablated(pairs: Sequence[Head], strength: float = 1.0) -> opto.AbstractEdit:
-        # Of equal length, so that all are points of one program.
+        # Padded to equal length, so that one program runs all points.
         padded = [*pairs, *[pairs[0]] * (len(heads) - len(pairs))]
         return kind(site, *reference, heads=padded, strength=strength)
 
@@ -135,7 +136,7 @@ def ablate_heads(
 def on_batch(
     model: Any, task: Any, batch: PyTree
 ) -> tuple[opto.OnExamples, opto.Sites]:
-    """A task's forward for `opto.run` on the arrays of batches, and its sites."""
+    """A task's forward that `opto.run` can call on the arrays of a batch; its sites."""
     example = jax.tree.map(
         lambda x: jax.ShapeDtypeStruct(jnp.shape(x)[1:], jnp.result_type(x)), batch
     )
@@ -144,7 +145,7 @@ def on_batch(
 
 
 def side_by_side(table: opto.Sites, examples: int) -> int:
-    """How many runs of a batch fit into memory together, at least one."""
+    """How many runs of a batch fit into memory at once, at least one."""
     sizes = (
         math.prod(n for a, n in zip(s.axes, s.shape, strict=True) if a != "head")
         for s in table.values()
@@ -159,7 +160,7 @@ def _rows(task: Any, batch: PyTree, outputs: PyTree) -> dict[str, Array]:
 def _flat_rows(
     task: Any, structure: Any, outputs: PyTree, *leaves: Array
 ) -> Float[Array, "example number"]:
-    """The metrics of each example side by side."""
+    """The metrics of each example, flattened and joined."""
     rows = _rows(task, jax.tree.unflatten(structure, leaves), outputs)
     flat = [rows[name].reshape(len(leaves[0]), -1) for name in sorted(rows)]
     return jnp.concatenate(flat, axis=1)
@@ -168,7 +169,7 @@ def _flat_rows(
 def _apart(
     shapes: Mapping[str, Any], flat: Float[np.ndarray, "example number"]
 ) -> dict[str, np.ndarray]:
-    """The metrics of each example, from `_flat_rows`."""
+    """The metrics by name again, from what `_flat_rows` gives."""
     sizes = [math.prod(shapes[name].shape[1:]) for name in sorted(shapes)]
     parts = np.split(flat, np.cumsum(sizes)[:-1], axis=1)
     return {

@@ -1,7 +1,7 @@
-"""Runs that others read: for their models, and for what their heads do.
+"""Runs that another run reads, for their model or for what their heads do.
 
-What a run is is known to the rooms above this one, and to plug-ins: each registers a
-reader of its own format.
+This package does not know the formats of runs. The packages above it and plug-ins do:
+each registers a reader for its own format.
 """
 
 import contextlib
@@ -21,14 +21,14 @@ from ..plugins import import_installed
 
 @dataclasses.dataclass(frozen=True)
 class Donor:
-    """A run at a checkpoint, as far as another run needs it.
+    """What another run needs of a run at a checkpoint.
 
     **Fields:**
 
-    - `model`: At the checkpoint.
-    - `edits`: That it was trained under.
+    - `model`: The model at the checkpoint.
+    - `edits`: The edits that it was trained under.
     - `inputs`: What the model is called with, for one example.
-    - `task`, `evaluations`: Of a run of ours; none of one of another codebase.
+    - `task`, `evaluations`: Those of the run; empty for a run of another codebase.
     """
 
     model: Any
@@ -39,31 +39,34 @@ class Donor:
 
 
 DonorReader = Callable[[Path, int], Donor | None]
-"""Reads a run at a path and a checkpoint, -1 the last; `None` for another format."""
+"""Reads the run at a path, at a checkpoint (-1 is the last).
+
+Gives `None` if the run has another format.
+"""
 
 _READERS: list[DonorReader] = []
 
-# The paths that are being read, outermost first.
+# The paths that are being read now, outermost first.
 _READING: contextvars.ContextVar[tuple[str, ...]] = contextvars.ContextVar(
     "reading", default=()
 )
 
 
 def register_reader(reader: DonorReader) -> DonorReader:
-    """Lets grafts and ranked heads read runs of a format; a decorator."""
+    """Decorator: lets grafts and ranked heads read runs of one more format."""
     _READERS.append(reader)
     return reader
 
 
 def read_donor(source: str | os.PathLike, checkpoint: int, what: str) -> Donor:
-    """The run that a path stands for, a folder or a checkpoint file.
+    """Reads the run at a path, which is a run folder or a checkpoint file.
 
     **Arguments:**
 
-    - `what`: What another run does with it, for messages: `"graft from"`.
+    - `what`: What the other run does with it, for messages, such as `"graft from"`.
 
-    **Raises:** `ValueError` for a path or checkpoint that is not there, and for a run
-    that is being read already: its own edits need it.
+    **Raises:** `ValueError` if the path or checkpoint does not exist, and if the run is
+    being read already, because its own edits need it.
     """
     path = Path(source).resolve()
     with _reading(path, what):
@@ -74,15 +77,15 @@ def read_donor(source: str | os.PathLike, checkpoint: int, what: str) -> Donor:
             found = reader(path, checkpoint)
             if found is not None:
                 return found
-    raise ValueError("it is no run folder or checkpoint file")
+    raise ValueError("this is not a run folder or checkpoint file")
 
 
 @contextlib.contextmanager
 def _reading(path: Path, what: str) -> Iterator[None]:
-    """While a run is read for another one."""
+    """Notes that a run is being read, while it is."""
     resolved, above = str(path), _READING.get()
     if resolved in above:
-        raise ValueError(f"a run cannot {what} itself, nor {what} one that does")
+        raise ValueError(f"a run cannot {what} itself or {what} a run that does")
     token = _READING.set((*above, resolved))
     try:
         yield

@@ -1,4 +1,4 @@
-"""Edits from their texts, with the models that grafts name by a path."""
+"""Reads edits from texts and loads the models that their grafts name by path."""
 
 import os
 from collections.abc import Callable, Iterable
@@ -22,7 +22,7 @@ Edits = tuple[opto.AbstractEdit, ...]
 
 
 def read_edits(texts: Iterable[str]) -> Edits:
-    """The edits that texts stand for, with the models of their grafts.
+    """Reads edits from texts and loads the models of their grafts.
 
     **Raises:** `ValueError` as `opto.parse` and `loaded`.
     """
@@ -30,40 +30,41 @@ def read_edits(texts: Iterable[str]) -> Edits:
 
 
 def loaded(edits: Iterable[opto.AbstractEdit]) -> Edits:
-    """The edits, with a model for each `opto.Graft` that names a path.
+    """Loads a model into each `opto.Graft` that names a path.
 
-    Also for grafts within other edits. A path, seen from the working directory, is
+    Grafts inside other edits are loaded too. A path, relative to the working directory,
+    is one of these:
 
-    - a run folder, ours or of icl-dynamics: its model at the graft's checkpoint, under
-        the edits that the run was trained under, as far as they change the layers that
-        are taken, and after them the graft's own;
-    - a checkpoint file of icl-dynamics, `…/checkpoints/N.eqx` with `…/config.json`: its
-        model, under the graft's own edits alone.
+    - A run folder, ours or of icl-dynamics. The graft gets its model at the graft's
+        checkpoint. First come the edits that the run was trained under, if they change
+        the layers that the graft takes; then the graft's own edits.
+    - A checkpoint file of icl-dynamics, `…/checkpoints/N.eqx` with `…/config.json`. The
+        graft gets its model, with only the graft's own edits.
 
-    **Raises:** `ValueError` for a path or checkpoint that is not there, and for a run
-    whose own edits graft from that run.
+    **Raises:** `ValueError` for a path or checkpoint that does not exist, and for a run
+    whose own edits graft from that same run.
     """
     return jax.tree.map(_loaded, tuple(edits), is_leaf=_is_graft)
 
 
 def check_grafts(edits: Iterable[opto.AbstractEdit], task: Any) -> None:
-    """Raises `ValueError` for a graft of a model that cannot take a task's examples."""
+    """Raises `ValueError` if a graft's model cannot take the task's examples."""
     for graft in filter(_is_graft, jax.tree.leaves(tuple(edits), is_leaf=_is_graft)):
         try:
             forward = opto.lift(task.forward)
             eqx.filter_eval_shape(forward, graft.model, example_of(task))
         except (AttributeError, TypeError, ValueError) as error:
-            what = f"{graft!r}: its model does not take these examples"
+            what = f"{graft!r}: its model cannot take the task's examples"
             reason = f"{type(error).__name__}: {error}"
             raise ValueError(f"{what}: {reason}") from error
         check_grafts(graft.edits, task)
 
 
 def last_checkpoint(path: str) -> int:
-    """The last checkpoint of the run that a path stands for; -1 if it is a file.
+    """The last checkpoint of the run at a path; -1 if the path is a file.
 
-    **Raises:** `ValueError` if there is no run, none of its checkpoints, or if its last
-        one is gone.
+    **Raises:** `ValueError` if there is no run or no checkpoint, or if its last
+        checkpoint is gone.
     """
     return -1 if os.path.isfile(path) else run_checkpoint(Run(path))
 
@@ -71,16 +72,16 @@ def last_checkpoint(path: str) -> int:
 def pinned(
     texts: Iterable[str], last: Callable[[str], int] = last_checkpoint
 ) -> tuple[str, ...]:
-    """The texts, with absolute paths and numbers of checkpoints in their grafts.
+    """The texts, with absolute paths and checkpoint numbers in their grafts.
 
-    They mean the same then from another working directory, and when the run that is
-    grafted from has gone on. Texts without grafts stay as they are, and so do the names
-    of heads in those that have some.
+    Such a text means the same from any working directory, and still does after the
+    other run has trained further. Texts without grafts are not changed, and names of
+    heads stay in the texts.
 
     **Arguments:**
 
-    - `last`: The last checkpoint of the run at an absolute path; as it is now if this
-        is not given.
+    - `last`: Gives the last checkpoint of the run at an absolute path; by default, its
+        last checkpoint now.
 
     **Raises:** `ValueError` as `opto.parse` and `last`.
     """
@@ -88,7 +89,7 @@ def pinned(
 
 
 def sources(texts: Iterable[str]) -> list[tuple[str, int]]:
-    """The paths that the texts' grafts name, with the checkpoint of each.
+    """The paths that the grafts in the texts name, each with its checkpoint.
 
     **Raises:** `ValueError` as `opto.parse`.
     """
@@ -106,10 +107,10 @@ def sources(texts: Iterable[str]) -> list[tuple[str, int]]:
 
 
 def with_models(edits: Edits, model: Callable[[opto.Graft], Any]) -> Edits:
-    """The edits, each graft with the model that `model(graft)` is, and without a path.
+    """The edits, in which each graft has the model `model(graft)` and no path.
 
-    Members of one program may graft from different runs: of an edit only the arrays
-    may differ between them, and the path is none.
+    The members of one program may graft from different runs. Only the arrays of an edit
+    may differ between members, and a path is not an array.
     """
 
     def one(leaf: Any) -> Any:
@@ -143,20 +144,20 @@ def _pinned_text(text: str, last: Callable[[str], int]) -> str:
 
 
 def _stand_ins(text: str) -> dict[str, int]:
-    """A number for each name in a text, which is nowhere else in it."""
+    """For each name in a text, a number that does not occur in the text."""
     free = (n for n in range(2_000_000_000, 2**31) if str(n) not in text)
     return dict(zip(names(text), free, strict=False))
 
 
 def parse_edit(text: str) -> opto.AbstractEdit:
-    """The edit that a text stands for; its grafts name their paths.
+    """Reads an edit from its text; its grafts keep their paths and have no model yet.
 
-    The text may name what the files of this room and plug-ins register.
+    The text may name anything that plug-ins and the files of this package register.
 
     **Raises:** `ValueError` as `opto.parse`, and for a module that cannot be imported.
     """
     scan(__package__)
-    # Also those that stand in the configs of imported runs.
+    # Plug-ins register edits too; the configs of imported runs name them.
     import_installed()
     return opto.parse(text)
 
@@ -176,7 +177,7 @@ def _loaded(leaf: Any) -> Any:
         own = _with_effect(leaf, donor)
     except ValueError as error:
         raise ValueError(f"Graft({leaf.source!r}): {error}") from None
-    # The text of a graft that was loaded before has them already.
+    # A graft that was loaded before already has these edits in its text.
     if [*map(repr, edits[: len(own)])] != [*map(repr, own)]:
         edits = (*own, *edits)
     return _remade(leaf, leaf.source, leaf.checkpoint, edits).loaded(donor.model)
@@ -193,7 +194,7 @@ def _remade(graft: opto.Graft, path: str, checkpoint: int, edits: Edits) -> opto
 
 
 def _with_effect(graft: opto.Graft, donor: Donor) -> Edits:
-    """Those of the edits of another model that change the layers taken from it."""
+    """The edits of the other run that change the layers taken from its model."""
     if not donor.edits:
         return ()
     table = opto.sites(donor.model, *donor.inputs)

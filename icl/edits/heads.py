@@ -1,12 +1,13 @@
-"""What kind of head it is: detectors that go by what the tokens are.
+"""Head detectors that use the roles of the tokens.
 
-As those of `opto.heads`, each is for one example and gives one number for each head.
-They take what a model says at its sites `tokens.role`, `tokens.pair`, `tokens.label`
-and `tokens.exemplar`, so that any order of tokens and any number of pairs will do:
+Like the detectors of `opto.heads`, each takes one example and gives one number for each
+head. They take the values of the model's sites `tokens.role`, `tokens.pair`,
+`tokens.label` and `tokens.exemplar`, so they work for any order of tokens and any
+number of pairs:
 
-- `role`: `EXEMPLAR`, `LABEL` or `QUERY` of `icl.roles`, for each token;
-- `pair`: which of the exemplars and labels a token is, or belongs to;
-- `label`, `exemplar`: those of each pair, the query's too.
+- `role`: for each token, `EXEMPLAR`, `LABEL` or `QUERY` of `icl.roles`;
+- `pair`: for each token, the index of its pair of exemplar and label;
+- `label`, `exemplar`: the label and the exemplar of each pair, with those of the query.
 """
 
 import jax.numpy as jnp
@@ -25,9 +26,10 @@ def induction_strength(
 ) -> Float[Array, " head"]:
     """How much more the query attends to its own label than to the others, in [-1, 1].
 
-    Its attention to all labels in context that equal its own, less that to all that
-    differ (Singh et al. 2024, "What needs to go right for an induction head?",
-    section 3.1). NaN without a query, the mean over several.
+    The query's attention to all labels in context that equal its own, minus its
+    attention to all that differ (Singh et al. 2024, "What needs to go right for an
+    induction head?", section 3.1). NaN without a query; with several queries, the mean
+    over them.
     """
     check_pattern(pattern, role=role, pair=pair)
     own, keys = label[pair], pattern.shape[-1]
@@ -41,10 +43,11 @@ def duplicate_token(
     pair: Int[Array, " seq"],
     exemplar: Float[Array, "exemplar dim"] | Int[Array, " exemplar"],
 ) -> Float[Array, " head"]:
-    """How much the query attends to its like: earlier exemplars equal to it, in [0, 1].
+    """How much the query attends to earlier exemplars that equal it, in [0, 1].
 
-    Equal in every entry; exemplars of one class that differ do not count. Zero if there
-    is none; NaN without a query, the mean over several.
+    An exemplar counts only if all its entries equal the query's; other exemplars of the
+    same class do not count. Zero if no exemplar counts. NaN without a query; with
+    several queries, the mean over them.
     """
     check_pattern(pattern, role=role, pair=pair)
     own = exemplar.reshape(len(exemplar), -1)[pair]

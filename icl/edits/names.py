@@ -1,4 +1,4 @@
-"""Names in the texts of edits, `{name}`, which stand for values."""
+"""Names `{name}` in the texts of edits, each a placeholder for a value."""
 
 import ast
 from collections.abc import Mapping
@@ -6,10 +6,10 @@ from typing import Any
 
 
 def names(text: str) -> list[str]:
-    """The names in a text, each once; of a text that is none of an edit, none.
+    """The names in a text, each once; none if the text cannot be read as an edit.
 
-    `{name}` has no other meaning in a text: dictionaries have colons, and braces within
-    a string are its own.
+    `{name}` has no other meaning in a text: a dictionary has colons, and braces inside
+    a string belong to the string.
     """
     tree = _tree(text)
     found = [] if tree is None else map(_name, ast.walk(tree))
@@ -17,14 +17,14 @@ def names(text: str) -> list[str]:
 
 
 def filled(text: str, values: Mapping[str, Any]) -> str:
-    """The text with values in the place of its names; as it is if it has none."""
+    """The text with its names replaced by values; unchanged if it has no names."""
     tree = _tree(text)
     if tree is None or not names(text):
         return text
     try:
         return ast.unparse(_Fill(values).visit(tree))
     except RecursionError:
-        raise ValueError("edits: a text is too deeply nested") from None
+        raise ValueError("edits: the text of an edit is too deeply nested") from None
 
 
 class _Fill(ast.NodeTransformer):
@@ -49,4 +49,4 @@ def _tree(text: str) -> ast.Expression | None:
     try:
         return ast.parse(text.strip(), mode="eval")
     except (SyntaxError, ValueError, RecursionError, MemoryError):
-        return None  # What is wrong with it is said by `opto.parse`.
+        return None  # `opto.parse` reports what is wrong with it.

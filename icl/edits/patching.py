@@ -1,4 +1,4 @@
-"""Examples with another answer, to patch from, and what of the answer comes back."""
+"""Patching from examples with another answer: how much of the clean answer returns."""
 
 import dataclasses
 from collections.abc import Callable, Mapping
@@ -18,34 +18,34 @@ from .ablation import on_batch, side_by_side
 
 RESAMPLE = "resample"
 PatchSource = Callable[[Any], Any]
-"""Makes a batch of examples with other answers of a batch."""
+"""From a batch, makes a batch of examples with other answers."""
 
 
 def sources(task: Any) -> dict[str, PatchSource]:
-    """What there is to patch from, by name: the task's own ways first."""
+    """The sources that a task can patch from, by name: the task's own come first."""
     own: Mapping[str, PatchSource] = getattr(task, "contrasts", {})
     return {**own, RESAMPLE: resampled}
 
 
 def resampled(batch: PyTree) -> PyTree:
-    """The examples in another order: each in the place of the one before it.
+    """The examples in another order: each is replaced by the one before it.
 
     **Raises:** `ValueError` for a single example.
     """
     size = size_of(batch)
     if size < 2:
-        raise ValueError(f"another sequence needs two or more, got {size}")
+        raise ValueError(f"the batch must have two or more sequences, got {size}")
     return jax.tree.map(lambda x: jnp.roll(x, 1, axis=0), batch)
 
 
 @dataclasses.dataclass(frozen=True)
 class Patched:
-    """How strongly a model gives the clean answer, the mean over a batch.
+    """How strongly a model gives the clean answer, as a mean over a batch.
 
     **Fields:**
 
-    - `patched`: At each point of the grid; NaN where there is none.
-    - `source`, `clean`: Of the two runs as they are.
+    - `patched`: For each point of the grid; NaN where the model has no such point.
+    - `source`, `clean`: For the two runs without a patch.
     """
 
     patched: np.ndarray
@@ -54,12 +54,12 @@ class Patched:
 
     @property
     def recovered(self) -> np.ndarray:
-        """`patched` on a scale on which the source's run is 0 and the clean one 1."""
+        """`patched`, rescaled so that the source's run is 0 and the clean run is 1."""
         return (self.patched - self.source) / (self.clean - self.source)
 
 
 def evidence_label(task: Any) -> str:
-    """What `patch_clean` compares, in words."""
+    """The name of the quantity that `patch_clean` compares."""
     return getattr(task, "evidence_label", "negative loss")
 
 
@@ -72,19 +72,19 @@ def patch_clean(
     at: Any,
     edits: tuple[opto.AbstractEdit, ...] = (),
 ) -> Patched:
-    """How much of the clean answer comes back with clean values in the source's run.
+    """Patches clean values into the source's run; how much of the clean answer returns.
 
-    Compared is the task's `evidence(outputs, example)` for the clean example, if it has
-    that; else minus its loss.
+    It compares the task's `evidence(outputs, example)` for the clean example, or minus
+    the loss if the task has no `evidence`.
 
     **Arguments:**
 
-    - `clean`, `source`: The examples of both runs, batches of one size.
+    - `clean`, `source`: The examples of both runs, two batches of the same size.
     - `at`: What is taken from the clean run, `opto.At(site).each(…)`.
-    - `edits`: In force in both runs.
+    - `edits`: Applied in both runs.
 
-    **Raises:** `ValueError` as `opto.activation_patch`, and if both runs are alike or
-    an example has no answer to compare.
+    **Raises:** `ValueError` as `opto.activation_patch`, and if the evidence is the same
+    in both runs or undefined for an example.
     """
     forward, table = on_batch(model, task, clean)
     metric = eqx.Partial(_mean_evidence, task, clean)
@@ -95,12 +95,14 @@ def patch_clean(
         each = _each_evidence(task, clean, outputs)
         if wrong := int(jnp.sum(~jnp.isfinite(each))):
             raise ValueError(
-                f"{evidence_label(task)}: there is none in {wrong} of {len(each)} "
+                f"the {evidence_label(task)} is undefined in {wrong} of {len(each)} "
                 "sequences"
             )
         ends.append(float(jnp.mean(each)))
     if not np.all(np.isfinite(ends)):
-        raise ValueError(f"the {evidence_label(task)} is too large for a mean: {ends}")
+        raise ValueError(
+            f"the mean {evidence_label(task)} is not a finite number: {ends}"
+        )
     if not abs(ends[1] - ends[0]) > 0:
         raise ValueError(
             f"there is nothing to patch: the {evidence_label(task)} is {ends[0]:.4g} "

@@ -1,4 +1,4 @@
-"""Ideal attention patterns that are made from what the tokens are."""
+"""Ideal attention patterns, made from the roles of the tokens."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -16,9 +16,9 @@ from ..roles import EXEMPLARS, LABEL, LABELS, PAIR, QUERY, ROLE
 
 @opto.register
 class Induction(opto.Kind):
-    """The query attends to the labels in context that are its own.
+    """The query attends to the labels in context that equal its own.
 
-    It needs the query's label, and a query whose label occurs in the context.
+    It needs the query's label, and this label must occur in the context.
     """
 
     weight: Float[Array, ""]
@@ -26,9 +26,9 @@ class Induction(opto.Kind):
     def __init__(self, weight: ArrayLike = 1.0):
         """**Arguments:**
 
-        - `weight`: The attention to the correct labels together, in [0, 1], shared
-            equally; the rest is shared by the other labels, if there are any. The
-            induction strength is twice this less one.
+        - `weight`: The total attention to the correct labels, in [0, 1]; they share it
+            equally. The other labels share the rest, if there are any. The induction
+            strength is then `2 * weight - 1`.
         """
         self.weight = fraction("weight", weight)
 
@@ -59,21 +59,22 @@ class Induction(opto.Kind):
 
 @opto.register
 class Match(opto.Kind):
-    """The query attends to labels by how alike their exemplars are to its own.
+    """The query attends to labels whose exemplars are similar to the query.
 
-    The softmax over the pairs of the cosine between exemplar and query, as they are
-    before the embedding, divided by a temperature.
+    The attention is a softmax over the pairs: of the cosine between exemplar and query,
+    both before the embedding, divided by a temperature.
     """
 
     temperature: Float[Array, ""]
 
     def __init__(self, temperature: ArrayLike = 0.0):
-        """**Arguments:** `temperature`: 0 is the nearest exemplar alone (or several,
-        shared equally, that are equally near)."""
+        """**Arguments:** `temperature`: 0 or more. At 0, all attention goes to the
+        nearest exemplar's label; equally near ones share it equally."""
         self.temperature = number("temperature", temperature)
         heat = self.temperature
         if is_concrete(heat) and not (heat.ndim == 0 and 0 <= float(heat) < np.inf):
-            raise ValueError(f"temperature is a number, 0 or more, got {temperature}")
+            wanted = "0 or more and finite"
+            raise ValueError(f"temperature must be {wanted}, got {temperature}")
 
     def needs(self) -> tuple[str, ...]:
         return (ROLE, PAIR, EXEMPLARS)
@@ -84,7 +85,7 @@ class Match(opto.Kind):
         given.require(jnp.any(label), "Match() cannot apply: no pair in the context")
         cosine = cosines(exemplars)[pair]
         cold = self.temperature == 0
-        # Divided before it is masked: infinities have no gradient in the temperature.
+        # Divide first, then mask: an infinity has no gradient in the temperature.
         warm = cosine / jnp.where(cold, 1, self.temperature)
         soft = jax.nn.softmax(jnp.where(label, warm, -jnp.inf))
         cosine = jnp.where(label, cosine, -jnp.inf)
@@ -105,7 +106,7 @@ def _of_query(constants: Mapping[str, np.ndarray]) -> np.ndarray | None:
 
 
 def cosines(exemplars: Array) -> Float[Array, " exemplar"]:
-    """The cosine between each exemplar and the last; of ids, whether they are equal."""
+    """The cosine of each exemplar with the last; for ids, 1 if equal and 0 if not."""
     if exemplars.ndim == 1:
         return (exemplars == exemplars[-1]).astype(float)
     flat = exemplars.reshape(len(exemplars), -1)
@@ -115,5 +116,5 @@ def cosines(exemplars: Array) -> Float[Array, " exemplar"]:
 
 
 def _shared(chosen: Bool[Array, " seq"]) -> Float[Array, " seq"]:
-    """Attention shared equally by the chosen tokens; none if there are none."""
+    """Attention of 1, shared equally by the chosen tokens; zeros if none is chosen."""
     return chosen / jnp.maximum(jnp.sum(chosen), 1)

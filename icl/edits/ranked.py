@@ -1,4 +1,4 @@
-"""Heads of another run by what they do there, as the texts of edits name them."""
+"""Heads of another run, ranked by what they do there; texts of edits name them."""
 
 import dataclasses
 import functools
@@ -28,25 +28,25 @@ from .names import filled, names
 
 @dataclasses.dataclass(frozen=True)
 class RankedHeads:
-    """Heads of a layer of another run, by how strongly they do something there.
+    """Heads of one layer of another run, ranked by how strongly they do something.
 
-    Which heads come to do what is the matter of an initialisation, so that no number
-    that is read off one run means anything in another.
+    The initialisation decides which heads come to do what. So a head's number in one
+    run means nothing in a run with another initialisation.
     """
 
     run: str
-    """Its folder."""
+    """The run's folder."""
     measure: Literal["induction_strength", "previous_token"]
-    """What they do: `icl.edits.heads.induction_strength`, or
-    `opto.heads.previous_token` of the labels; the mean over sequences."""
+    """What they are ranked by: `icl.edits.heads.induction_strength`, or
+    `opto.heads.previous_token` of the labels. It is the mean over sequences."""
     layer: int
-    """The layer they are in."""
+    """The layer of the heads."""
     ranks: tuple[int, ...] = (0,)
-    """0 is the strongest; 1, 2, … are all but it; -1 is the weakest."""
+    """0 is the strongest head, 1 the second; -1 is the weakest."""
     set: str = "train"
-    """The evaluation set of that run on which it is measured."""
+    """The evaluation set of that run on which the heads are measured."""
     checkpoint: int = -1
-    """Sequences seen there; -1 is the last."""
+    """The checkpoint of that run, in sequences seen; -1 is the last."""
 
     def __post_init__(self):
         if not isinstance(self.run, str) or not self.run:
@@ -61,29 +61,29 @@ class RankedHeads:
             raise ValueError(f"checkpoint must be {wanted}, got {self.checkpoint!r}")
         whole = all(map(_is_whole, self.ranks))
         if not self.ranks or not whole or len({*self.ranks}) < len(self.ranks):
-            wanted = "one whole number or more, each once"
+            wanted = "one or more whole numbers, each once"
             raise ValueError(f"ranks must be {wanted}, got {self.ranks!r}")
 
     def pinned(self, last: Callable[[str], int]) -> "RankedHeads":
-        """The same with an absolute path and the number of the checkpoint.
+        """The same heads, with an absolute path and a checkpoint number.
 
         **Arguments:**
 
-        - `last`: The last checkpoint of the run at an absolute path.
+        - `last`: Gives the last checkpoint of the run at an absolute path.
         """
         path = os.path.abspath(self.run)
         checkpoint = last(path) if self.checkpoint == -1 else self.checkpoint
         return dataclasses.replace(self, run=path, checkpoint=checkpoint)
 
     def of(self, strengths: Float[np.ndarray, " head"]) -> tuple[int, ...]:
-        """The heads with these ranks, by how strong each head is.
+        """The heads with these ranks, given the strength of each head of the layer.
 
-        **Raises:** `ValueError` for a rank that is out of range or given twice, and for
-        strengths that are not numbers.
+        **Raises:** `ValueError` if a rank is out of range, if two ranks are the same
+        head, and if a strength is not finite.
         """
         count = len(strengths)
         if not np.all(np.isfinite(strengths)):
-            raise ValueError(f"the heads cannot be ranked: they have {strengths}")
+            raise ValueError(f"heads with strengths {strengths} cannot be ranked")
         for rank in self.ranks:
             if not -count <= rank < count:
                 wanted = f"between {-count} and {count - 1}, for {count} heads"
@@ -91,7 +91,7 @@ class RankedHeads:
         order = np.argsort(-strengths, kind="stable")
         heads = tuple(int(order[rank]) for rank in self.ranks)
         if len({*heads}) < len(heads):
-            raise ValueError(f"ranks {self.ranks} of {count} heads name one twice")
+            raise ValueError(f"ranks {self.ranks} of {count} heads name a head twice")
         return heads
 
 
@@ -101,18 +101,18 @@ def _is_whole(value: object) -> bool:
 
 @dataclasses.dataclass(frozen=True)
 class FoundHeads:
-    """What a measurement came to."""
+    """The heads that a measurement found."""
 
     heads: tuple[int, ...]
     """In the order of the ranks."""
     strengths: tuple[float, ...]
-    """Of every head of the layer."""
+    """The strength of every head of the layer."""
 
 
 def find_heads(wanted: Mapping[str, RankedHeads]) -> dict[str, FoundHeads]:
-    """Measures heads on the runs that they are of, under the edits of their training.
+    """Measures heads on their runs, under the edits that these were trained under.
 
-    **Raises:** `ValueError` if there is no such run, checkpoint, set, layer or rank.
+    **Raises:** `ValueError` if the run, checkpoint, set, layer or rank does not exist.
     """
     read = functools.cache(read_donor)
     found = {}
@@ -130,7 +130,7 @@ def find_heads(wanted: Mapping[str, RankedHeads]) -> dict[str, FoundHeads]:
 def _strengths(trained: Donor, ranked: RankedHeads) -> Float[np.ndarray, " head"]:
     sets = trained.evaluations
     if ranked.set not in sets:
-        has = f"it has {', '.join(map(repr, sets)) or 'none'}"
+        has = f"the run has {', '.join(map(repr, sets)) or 'none'}"
         raise ValueError(f"there is no evaluation set {ranked.set!r}; {has}")
     batch = sets[ranked.set]
     first = first_of(batch)
@@ -143,8 +143,8 @@ def _strengths(trained: Donor, ranked: RankedHeads) -> Float[np.ndarray, " head"
         raise ValueError(f"layer must be below {count}, got {ranked.layer}")
     rows = table[pattern].rows
     if rows and rows.are != "distribution":
-        wanted = f"{ranked.measure} is of rows that are a 'distribution'"
-        raise ValueError(f"{wanted}; at {pattern!r} {rows.of} has {rows.are!r} ones")
+        wanted = f"{ranked.measure} needs attention whose rows are a 'distribution'"
+        raise ValueError(f"{wanted}; {pattern!r} of {rows.of} has {rows.are!r} rows")
 
     @eqx.filter_jit
     def mean(model: Any, edits: Any, batch: Any) -> Float[Array, " head"]:
@@ -165,7 +165,7 @@ def _previous_token(
     pair: Int[Array, " seq"],
     label: Int[Array, " exemplar"],
 ) -> Float[Array, " head"]:
-    """The attention of the labels to the token before them."""
+    """How much each label attends to the token before it."""
     return opto.heads.previous_token(pattern, role == LABEL)
 
 
@@ -175,16 +175,16 @@ _DETECTORS: dict[str, Callable[..., Float[Array, " head"]]] = {
 }
 
 
-# What was found is kept in the run folder: a run is read when the other is gone, and
-# goes on under the edits that it began under.
+# The heads that were found are kept in the run folder. So a run can be read after the
+# other run is gone, and it always resumes under the edits that it began under.
 
 
 def kept_heads(
     folder: str | os.PathLike, wanted: Mapping[str, RankedHeads]
 ) -> dict[str, FoundHeads] | None:
-    """The heads that a run began with; `None` if it has not begun.
+    """The heads that a run began with; `None` if it has not begun or needs none.
 
-    **Raises:** `ValueError` if they are not those that are wanted.
+    **Raises:** `ValueError` if their names or numbers are not as wanted.
     """
     file = Path(folder) / _FILE
     if not wanted or not was_kept(file):
@@ -197,12 +197,12 @@ def kept_heads(
         raise ValueError(f"{file} is damaged: {error}") from None
     counts = {name: len(x.heads) for name, x in found.items()}
     if counts != {name: len(ranked.ranks) for name, ranked in wanted.items()}:
-        raise ValueError(f"{file} is of another config: it has heads {[*counts]}")
+        raise ValueError(f"{file} belongs to another config: it has heads {[*counts]}")
     return found
 
 
 def keep_heads(folder: Path, found: Mapping[str, FoundHeads]) -> None:
-    """Writes them, the first time."""
+    """Writes the heads to the run folder, unless they are there already."""
     file = folder / _FILE
     if found and not file.exists():
         content = {name: to_json(heads) for name, heads in found.items()}
@@ -216,18 +216,19 @@ _FILE = "heads.json"
 def with_heads(
     texts: Iterable[str], heads: Mapping[str, tuple[int, ...]]
 ) -> tuple[str, ...]:
-    """The texts of edits, with heads in the place of their names.
+    """The texts of edits, with the names of heads replaced by their indices.
 
-    A text says `{name}` where an index would be; a text that names none stays as it is.
+    A text has `{name}` where an index would be. A text without names is not changed.
 
-    **Raises:** `ValueError` for a name that is not there, and for one that is not used.
+    **Raises:** `ValueError` for a name that is not in `heads`, and for one that no text
+    uses.
     """
     texts = tuple(texts)
     used = [name for text in texts for name in names(text)]
     for name in used:
         if name not in heads:
             known = ", ".join(heads) or "none"
-            hint = did_you_mean(name, heads) or f"; there is {known}"
+            hint = did_you_mean(name, heads) or f"; heads has {known}"
             raise ValueError(f"edits name {{{name}}}, which is not in heads{hint}")
     for name in heads:
         if name not in used:

@@ -1,4 +1,4 @@
-"""What stands at each token of a sequence, where the model says it."""
+"""The role of each token of a sequence, as the model names it."""
 
 from typing import Any
 
@@ -10,16 +10,16 @@ from ..batches import first_of
 from ..roles import PAIR, ROLE, ROLES
 
 
-# So that texts of edits may say `queries='label'`.
+# Lets texts of edits say `queries='label'`.
 opto.name_tokens(ROLE, **ROLES)
 
 _NAMES = {role: name for name, role in ROLES.items()}
 
 
 def token_roles(model: Any, task: Any, batch: PyTree) -> list[tuple[str, int]]:
-    """The role of each token of the first sequence of a batch, and its pair.
+    """The role and the pair of each token of the first sequence of a batch.
 
-    Empty for a model that does not name roles.
+    Empty if the model does not name roles.
     """
     first = first_of(batch)
     table = opto.sites(task.forward, model, first)
@@ -31,6 +31,6 @@ def token_roles(model: Any, task: Any, batch: PyTree) -> list[tuple[str, int]]:
 
 
 def token_names(model: Any, task: Any, batch: PyTree) -> list[str]:
-    """`exemplar 0`, `label 0`, …, `query`; empty for a model without roles."""
+    """Names of tokens: `exemplar 0`, `label 0`, …, `query`; empty without roles."""
     roles = token_roles(model, task, batch)
     return [role if role == "query" else f"{role} {pair}" for role, pair in roles]

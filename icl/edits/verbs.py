@@ -1,4 +1,4 @@
-"""Edits of the induction-head papers that replace a whole part of the circuit."""
+"""Edits from the induction-head papers that replace a whole part of the circuit."""
 
 from collections.abc import Iterable
 from typing import Any, ClassVar
@@ -39,13 +39,13 @@ from ..roles import LABEL, LABELS, PAIR, QUERY, ROLE
 
 @opto.register
 class CopyFromPattern(Derived, Selection):
-    """The query's logits are what one head's scores say of the labels in context.
+    """Sets the query's logits from one head's scores of the labels in context.
 
     The logit of a label is the head's score, before the softmax, from the query to that
-    label's token (to several, the log of their summed exponentials); labels that are
-    not in the context get -1e9. A perfect copy of what the head attends to (Singh et
-    al. 2024, section 4). The scores are those under the edits that come before this one
-    in the list.
+    label's token. If the label has several tokens, it is the log of the summed
+    exponentials of their scores. Labels that are not in the context get -1e9. This is a
+    perfect copy of what the head attends to (Singh et al. 2024, section 4). The scores
+    are read under the edits that come before this one in the list.
     """
 
     default: ClassVar[str] = "**.scores"
@@ -69,10 +69,10 @@ class CopyFromPattern(Derived, Selection):
         """**Arguments:**
 
         - `heads`, `where`: One head, such as `"1:3"`.
-        - `edits`: More edits that the head is under while it is read, and only then.
-        - `site`: Where the scores are before a softmax, `[head, query, key]`.
-        - `logits`: Where the logits are, `[seq, label]`.
-        - `strength`: As for `opto.Clamp`, of the logits.
+        - `edits`: More edits, applied only while the head is read.
+        - `site`: The site of the scores before the softmax, `[head, query, key]`.
+        - `logits`: The site of the logits, `[seq, label]`.
+        - `strength`: As for `opto.Clamp`, for the logits.
         """
         select(self, site, strength, heads, where)
         self.logits = named("logits", logits)
@@ -86,10 +86,10 @@ class CopyFromPattern(Derived, Selection):
         row = self._row(given, jnp.argmax(role == QUERY))
         (site,) = given.table.match(self.logits)
         here = labels[pair] == jnp.arange(site.shape[-1])[:, None]
-        # [label, key]: keys are the first of the tokens, or all.
+        # [label, key]: the keys are all tokens, or only the first ones.
         here = (here & (role == LABEL))[:, : len(row)]
         present = jnp.any(here, axis=1)
-        # Of nothing, the log of a sum has no gradient.
+        # The log of an empty sum has no gradient: labels not in the context sum all.
         logits = jax.nn.logsumexp(row, axis=1, where=here | ~present[:, None])
         logits = jnp.where(present, logits, -1e9)
         where = Where({}, (role == QUERY)[:, None])
@@ -105,12 +105,13 @@ class CopyFromPattern(Derived, Selection):
         axes = {axis for name in self.where.indices for axis in name.split()}
         axes |= set() if self.where.entries is None else {"mask"}
         if parts := axes - {"layer", "head"}:
-            raise ValueError(f"CopyFromPattern reads a whole head: no {min(parts)}=")
+            raise ValueError(f"CopyFromPattern reads a whole head: drop {min(parts)}=")
         if len(found := [site.name for site in table.match(self.logits)]) > 1:
-            raise ValueError(f"logits={self.logits!r} is {', '.join(found)}; give one")
+            names = ", ".join(found)
+            raise ValueError(f"logits={self.logits!r} is {names}; give one site")
         if not all(map(is_concrete, jax.tree.leaves(self.where))):
             return
-        with jax.ensure_compile_time_eval():  # Within a `jit` too.
+        with jax.ensure_compile_time_eval():  # Also inside a `jit`.
             count = sum(self._heads(site) for site in self.where.within(sites))
         if count != 1:
             wanted = "one head, such as heads='1:3'"
@@ -145,7 +146,7 @@ class CopyFromPattern(Derived, Selection):
         return int(chosen.any((-2, -1)).sum())
 
     def _row(self, given: Given, query: Array) -> Float[Array, " kv_seq"]:
-        """The scores from the query in the one head that is selected."""
+        """The scores of the query in the selected head."""
         sites = self.where.within(given.table.match(self.site))
         record = given.run(
             edits=(*given.before, *self.edits), record=[site.name for site in sites]
@@ -162,12 +163,13 @@ class CopyFromPattern(Derived, Selection):
 
 @opto.register
 class PerfectPreviousToken(Derived):
-    """A layer that works as if the ones before it had copied previous tokens perfectly.
+    """Makes a layer work as if earlier layers had perfectly copied previous tokens.
 
-    Its attention is what it would be if each token were embedded as the one before it
-    (but for the first and the query, which stay), while its values and the residual
-    stream are the embeddings as they are: all that came before is left out. The "layer
-    1 clamp" of Singh et al. (2024), who number layers from one.
+    The layer's attention is computed as if each token had the embedding of the token
+    before it, except the first token and the query, which keep their own. Its values
+    and the residual stream are the plain embeddings; the output of earlier layers is
+    left out. This is the "layer 1 clamp" of Singh et al. (2024), who number layers from
+    one.
     """
 
     layer: int = eqx.field(static=True)
@@ -177,9 +179,9 @@ class PerfectPreviousToken(Derived):
         """**Arguments:**
 
         - `layer`: The layer that reads the previous tokens, 1 or more.
-        - `strength`: As for `opto.Clamp`, of the scores and of the stream.
+        - `strength`: As for `opto.Clamp`, for the scores and the stream.
         """
-        self.layer = whole("layer", layer, 1, "1 or more, as layer 0 does it")
+        self.layer = whole("layer", layer, 1, "1 or more, as layer 0 does the copying")
         self.strength = number("strength", strength)
 
     def needs(self, table: Sites) -> tuple[str, ...]:
@@ -223,6 +225,6 @@ class PerfectPreviousToken(Derived):
         return {} if self.layer == 1 else {"layer": self.layer}
 
     def sites(self) -> tuple[str, str]:
-        """The residual stream that it sets and the scores."""
+        """The sites that it sets: the residual stream and the scores."""
         block = f"blocks.{self.layer}"
         return f"{block}.resid_pre", f"{block}.attn.scores"

@@ -1,4 +1,4 @@
-"""What the edits of a list do at their sites, as far as anybody knows."""
+"""What each edit of a list does at its sites, as far as that is known."""
 
 import dataclasses
 from typing import Any
@@ -15,20 +15,20 @@ from ._where import is_concrete
 
 @dataclasses.dataclass(frozen=True)
 class Unknown:
-    """Edits of which only the sites are known, such as those of a sweep."""
+    """Edits whose sites are known but nothing else, such as those of a sweep."""
 
     edits: tuple[Any, ...]
 
     def __repr__(self) -> str:
-        return "an edit that is swept"
+        return "a swept edit"
 
 
 @dataclasses.dataclass(frozen=True)
 class Acting:
-    """An edit and what it does at each of its sites; `None`: nobody knows.
+    """An edit and what it does at each of its sites.
 
-    One that is `idle` is off. What it `follows` are the sites whose values under the
-    edits before it it looks at.
+    `at` is `None` if that is not known. An `idle` edit is off. `follows` are the sites
+    that the edit reads in a run under the edits before it.
     """
 
     edit: Any
@@ -66,7 +66,7 @@ def _followed(edit: Any, table: Sites) -> frozenset[str]:
 
 
 def _partly(reach: Reach, strength: Any) -> Any:
-    """What it makes of known entries at another strength: the same, or unknown."""
+    """What an edit at another strength makes of known entries: the same, or unknown."""
     # Half of a masked score is masked.
     known = np.asarray(strength) if is_concrete(strength) else np.nan
     some = bool(np.all((known > 0) & (known < 0.99)))
@@ -88,7 +88,7 @@ def _unknown(edit: Unknown, table: Sites) -> Acting:
         if acting.at is None:
             return acting
         follows |= acting.follows
-        # Which entries it selects is what is swept.
+        # The sweep varies the selection, so it may be any entry.
         at |= {n: Reach(everything(table[n])) for n in acting.at}
     return Acting(edit, at, follows=follows)
 
@@ -102,6 +102,6 @@ def is_idle(edit: Any) -> bool:
 
 
 def is_partial(edit: Any) -> bool:
-    """Whether an edit is known to be in force at another strength than 1."""
+    """Whether an edit's strength is known and is not 1."""
     strength = getattr(edit, "strength", None)
     return is_concrete(strength) and not np.any(np.asarray(strength) == 1)

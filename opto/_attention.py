@@ -47,13 +47,13 @@ class Pattern(Derived, Selection):
         """**Arguments:**
 
         - `kind`: `PreviousToken`, `Uniform`, or another `Kind`.
-        - `site`: Where attention after the softmax is, `[…, query, key]`; rows are
-            distributions, and keys may be the first of the tokens.
+        - `site`: The attention after the softmax, `[…, query, key]`. Its rows are
+            distributions; the keys may be only the first tokens.
         - `strength`, `heads`, `where`: as for `opto.Clamp`.
 
         **Raises:** `ValueError` from `opto.run` for a sequence that has no such
-        pattern, and for a pattern with attention to tokens that are no keys; where that
-        cannot be raised, the pattern is NaN.
+        pattern, and for a pattern that attends to tokens that are not keys. Within your
+        own `jit`, where nothing can be raised, the pattern is NaN.
         """
         if not isinstance(kind, Kind):
             wanted = "a kind of pattern such as Uniform()"
@@ -93,7 +93,7 @@ class Pattern(Derived, Selection):
         return {"kind": self.kind, **_not_default(self)}
 
     def _cut(self, site: Site, given: Given) -> tuple[Array, Array]:
-        """The pattern to the tokens that are keys, and which of its rows are meant."""
+        """The pattern, cut to tokens that are keys, and which of its rows to set."""
         queries, keys = site.shape[-2:]
         pattern, rows = self.kind.pattern(queries, given)
         if keys == queries:
@@ -101,7 +101,7 @@ class Pattern(Derived, Selection):
         lost = rows & jnp.any(pattern[:, keys:] != 0, -1)
         given.require(
             ~jnp.any(lost),
-            f"{type(self.kind).__name__}() attends to tokens that are no keys at "
+            f"{type(self.kind).__name__}() attends to tokens that are not keys at "
             f"{site.name!r}",
         )
         return jnp.where(lost[:, None], jnp.nan, pattern[:, :keys]), rows
@@ -118,11 +118,11 @@ class Block(Derived, Selection):
 
     ```python
     Block(distance=1, heads="0:1")  # each token to the one before it
-    Block(distance=1, site="**.kernel")  # of attention without a softmax
-    Block(queries="space", keys="word", layer=1)  # as `opto.name_tokens` named them
+    Block(distance=1, site="**.kernel")  # for attention without a softmax
+    Block(queries="space", keys="word", layer=1)  # names from `opto.name_tokens`
     ```
 
-    What is left shares the attention. A row with nothing left is NaN; it is zero where
+    The remaining keys share the attention. A row with no key left is NaN, or zero if
     the kind of attention does not divide rows by their sums.
     """
 
@@ -151,11 +151,11 @@ class Block(Derived, Selection):
 
         - `queries`, `keys`: Which tokens may not attend to which: `"all"`, or names
             that `opto.name_tokens` gave, such as `"word"` and `"word space"`.
-        - `distance`: Forbid the token so many places before alone; `None` is any.
-        - `site`: Where the scores are, before the softmax, or the kernel, `[…, query,
-            key]`; keys may be the first of the tokens.
-        - `strength`: Attention is multiplied by one less this, in [0, 1], before it is
-            normalised: 1 forbids it.
+        - `distance`: Forbids only the token this many places before; `None` is any.
+        - `site`: The scores before the softmax, or the kernel, `[…, query, key]`; the
+            keys may be only the first tokens.
+        - `strength`: In [0, 1]. Attention is multiplied by `1 - strength` before it is
+            normalised; 1 forbids it.
         - `heads`, `where`: as for `opto.Clamp`.
         """
         select(self, site, strength, heads, where)
@@ -165,7 +165,8 @@ class Block(Derived, Selection):
         if distance is not None:
             distance = whole("distance", distance, 0, "a number of tokens or None")
         if (queries, keys, distance) == ("all", "all", None):
-            raise ValueError("Block() of all would leave no attention: say which")
+            wanted = "give queries=, keys= or distance="
+            raise ValueError(f"Block() of all tokens leaves no attention: {wanted}")
         self.distance = distance
 
     def needs(self, table: Sites) -> tuple[str, ...]:
@@ -221,7 +222,7 @@ class Block(Derived, Selection):
 
 
 class _Forbid(Edit):
-    """Has attention be `1 - amount` times what it was, before it is normalised."""
+    """Multiplies attention by `1 - amount` before it is normalised."""
 
     site: str = eqx.field(static=True)
     where: Where
@@ -234,7 +235,7 @@ class _Forbid(Edit):
 
     def replacement(self, value: Array, site: Site) -> Array:
         if site.rows and site.rows.are == "kernel":
-            # A row with nothing left is the kind's affair: over its sum it is NaN.
+            # The kind of attention decides what an empty row is; over its sum, NaN.
             return value * (1 - self.amount).astype(value.dtype)
         return self._scores(value, site)
 
@@ -244,8 +245,8 @@ class _Forbid(Edit):
         forbidden = jnp.maximum(jnp.finfo(value.dtype).min, _FORBIDDEN)
         new = jnp.where(whole, forbidden, value + less.astype(value.dtype))
         after = self._after(new, value, site)
-        # The softmax of a row that is forbidden whole would say that it attends evenly.
-        # No score gets as low as what models mask with, -1e9 or less.
+        # With all keys forbidden, the softmax would attend to all of them equally.
+        # Real scores stay above what models mask with, -1e9 or less.
         nothing = jnp.max(after, -1, keepdims=True) <= jnp.maximum(-1e8, forbidden)
         return jnp.where(whole & nothing, jnp.nan, new)
 
@@ -257,7 +258,7 @@ class _Forbid(Edit):
         return {"amount": self.amount}
 
 
-# Finite, as infinities turn into NaN gradients; the softmax gives exactly zero.
+# Finite, because infinities give NaN gradients; the softmax gives exactly zero.
 _FORBIDDEN = -1e20
 
 

@@ -1,9 +1,9 @@
 """Where the axes of a site's value go in the program of a model.
 
-An entry of a later value is made of some entries of the site. Which ones is followed
-axis by axis: an index along an axis of the later value comes from one index along an
-axis of the site, or from all of them. Where a step is not known here, all it gives is
-made of all it gets.
+An entry of a later value is made of some entries of the site. This module follows them
+axis by axis: an index on an axis of the later value comes from one index on an axis of
+the site, or from all of them. If a step of the program is not known here, each of its
+outputs counts as made of all its inputs.
 """
 
 import dataclasses
@@ -25,18 +25,18 @@ class Along:
 
     **Fields:**
 
-    - `axis`: Of the later value; `None` if it is mixed, or gone.
-    - `index`: Which index of the site's axis each of that axis comes from; -1: none. Of
-        an axis that is mixed, those that all of the value is made of.
+    - `axis`: The axis of the later value; `None` if the site's axis is mixed or gone.
+    - `index`: For each index on that axis, the index on the site's axis that it comes
+        from; -1 is none. For a mixed axis, all indices that the value is made of.
     """
 
     axis: int | None
     index: Index
 
 
-# By axis of a site.
+# One for each axis of a site.
 Trail = tuple[Along, ...]
-# By site what a value is made of.
+# The sites that a value is made of, each with its trail.
 Made = Mapping[str, Trail]
 
 _SAME = set(
@@ -50,14 +50,14 @@ _CALLS = set("jit pjit closed_call custom_jvp_call custom_vjp_call checkpoint".s
 
 
 def begin(shape: Sequence[int]) -> Trail:
-    """Of a site in itself."""
+    """The trail of a site in its own value."""
     return tuple(Along(k, np.arange(size)) for k, size in enumerate(shape))
 
 
 def follow(step: Any, taken: Sequence[Made]) -> list[Made]:
     """What the outputs of a step of a program are made of.
 
-    **Arguments:** `taken`: The same of its inputs.
+    **Arguments:** `taken`: What its inputs are made of.
     """
     name = step.primitive.name
     if name in _CALLS and (inner := _inner(step)) is not None:
@@ -74,7 +74,7 @@ def follow(step: Any, taken: Sequence[Made]) -> list[Made]:
 
 
 def through(program: Any, made: dict[Any, Made]) -> list[Made]:
-    """What the outputs of a program are made of, given that of its inputs."""
+    """What the outputs of a program are made of, given what its inputs are made of."""
     for step in program.eqns:
         results = follow(step, [made_of(v, made) for v in step.invars])
         made.update(zip(step.outvars, results, strict=True))
@@ -82,7 +82,7 @@ def through(program: Any, made: dict[Any, Made]) -> list[Made]:
 
 
 def made_of(variable: Any, made: Mapping[Any, Made]) -> Made:
-    """What a variable is made of: a literal of nothing."""
+    """What a variable is made of; a literal is made of nothing."""
     return {} if isinstance(variable, Literal) else made.get(variable, {})
 
 
@@ -91,7 +91,8 @@ def arrived(
 ) -> Bool[np.ndarray, "..."]:
     """The entries of a later value that are made of some entries of a site.
 
-    **Arguments:** `rank`: Of the later value; the result broadcasts over it.
+    **Arguments:** `rank`: The number of axes of the later value; the result broadcasts
+        over that value.
     """
     kept: dict[int, int] = {}
     found = entries
@@ -124,12 +125,12 @@ def read(trails: Iterable[Trail], shape: Sequence[int]) -> Bool[np.ndarray, "...
 
 
 def _line(k: int, rank: int) -> list[int]:
-    """The shape of an array along one axis."""
+    """The shape that puts a vector on axis `k` of `rank` axes."""
     return [-1 if axis == k else 1 for axis in range(rank)]
 
 
 def _inner(step: Any) -> Any:
-    """The program within a step, if it takes what the step takes."""
+    """The program inside a step, if it takes the same inputs as the step."""
     for name in ("jaxpr", "call_jaxpr"):
         inner = step.params.get(name)
         inner = getattr(inner, "jaxpr", inner)
@@ -150,7 +151,7 @@ def _union(every: Sequence[dict[str, Trail]], rank: int) -> Made:
 
 
 def _both(a: Along, b: Along) -> Along:
-    """Of a value that is made of a site in two ways."""
+    """One axis of a site in a value that is made of the site in two ways."""
     same = a.axis is not None and a.axis == b.axis and len(a.index) == len(b.index)
     if not same or np.any((a.index >= 0) & (b.index >= 0) & (a.index != b.index)):
         return _mixed(a, b)
@@ -163,12 +164,12 @@ def _mixed(*some: Along) -> Along:
 
 
 def _step(step: Any, i: int, number: int, trail: Trail) -> Trail:
-    """A site's axes in an output of a step, given them in its input `i`."""
+    """The axes of a site in an output of a step, given those in its input `i`."""
     return tuple(_goes(step, i, number, along) or _mixed(along) for along in trail)
 
 
 def _goes(step: Any, i: int, number: int, along: Along) -> Along | None:
-    """Where an axis of an input goes; `None` if it is mixed, or nobody knows."""
+    """Where an axis of an input goes; `None` if it is mixed, or not known."""
     if along.axis is None:
         return None
     k, index = along.axis, along.index
@@ -177,7 +178,7 @@ def _goes(step: Any, i: int, number: int, along: Along) -> Along | None:
     if name in _SAME or name.startswith("scatter") and i == 0:
         if len(before) != len(after):
             return None
-        # Axes of length one may be spread here, too.
+        # These steps may also broadcast axes of length one.
         return Along(k, np.broadcast_to(index, (after[k],)))
     if name == "broadcast_in_dim" and i == 0:
         axis = int(params["broadcast_dimensions"][k])
@@ -232,7 +233,7 @@ def _sliced(step: Any, k: int, index: Index) -> Along | None:
 
 
 def _looked_up(step: Any, k: int, index: Index) -> Along | None:
-    """Indices into a table, whose last axis is the parts of an index."""
+    """An axis of the indices into a table; their last axis is the parts of an index."""
     taken = step.params["dimension_numbers"].offset_dims
     others = [axis for axis in range(step.outvars[0].aval.ndim) if axis not in taken]
     return Along(others[k], index) if k < len(others) else None

@@ -1,4 +1,4 @@
-"""Checks of single arguments. Python takes True for the number 1; here nobody does."""
+"""Checks of single arguments. Unlike Python, they do not take True for the number 1."""
 
 import inspect
 from typing import Any
@@ -7,7 +7,7 @@ import numpy as np
 
 
 def whole(name: str, value: Any, least: int, what: str = "") -> int:
-    """A whole number of at least `least`; raises `ValueError` for all else.
+    """A whole number of at least `least`; raises `ValueError` for anything else.
 
     **Arguments:** `what`: What the number is, for the message.
     """
@@ -19,7 +19,7 @@ def whole(name: str, value: Any, least: int, what: str = "") -> int:
 
 
 def takes_tap(name: str, model: Any) -> None:
-    """Raises `ValueError` unless it can be called with `tap=`."""
+    """Raises `ValueError` unless `model` can be called with `tap=`."""
     if not callable(model):
         raise ValueError(f"{name} must be callable with tap=, got {model!r}")
     try:
@@ -31,7 +31,7 @@ def takes_tap(name: str, model: Any) -> None:
 
 
 def truth(name: str, value: Any) -> bool:
-    """True or False; raises `ValueError` for all else, such as "no" and 0."""
+    """True or False; raises `ValueError` for anything else, such as "no" and 0."""
     if not isinstance(value, bool | np.bool_):
         raise ValueError(f"{name} is True or False, got {value!r}")
     return bool(value)

@@ -14,13 +14,13 @@ if TYPE_CHECKING:
 
 @dataclasses.dataclass(frozen=True, order=True)
 class CircuitPart:
-    """One end of an edge: a site, or a head of it.
+    """One end of an edge: a site, or one head of a site.
 
     **Fields:**
 
     - `site`: Its name, `blocks.1.attn.k_in`.
     - `head`: 0-based; `None` where the site has no heads.
-    - `shared`: Whether `head` is of keys and values, which several heads share.
+    - `shared`: Whether `head` counts keys and values that several heads share.
     """
 
     site: str
@@ -39,9 +39,9 @@ class CircuitPart:
 
     @property
     def node(self) -> str:
-        """What it is of: `1:3`, a head; `mlp 1`; else a scope, `final`, `layers.1`.
+        """The part of the model: head `1:3`, `mlp 1`, or a scope: `final`, `layers.1`.
 
-        `1:kv3` are keys and values that heads share.
+        `1:kv3` stands for keys and values that heads share.
         """
         *scope, last = self.site.split(".")
         if self.layer is None:
@@ -52,7 +52,7 @@ class CircuitPart:
 
     @property
     def channel(self) -> str:
-        """`q`, `k` or `v` of what reads for these alone, else nothing."""
+        """`q`, `k` or `v` if the site feeds only queries, keys or values; else ""."""
         last = self.site.split(".")[-1]
         return last[0] if last in ("q_in", "k_in", "v_in") else ""
 
@@ -62,12 +62,12 @@ class CircuitPart:
 
 @dataclasses.dataclass(frozen=True)
 class Edge:
-    """What one part writes, as another reads it.
+    """What one part writes and another reads.
 
     **Fields:**
 
     - `writer`, `reader`: The two ends.
-    - `score`: The change of the metric that cutting it makes, to first order.
+    - `score`: How much cutting the edge changes the metric, to first order.
     """
 
     writer: CircuitPart
@@ -80,16 +80,16 @@ class Edge:
 
 @dataclasses.dataclass(frozen=True)
 class Circuit:
-    """Edges that were found, and the metric that they are measured by.
+    """The edges that `find_circuit` found, and the metric with and without them.
 
     **Fields:**
 
-    - `edges`: Those that stay.
+    - `edges`: The edges of the circuit.
     - `total`: How many edges the model has.
     - `whole`: The metric of the whole model.
-    - `alone`: With every other edge cut.
-    - `without`: With these edges cut and every other one there.
-    - `none`: With every edge cut: the model on the other inputs.
+    - `alone`: The metric with every other edge cut.
+    - `without`: The metric with only the circuit's edges cut.
+    - `none`: The metric with every edge cut: the model on the other inputs.
     """
 
     edges: tuple[Edge, ...]
@@ -101,17 +101,17 @@ class Circuit:
 
     @property
     def faithfulness(self) -> float:
-        """How much of the metric the circuit keeps alone: 1 is all, 0 none of it."""
+        """The share of the metric that the circuit keeps alone: 1 is all, 0 is none."""
         return _share(self.alone, self.none, self.whole)
 
     @property
     def completeness(self) -> float:
-        """How much of the metric goes with it: 1 if the rest has none of it."""
+        """The share of the metric that is lost without the circuit: 1 is all of it."""
         return 1 - _share(self.without, self.none, self.whole)
 
     @property
     def nodes(self) -> tuple[str, ...]:
-        """The parts that edges join, such as `embed`, `0:3`, `mlp 0` and `final`."""
+        """The parts that the edges join, such as `embed`, `0:3`, `mlp 0`, `final`."""
         return tuple(self._heights())
 
     def pairs(self) -> set[tuple[str, str]]:
@@ -128,9 +128,9 @@ class Circuit:
         return "\n".join([*lines, *(f"  {edge}" for edge in strongest)])
 
     def _heights(self) -> dict[str, float]:
-        """How far up each part is, lowest first: heads and then the rest of a layer.
+        """How high each part is drawn, lowest first; in a layer, heads come first.
 
-        What is in no layer is below all layers if it writes, else above.
+        A part in no layer is below all layers if it writes, else above them.
         """
         heights: dict[str, float] = {}
         for edge in self.edges:
@@ -141,7 +141,7 @@ class Circuit:
         return dict(sorted(heights.items(), key=lambda item: item[1]))
 
     def figure(self) -> "Figure":
-        """The graph: layers upwards, an arrow for each edge, wide for a large score."""
+        """Draws the graph: layers upwards, an arrow per edge, wide for large scores."""
         from matplotlib.figure import Figure
 
         places = _places(self._heights())
@@ -159,7 +159,7 @@ class Circuit:
         for edge in self.edges:
             style = _STYLES[edge.reader.channel]
             start, end = places[edge.writer.node], places[edge.reader.node]
-            # What goes past other parts goes around them.
+            # An arrow past other parts bends around them.
             bend = style[3] * max(1.0, end[1] - start[1])
             arrow = axes.annotate(
                 "",
@@ -187,7 +187,7 @@ class Circuit:
         return figure
 
 
-# Of each channel: its name, colour (Okabe-Ito), line and bend.
+# For each channel: its name, colour (Okabe-Ito), line and bend.
 _STYLES: dict[str, tuple[str, str, Any, float]] = {
     "q": ("queries", "#0072B2", "-", 0.13),
     "k": ("keys", "#D55E00", "--", -0.13),

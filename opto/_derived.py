@@ -28,9 +28,9 @@ class Given:
     **Fields:**
 
     - `table`: The model's sites.
-    - `base`: The values that it needs, of the run without any edit. All edits that need
-        something share that one run.
-    - `before`: The edits in the list before it.
+    - `base`: The values that it needs, from the run without any edit. All edits that
+        need something share that one run.
+    - `before`: The edits before it in the list.
     """
 
     table: Sites
@@ -50,33 +50,32 @@ class Given:
         return self._run(edits=tuple(edits), record=tuple(record), model=model)
 
     def require(self, condition: Bool[Array, ""], message: str) -> None:
-        """Has `opto.run` raise `ValueError` where a condition on the inputs is false.
+        """Makes `opto.run` raise `ValueError` if a condition on the inputs is false.
 
-        Where values are not known while Python runs (within one's own `jit`, in
-        training), nothing is raised: let the edit give NaN then.
+        Nothing is raised where values are not known while Python runs (within your own
+        `jit`, in training). Let the edit give NaN there.
         """
         self._require(condition, message)
 
 
 class Derived(AbstractEdit):
-    """An edit that needs to see the inputs, or other runs on them, to know its values.
+    """An edit whose values depend on the inputs, or on other runs on them.
 
-    A subclass says which sites it wants to know of the unedited run (`needs`) and,
-    given those, which edits of sites it stands for (`derive`), at its place in the
-    list.
+    A subclass says which sites of the unedited run it reads (`needs`). From their
+    values it makes edits of sites (`derive`), which take its place in the list.
     """
 
     @abc.abstractmethod
     def needs(self, table: Sites) -> tuple[str, ...]:
-        """The sites, names or globs, whose unedited values it looks at."""
+        """The sites, names or globs, whose unedited values this edit reads."""
 
     def follows(self, table: Sites) -> tuple[str, ...]:
-        """The sites whose values under the edits before this one it looks at."""
+        """The sites that this edit reads in a run under the edits before it."""
         return ()
 
     @abc.abstractmethod
     def derive(self, given: Given) -> tuple[Edit, ...]:
-        """The edits of sites that this one stands for; runs while JAX traces."""
+        """The edits of sites that take this one's place; runs while JAX traces."""
 
 
 class Freeze(Derived, Selection):
@@ -104,7 +103,7 @@ class Freeze(Derived, Selection):
     ):
         """**Arguments:**
 
-        - `stop_gradient`: Whether the frozen values count as constants.
+        - `stop_gradient`: Whether gradients take the frozen values as constants.
         - `site`, `strength`, `heads`, `where`: as for `opto.Clamp`.
         """
         select(self, site, strength, heads, where)
@@ -134,20 +133,20 @@ class Freeze(Derived, Selection):
 def put(
     site: str, values: Mapping[str, Array], where: Where, strength: ArrayLike
 ) -> Patch:
-    """A patch where the selection is there already."""
-    # Given later, as a pattern that cannot be is NaN, which a patch refuses.
+    """A `Patch` with a selection that was made before."""
+    # The values come afterwards: `Patch` refuses NaN, which marks impossible patterns.
     patch = Patch(site, dict.fromkeys(values, 0), strength=strength)
     new = where, Values(dict(values))
     return eqx.tree_at(lambda edit: (edit.where, edit.values), patch, new)
 
 
 def stopped(x: Array) -> Array:
-    """The same value, a constant to gradients."""
+    """The same value, which gradients take as a constant."""
     return jax.lax.stop_gradient(x) if eqx.is_inexact_array(x) else x
 
 
 def check_needs(edit: AbstractEdit, needs: Iterable[str], table: Sites) -> None:
-    """Raises `ValueError` unless the model names the sites an edit looks at."""
+    """Raises `ValueError` unless the model has the sites that an edit reads."""
     missing = [name for name in needs if name not in table]
     if missing:
         raise ValueError(
@@ -163,17 +162,17 @@ def check_attention(
     needs: Iterable[str],
     table: Sites,
 ) -> None:
-    """Raises `ValueError` unless sites hold attention with rows that are as wanted.
+    """Raises `ValueError` unless sites hold attention whose rows are as `wanted`.
 
-    That is `[…, query, key]`, from each token to the first ones, or to all.
+    Attention is `[…, query, key]`, from each token to all tokens or to the first ones.
     """
     for site in sites:
         *_, queries, keys = (0, 0, *site.shape)
         named = site.rows is not None or site.axes[-1:] == ("kv_seq",)
         if len(site.shape) < 2 or keys > queries or not (named or keys == queries):
             raise ValueError(
-                f"{edit!r} is for attention from each token to each, or to the first "
-                f"ones, got {site}"
+                f"{edit!r} is for attention from each token to all tokens or to the "
+                f"first ones, got {site}"
             )
         if site.rows and site.rows.are not in wanted:
             raise ValueError(
@@ -185,11 +184,11 @@ def check_attention(
         for site in sites:
             if table[name].shape != site.shape[-2:-1]:
                 raise ValueError(
-                    f"{edit!r} has to know what each token of {site} is, got "
-                    f"{table[name]}"
+                    f"{edit!r} needs a site that says what each token of {site} is, "
+                    f"got {table[name]}"
                 )
 
 
 def over_rows(values: Any, rank: int, xp: Any = jnp) -> Any:
-    """[query, key] with axes of length one in front, for sites of more axes."""
+    """[query, key] with axes of length one in front, for sites with more axes."""
     return xp.reshape(values, (1,) * (rank - values.ndim) + values.shape)

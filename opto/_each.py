@@ -15,14 +15,14 @@ from ._where import axis_size, canonical, Where
 
 @dataclasses.dataclass(frozen=True)
 class Expanded:
-    """What is swept over: a value with the sweep's axis in front of some arrays.
+    """All points of a sweep as one value: some arrays have the sweep's axis in front.
 
     **Fields:**
 
     - `value`: An edit or a selection.
-    - `mapped`: Of the same structure; true at the arrays with the axis in front.
-    - `shape`: Of the grid, whose points lie along that axis.
-    - `exists`: Which points do.
+    - `mapped`: The same structure, true at the arrays with that axis.
+    - `shape`: The shape of the grid; its points lie along that axis.
+    - `exists`: Which points exist.
     """
 
     value: Any
@@ -39,7 +39,7 @@ class Expanded:
 class Each(eqx.Module):
     """An edit once for each index of `axes`; made by `edit.each("layer", "head")`.
 
-    The indices are those that the edit selects of an axis, or all there are.
+    The indices are those that the edit selects on an axis, or all of them.
     """
 
     edit: Any

@@ -27,10 +27,10 @@ class AbstractEdit(eqx.Module):
 
     @abc.abstractmethod
     def arguments(self) -> dict[str, Any]:
-        """The constructor's arguments for the text form, in its order.
+        """The constructor's arguments for the text form, in the constructor's order.
 
-        But for those that say where and how strongly and, of an `Edit`, its site. A
-        first one named `site` or `kind` is written without its name, if it may be.
+        Excludes selection and strength and, for an `Edit`, its site. The first argument
+        is written without its name if it is `site` or `kind` and may be positional.
         """
 
     @abc.abstractmethod
@@ -56,10 +56,10 @@ class Selection(eqx.Module):
     where: eqx.AbstractVar[Where]
 
     def each(self, *axes: str) -> Each:
-        """This once for each index of `axes`, for `opto.sweep`.
+        """This edit or selection once for each index of `axes`, for `opto.sweep`.
 
         `Zero("blocks.*.attn.z").each("layer", "head")` is every head by itself;
-        `Zero("blocks.*.attn.z", head=[0, 2]).each("head")` heads 0 and 2.
+        `Zero("blocks.*.attn.z", head=[0, 2]).each("head")` is head 0, then head 2.
         """
         return Each(self, axes)
 
@@ -88,10 +88,10 @@ class At(Selection):
 class Edit(AbstractEdit, Selection):
     """What to change at the sites that match a pattern.
 
-    A subclass gives the new values (`replacement`); which entries take them (`where`)
-    and how strongly (`strength`) is the same for all edits. The site pattern and the
-    names of axes are static; indices, values and strengths are arrays, so that edits
-    which differ only in those share one compiled program.
+    A subclass gives the new values (`replacement`). The selection (`where`) and the
+    `strength` work the same way in all edits. The site pattern and the names of axes
+    are static. Indices, values and strengths are arrays, so edits that differ only in
+    those share one compiled program.
 
     `repr` is the text form that `opto.parse` reads back.
     """
@@ -110,9 +110,9 @@ class Edit(AbstractEdit, Selection):
     def __call__(self, value: Array, site: Site) -> Array:
         """The edited value: `(1 - strength) * value + strength * replacement`.
 
-        In that form both ends are exact: strength 0 gives `value`, strength 1 the
-        replacement (to the bit without jit; compiled, to rounding). Where either is not
-        finite there is nothing between: the value below strength 1, then the new one.
+        Both ends are exact: strength 0 gives `value`, strength 1 the replacement (to
+        the bit without jit; compiled, to rounding). An entry is not blended if either
+        is not finite: it keeps its value below strength 1 and takes the new one at 1.
         """
         new = jnp.asarray(self.replacement(value, site)).astype(value.dtype)
         blend = _blend(value, new, self.strength)
@@ -140,19 +140,19 @@ class Edit(AbstractEdit, Selection):
             check_fits(type(self).__name__, new, site)
 
     def given(self, site: Site) -> Sequence[Any]:
-        """The numbers that its new values at a site are made of, before the cast."""
+        """The numbers that give the new values at a site, before the cast."""
         return ()
 
     def reach(self, site: Site, table: Sites) -> Reach:
-        """What it does to the entries of a site, as far as that is known beforehand."""
+        """What it does to the entries of a site, as far as known before a run."""
         return Reach(selected(self.where, site))
 
     def is_neutral(self) -> bool:
-        """Whether its own value has it leave all as it is, whatever the strength."""
+        """Whether its value changes nothing at any strength, such as a factor of 1."""
         return False
 
     def drops_out(self, site: Site, table: Sites) -> str:
-        """Why what it changes at a site makes no difference; "" if it may make one."""
+        """Why its change at a site makes no difference; "" if it may make one."""
         return ""
 
 
@@ -163,14 +163,14 @@ def select(
     heads: Heads,
     where: Mapping[str, Any],
 ) -> None:
-    """Sets the fields that all edits of sites have, within their constructors."""
+    """Sets the fields that all edits of sites have; called in their constructors."""
     edit.site = named("site", site)
     edit.where = Where.of(heads, where)
     edit.strength = number("strength", strength)
 
 
 def number(name: str, value: ArrayLike) -> Array:
-    """An array of floats; raises `ValueError` for what is no number."""
+    """An array of floats; raises `ValueError` for anything that is not a number."""
     try:
         return known(no_truth(name, value), float)
     except (OverflowError, TypeError, ValueError):
@@ -178,7 +178,7 @@ def number(name: str, value: ArrayLike) -> Array:
 
 
 def shown(edit: Any, most: int = 90) -> str:
-    """An edit in a message; of a long one, such as with an array, the middle is cut."""
+    """The text of an edit for a message; a long text is cut in the middle."""
     text = repr(edit)
     if len(text) <= most:
         return text
@@ -200,7 +200,7 @@ def check_cast(kind: str, value: Any, site: Site) -> None:
         return
     given = np.asarray(value)
     if given.dtype == bool:
-        raise ValueError(f"{kind}: True and False are no values of {site}")
+        raise ValueError(f"{kind}: True and False are not values of {site}")
     if given.dtype == site.dtype or np.iscomplexobj(given):
         return
     given = given.astype(float)
@@ -234,8 +234,8 @@ def check_fits(kind: str, new: Any, site: Site) -> None:
     if new.shape and not (same_rank and all(a in (1, b) for a, b in pairs)):
         raise ValueError(
             f"{kind}: an array of shape {new.shape} does not fit {site}; wanted a "
-            "number, or each of the site's axes in full or of length one (axes= names "
-            "the axes of one that has fewer)"
+            "number, or an array with each of the site's axes in full or of length one "
+            "(name the axes of a smaller array with axes=)"
         )
 
 
@@ -247,12 +247,12 @@ def named(argument: str, text: Any) -> str:
 
 
 def several(edits: Iterable[Any]) -> tuple[Any, ...]:
-    """The edits of a list; raises `ValueError` for one that is in none."""
+    """The edits of a list; raises `ValueError` unless it is a list of edits."""
     if not isinstance(edits, Iterable):
         raise ValueError(f"edits is a sequence of edits, got one: write [{edits!r}]")
     edits = tuple(edits)
     for edit in edits:
-        # What is swept (`each`) has an edit in it.
+        # A swept edit (`each`, `stack`) is not an edit but holds some.
         if not isinstance(edit, AbstractEdit | Each) and not hasattr(edit, "expand"):
             raise ValueError(f"edits are opto.Edit values, got {edit!r}")
     return edits
@@ -264,7 +264,7 @@ def _by_name_alone(kind: type, argument: str) -> bool:
 
 
 def _selection(edit: Any) -> dict[str, Any]:
-    """The keywords that say where and how strongly, as far as an edit has them."""
+    """The keywords of an edit's selection and strength, if it has them."""
     where = getattr(edit, "where", None)
     keywords = {} if where is None else where.keywords()
     strength = getattr(edit, "strength", None)
@@ -276,8 +276,8 @@ def _selection(edit: Any) -> dict[str, Any]:
 
 
 def _blend(old: Array, new: Array, strength: Array) -> Array:
-    # What is not finite is not multiplied, as 0 * inf is NaN: such as scores that a
-    # model masks with -inf.
+    # 0 * inf is NaN, so values that are not finite are not multiplied, such as scores
+    # that a model masks with -inf.
     finite = jnp.isfinite(old) & jnp.isfinite(new)
     with jax.numpy_dtype_promotion("standard"):
         blend = (1 - strength) * jnp.where(finite, old, jnp.zeros_like(old))

@@ -1,4 +1,4 @@
-"""Edits whose new values are given, or are made of the old ones."""
+"""Edits whose new values are given, or computed from the old ones."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -44,15 +44,15 @@ class Clamp(Edit):
 
         - `site`: The name of a site or a glob.
         - `value`: A number; or an array with the site's axes, each in full or of length
-            one; or one with the axes that `axes` names. Cast to the site's dtype.
+            one; or an array with the axes named in `axes`. Cast to the site's dtype.
         - `axes`: The names of the value's axes when it does not have all of the site's.
         - `strength`: 0 leaves the activation, 1 sets it to the value; linear between.
         - `heads`: (layer, head) pairs, as `"1:3 1:7"` or a list of pairs.
-        - `where`: The selected indices of any axis of the site by its name, or of
+        - `where`: The selected indices on any axis of the site, by its name, or on
             `layer`; `pos` is the axis `seq`, `unit` the last axis. Negative indices
-            count from the end, but not layers where these are numbers in the names.
-            An axis not named is selected whole. Or `mask=`, an array of booleans with
-            the site's axes, each in full or of length one: single entries.
+            count from the end, except for layers that are numbers in the names. An axis
+            that is not named is selected whole. `mask=` selects single entries: an
+            array of booleans with the site's axes, each in full or of length one.
 
         **Raises:** `ValueError` for a value that is not finite, and for indices that
         are not whole numbers.
@@ -106,11 +106,11 @@ class Zero(Edit):
 class Scale(Edit):
     """Multiplies entries by a factor.
 
-    On `scores` it is one over the temperature of the attention:
-    `Scale("blocks.1.attn.scores", 0.5, head=3)` has head 3 attend at temperature 2.
+    On `scores` the factor is one over the temperature of the attention:
+    `Scale("blocks.1.attn.scores", 0.5, head=3)` sets head 3 to temperature 2.
 
-    **Raises:** `ValueError` from `opto.run` if it scales nothing but whole rows of a
-    kernel that is divided by their sums: the factor would drop out.
+    **Raises:** `ValueError` from `opto.run` if it scales only whole rows of a kernel
+    whose rows are divided by their sums: the factor would drop out.
     """
 
     site: str = eqx.field(static=True)
@@ -129,14 +129,14 @@ class Scale(Edit):
         heads: Heads = None,
         **where: Chosen,
     ):
-        """**Arguments:** `factor`: as the value of `opto.Clamp`, as are all others."""
+        """**Arguments:** `factor` as `value` of `opto.Clamp`; others as there."""
         select(self, site, strength, heads, where)
         self.factor, self.axes = _numbers(
             f"Scale at {site!r}: the factor", factor, axes
         )
 
     def drops_out(self, site: Site, table: Sites) -> str:
-        """Where all keys of a query get one factor, and are divided by their sum."""
+        """Why, if all keys of a query get one factor and are divided by their sum."""
         if not _is_normalised(site, "kernel", table):
             return ""
         if is_concrete(self.factor) and not np.all(np.asarray(self.factor)):
@@ -160,7 +160,7 @@ class Scale(Edit):
         positive = factor is not None and bool(np.all(factor > 1 / MASKING))
 
         def makes(held: Held) -> Held:
-            # Zero stays zero, and what is masked is masked at a usual temperature.
+            # Zero stays zero, and masked scores stay masked at a usual temperature.
             stays = (held == 0) | (np.isneginf(held) & positive)
             return np.asarray(np.where(stays, held, np.nan))
 
@@ -192,7 +192,7 @@ class Steer(Edit):
         heads: Heads = None,
         **where: Chosen,
     ):
-        """**Arguments:** `direction`: as the value of `opto.Clamp`, and all others."""
+        """**Arguments:** `direction` as `value` of `opto.Clamp`; others as there."""
         select(self, site, strength, heads, where)
         self.direction, self.axes = _numbers(
             f"Steer at {site!r}: the direction", direction, axes
@@ -213,18 +213,18 @@ class Steer(Edit):
         small = direction is not None and bool(np.all(abs(direction) < MASKING))
 
         def makes(held: Held) -> Held:
-            # What masks scores is so large that nothing usual that is added matters.
+            # A masked score is so low that adding a usual number keeps it masked.
             return np.asarray(np.where(np.isneginf(held) & small, held, np.nan))
 
         return Reach(selected(self.where, site), makes=makes)
 
     def drops_out(self, site: Site, table: Sites) -> str:
-        """Where all keys of a query get one addend ahead of a softmax."""
+        """Why, if the same number is added to all keys of a query before a softmax."""
         if not _is_normalised(site, "logits", table):
             return ""
         if _differ_by_key(self.direction, self.axes, self.where, site):
             return ""
-        why = f"a softmax takes away what all keys of a row of {site.name!r} get"
+        why = f"a softmax cancels what is added to all keys of a row of {site.name!r}"
         return f"{why}; choose some of the keys"
 
     def arguments(self) -> dict[str, Any]:
@@ -232,7 +232,7 @@ class Steer(Edit):
 
 
 def _is_normalised(site: Site, are: RowsAre, table: Sites) -> bool:
-    """Whether rows of this kind, ahead of a pattern, become its distributions."""
+    """Whether a site's rows are of this kind and become a pattern's distributions."""
     *scope, name = site.name.split(".")
     after = table.get(".".join([*scope, "pattern"]))
     if name not in ("scores", "kernel") or not (after and after.rows and site.rows):
@@ -241,7 +241,7 @@ def _is_normalised(site: Site, are: RowsAre, table: Sites) -> bool:
 
 
 def _differ_by_key(value: Array, axes: str | None, where: Where, site: Site) -> bool:
-    """Whether some keys of a row may get another value than others."""
+    """Whether the keys of a row may get different values."""
     shapes = jax.eval_shape(lambda: (_spread(value, axes, site), where.mask(site)))
     return any(x.shape[-1:] not in ((), (1,)) for x in shapes if x is not None)
 
@@ -267,14 +267,14 @@ def _axes(axes: str | None) -> dict[str, str]:
 
 
 def _fitting(kind: str, value: Array, axes: str | None, site: Site) -> Array:
-    """As `_spread`; raises `ValueError` for what would not broadcast by name."""
+    """As `_spread`; raises `ValueError` if the result does not fit the site."""
     array = _spread(value, axes, site)
     check_fits(kind, array, site)
     return array
 
 
 def _spread(value: Array, axes: str | None, site: Site) -> Array:
-    """An array whose axes are named, with the site's axes in their order."""
+    """An array with named axes, with its axes put in the order of the site's."""
     return _placed(value, axes, site, jnp)
 
 

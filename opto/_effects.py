@@ -1,9 +1,9 @@
-"""Edits that can change nothing, found before anything is computed.
+"""Finds edits that can change nothing, before anything is computed.
 
-What an edit changes is followed from site to site, entry by entry: `Flow` says which
-site feeds which, and along which axes. At the field's usual names of attention, what a
-query does not see counts too. Where something is not known, an edit counts as one that
-has an effect.
+The changes of an edit are followed from site to site, entry by entry. `Flow` says which
+site feeds which, and along which axes. At sites with the usual names of attention, it
+also matters which keys a query sees. If something is not known, an edit counts as
+having an effect.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -22,13 +22,13 @@ from ._site import Sites
 def check_effects(
     edits: Sequence[AbstractEdit], table: Sites, seen: Observed = OUTPUTS
 ) -> None:
-    """Raises `ValueError` for an edit that changes nothing anybody gets to see."""
+    """Raises `ValueError` for an edit that changes none of the values that are seen."""
     for i, why in without_effect(edits, table, seen).items():
         raise ValueError(no_effect(edits[i], why))
 
 
 def no_effect(edit: Any, why: str) -> str:
-    """What to say of an edit without effect."""
+    """The message about an edit without effect."""
     return f"{shown(edit, 200)} changes nothing: {why}"
 
 
@@ -38,9 +38,9 @@ def with_effect(
     table: Sites,
     seen: Observed = OUTPUTS,
 ) -> tuple[AbstractEdit, ...]:
-    """Those of some edits that change something when others come after them."""
+    """The `given` edits that still change something when the `added` ones follow."""
     left = list(given)
-    # One at a time: of two that say the same, one has to stay.
+    # One at a time: if two edits do the same, one has to stay.
     while wrong := [
         i for i in without_effect([*left, *added], table, seen) if i < len(left)
     ]:
@@ -51,7 +51,7 @@ def with_effect(
 def without_effect(
     edits: Sequence[Any], table: Sites, seen: Observed
 ) -> dict[int, str]:
-    """By the place in the list of an edit that changes nothing: why, what to do."""
+    """Why each edit that changes nothing does so, and what to do, by its place."""
     every = Followed(tuple(Acting.of(edit, table) for edit in edits), table, seen)
     found = {i: every.why_nothing(i) for i in range(len(edits))}
     return {i: why for i, why in found.items() if why}
@@ -63,9 +63,9 @@ def has_path(
     receivers: Mapping[str, Entries],
     held: Iterable[str],
 ) -> bool:
-    """Whether what entries of some sites hold gets to entries of other ones.
+    """Whether a change at entries of the senders reaches entries of the receivers.
 
-    **Arguments:** `held`: Sites that are held still.
+    **Arguments:** `held`: Sites whose values are frozen.
     """
     if table.flow is None:
         return True

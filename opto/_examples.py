@@ -12,12 +12,12 @@ from ._tap import identity, Tap
 
 
 class OnExamples(eqx.Module):
-    """What `on_examples` makes.
+    """A function of a model and an example, as `on_examples` makes it.
 
     **Attributes:**
 
-    - `model`: Whose sites they are, and which a graft replaces.
-    - `input_axes`: Of each array of an example.
+    - `model`: The model that has the sites; a graft replaces it.
+    - `input_axes`: The axes of each array of an example.
     """
 
     fn: Callable[..., PyTree]
@@ -26,16 +26,16 @@ class OnExamples(eqx.Module):
     _structure: Any = eqx.field(static=True)
 
     def __call__(self, *leaves: Any, tap: Tap = identity) -> PyTree:
-        """What `fn` gives for the example with these arrays."""
+        """Calls `fn` on the example with these arrays."""
         return self.fn(self.model, jax.tree.unflatten(self._structure, leaves), tap=tap)
 
     def with_model(self, model: Any) -> "OnExamples":
-        """The same with another model."""
+        """The same function with another model."""
         return OnExamples(self.fn, model, self.input_axes, self._structure)
 
 
 def on_examples(fn: Callable[..., PyTree], model: Any, example: PyTree) -> OnExamples:
-    """A function `fn(model, example, tap=)`, such as a loss, for examples or batches.
+    """Lets `opto.run` take `fn(model, example, tap=)`, such as a loss, and batches.
 
     ```python
     scored = opto.on_examples(loss, model, example)
@@ -44,7 +44,7 @@ def on_examples(fn: Callable[..., PyTree], model: Any, example: PyTree) -> OnExa
 
     **Arguments:**
 
-    - `fn`: Of a model and one example.
+    - `fn`: A function of a model and one example.
     - `model`: The model.
     - `example`: One example: a tree of arrays, or of their shapes.
     """

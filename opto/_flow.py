@@ -1,4 +1,4 @@
-"""Which sites feed which: read off the program of a model, which nobody runs."""
+"""Which sites feed which, read off the program of a model without running it."""
 
 import dataclasses
 from collections.abc import Iterable, Mapping
@@ -24,12 +24,13 @@ class Flow:
 
     **Fields:**
 
-    - `sources`: By site, the sites it is made of, without another one in between, and
-        where their axes go. A site that is not here may be made of all before it.
-    - `outputs`: The sites that the outputs are made of in that way, and which of their
-        entries.
-    - `opaque`: Sites whose way through the program is not known.
-    - `constants`: By site, the whole numbers it has whatever the inputs and weights.
+    - `sources`: For each site, the sites it is made of with no other site in between,
+        and where their axes go. A site not listed here may be made of all before it.
+    - `outputs`: The sites that the outputs are made of with no other site in between,
+        and which of their entries.
+    - `opaque`: Sites that could not be followed through the program.
+    - `constants`: The values of sites that are whole numbers and depend on no input or
+        weight.
     """
 
     sources: Mapping[str, Made]
@@ -40,7 +41,7 @@ class Flow:
 
 def mark(name: str, value: Array) -> Array:
     """The value of a site, so that `flow_of` finds it in the traced program."""
-    # What is known while tracing leaves no trace.
+    # A value that is known while tracing does not appear in the program.
     return (
         checkpoint_name(value, _PREFIX + name) if isinstance(value, Tracer) else value
     )
@@ -50,7 +51,7 @@ def flow_of(traced: ClosedJaxpr, names: Iterable[str]) -> Flow:
     """Which sites feed which in a program whose values `mark` marked.
 
     A part of the program that repeats or chooses (`scan`, `cond`) counts as one step:
-    all that it gives is made of all that it gets.
+    each of its outputs is made of all its inputs.
     """
     program = traced.jaxpr
     inputs, sites = "", {}
@@ -84,7 +85,7 @@ def flow_of(traced: ClosedJaxpr, names: Iterable[str]) -> Flow:
 
 
 def _constant(traced: ClosedJaxpr, variable: Any) -> np.ndarray | None:
-    """A list of whole numbers that nothing changes; `None` for anything else."""
+    """The value of a variable that is a constant list of whole numbers, else `None`."""
     kind = variable.aval
     if kind.ndim != 1 or not jnp.issubdtype(kind.dtype, jnp.integer):
         return None

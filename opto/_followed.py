@@ -19,13 +19,13 @@ from ._where import is_concrete
 
 
 _TOKENS = ("seq", "kv_seq")
-# Sites outside of layers that a model goes on with.
+# Sites outside of layers that feed the rest of the model.
 _STREAM = {"embed", "tok_embed", "in", "normed", "logits"}
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Followed:
-    """A list of edits on a model."""
+    """A list of edits whose changes are followed through a model."""
 
     edits: tuple[Acting, ...]
     table: Sites
@@ -53,16 +53,16 @@ class Followed:
         if any(self._leaves(i, name, entries) for name, entries in left.items()):
             return ""
         if isinstance(acting.edit, Freeze):
-            return ""  # It changes nothing by itself: others may or may not.
+            return ""  # It need not change anything by itself: it says what stays.
         return self._lost(i, left)
 
     def _before(self, j: int) -> "Followed":
-        """The edits ahead of one that looks at the run under them."""
+        """The edits before edit `j`, which reads the run under them."""
         read = Observed.only(self.edits[j].follows, shown(self.edits[j].edit))
         return Followed(self.edits[:j], self.table, read)
 
     def _left(self, i: int, name: str) -> tuple[Entries, str]:
-        """What an edit changes at its own site that later ones leave, or why none."""
+        """What an edit changes at its own site and later ones leave, or why nothing."""
         reach, same = self._reach(i, name), self._same(i, name)
         left = np.asarray(reach.may & ~same)
         if not reach.may.any():
@@ -83,20 +83,20 @@ class Followed:
         return at[name]
 
     def _same(self, i: int, name: str) -> Entries:
-        """The entries of a site that an edit leaves at what they are known to hold."""
+        """The entries of a site that an edit leaves at their known value."""
         held = self.held(name, i)
         made = self._reach(i, name).makes(held)
         return np.asarray(~np.isnan(held) & (made == held))
 
     def _why_same(self, name: str, held: Held) -> str:
         if np.isneginf(held).any():
-            return "the scores that it selects are masked: nobody sees these keys"
+            return "the scores that it selects are masked: no query sees these keys"
         if self.unseen(name) is not None and not held.any():
-            return "what it selects is 0 already: nobody sees these keys"
-        return "an edit before it sets these entries, and it leaves them at that value"
+            return "the selected entries are 0 already: no query sees these keys"
+        return "an earlier edit sets these entries, and this one does not change them"
 
     def _setting(self, name: str) -> list[tuple[int, Any]]:
-        """The edits that set entries of a site, with a function to which ones."""
+        """The edits that set entries of a site, and a function that says which."""
         return [
             (j, acting.at[name].sets)
             for j, acting in enumerate(self.edits)
@@ -104,7 +104,7 @@ class Followed:
         ]
 
     def unseen(self, name: str) -> Entries | None:
-        """The entries of attention at a site that no query sees, if anybody says."""
+        """The entries of attention whose key the query does not see, if known."""
         site = self.table[name]
         if site.rows is None or site.rows.seen is None or len(site.shape) < 2:
             return None
@@ -112,7 +112,7 @@ class Followed:
         return ~np.reshape(site.rows.seen, (*(1,) * (rank - 2), *site.shape[-2:]))
 
     def held(self, name: str, before: int | None = None) -> Held:
-        """What is known of the entries of a site ahead of an edit, or after all."""
+        """What is known of the entries of a site before an edit, or after all edits."""
         if (name, before) not in self._held:
             self._held[name, before] = self._holds(name, before)
         return self._held[name, before]
@@ -138,19 +138,19 @@ class Followed:
         return held
 
     def _leaves(self, i: int, name: str, entries: Entries) -> bool:
-        """Whether no other edit stands in the way of what one changes at a site.
+        """Whether no other edit can undo what an edit changes at a site.
 
-        At a glance: what leaves attention is added to the residual stream, which edits
-        inside of other attention do not touch.
+        This is a quick check: the output of attention is added to the residual stream,
+        and edits inside of other attention do not touch that stream.
         """
         last, scope = last_name(name), scope_of(name)
         if not self.seen.outputs:
             return False
         if self.table[name].layer is None and last not in _STREAM:
-            return False  # Such as what tokens are, which the model may not read.
+            return False  # Such as a site that says what tokens are: maybe never read.
         tokens = [k for k, axis in enumerate(self.table[name].axes) if axis in _TOKENS]
         if any(entries.shape[k] > 1 for k in tokens):
-            return False  # Some may have nothing to choose, or be read by nobody.
+            return False  # Some tokens may see only one key, or not be read.
         return not any(
             self._order[other] > self._order[name]
             and (last_name(other) not in INSIDE or scope_of(other) == scope)
@@ -172,7 +172,7 @@ class Followed:
         ]
 
     def _lost(self, i: int, left: dict[str, Entries]) -> str:
-        """Follows what an edit changes through the model; "" if it is seen."""
+        """Why what an edit changes is never seen; "" if it is seen."""
         flow = self.table.flow
         if flow is None:
             return ""
@@ -192,9 +192,10 @@ class Followed:
         return self._why_lost(first, changed, stopped)
 
     def changed(self, i: int) -> tuple[dict[str, Entries], list[tuple[str, Any]]]:
-        """The entries of each site that an edit changes in the end.
+        """The entries of each site that an edit changes when all edits are in force.
 
-        With the sites at which another edit, the second, sets all of what changed.
+        The second result lists the sites where another edit sets all changed entries,
+        each with that edit.
         """
         own = self.edits[i].at
         assert own is not None
@@ -226,19 +227,18 @@ class Followed:
             return f"{feeds}{where!r}, which {shown(by)} sets; leave one of them out"
         if self.seen.read_by:
             reads = ", ".join(map(repr, sorted(self.seen.recorded)))
-            return f"{self.seen.read_by} reads only {reads}, and it is at {site!r}"
+            reader = self.seen.read_by
+            return f"{reader} reads only {reads}, and this edit is at {site!r}"
         last = max(changed, key=self._order.__getitem__)
         if self.table.flow and last in self.table.flow.outputs:
             way = "" if last == site else f"it changes some of {last!r}, and "
             return f"{way}the outputs are made of other entries of {last!r}"
         if last_name(site) in INSIDE:
-            return (
-                "its queries see one key, which gets all attention whatever it scores"
-            )
-        return f"nothing reads what it changes at {site!r}; record it or leave it out"
+            return "its queries see only one key, which always gets all attention"
+        return f"nothing reads what it changes at {site!r}; record it or drop the edit"
 
     def _arriving(self, site: Site, changed: dict[str, Entries]) -> Entries:
-        """The entries of a site that change as what it is made of does."""
+        """The entries of a site that change because what it is made of changes."""
         now = np.zeros((1,) * len(site.shape), bool)
         if not changed:
             return now
@@ -247,14 +247,14 @@ class Followed:
         sources: Mapping[str, Trail | None]
         sources = flow.sources.get(site.name, dict.fromkeys(changed))
         own = scope_of(site.name)
-        # With `result` somebody's, the sum is of that.
+        # If an edit is at `result`, `out` is the sum of that and not made of `z`.
         summed = last_name(site.name) == "out" and self._edited(f"{own}.result")
         for name in (sources.keys() | flow.opaque) & changed.keys():
             if not (summed and name == f"{own}.z"):
                 trail = sources.get(name)
                 came = self._carried(name, site, changed[name], trail)
                 now = np.asarray(now | came)
-        # No input changes what is masked.
+        # Masked entries stay masked on any input.
         return np.asarray(now & np.isnan(self.held(site.name, 0)))
 
     def _edited(self, name: str) -> bool:
@@ -263,18 +263,18 @@ class Followed:
     def _carried(
         self, name: str, site: Site, entries: Entries, trail: Trail | None
     ) -> Entries:
-        """The entries of a site that change as some of another one do."""
+        """The entries of a site that change because entries of another site do."""
         within = scope_of(name) == scope_of(site.name)
         if within and (last_name(name), last_name(site.name)) == ("scores", "pattern"):
             entries = np.asarray(entries & self._choosing(self.table[name], site))
         if within and (last_name(name), last_name(site.name)) == ("v", "z"):
             return self._gathered(name, site, entries)
-        if trail is None:  # Nobody knows where its axes go.
+        if trail is None:  # Where its axes go is not known.
             return everything(site) & entries.any()
         return arrived(entries, trail, len(site.shape))
 
     def _gathered(self, values: str, site: Site, entries: Entries) -> Entries:
-        """What queries gather of some values: those that see them."""
+        """The entries of `z` of the queries that see a changed value."""
         pattern = self.table.get(f"{scope_of(values)}.pattern")
         heads, keys = self.table[values].shape[:-2], self.table[values].shape[-2:-1]
         if pattern is None or pattern.shape != (*heads, *site.shape[-2:-1], *keys):
@@ -284,7 +284,7 @@ class Followed:
         return np.expand_dims((seen & changed).any(-1), -1)
 
     def _choosing(self, scores: Site, pattern: Site) -> Entries:
-        """The rows of a softmax that have something to share out: two keys or more."""
+        """The rows of a softmax with two visible keys or more; one key gets it all."""
         if not scores.rows or scores.rows.are != "logits":
             return everything(scores)
         if not pattern.rows or pattern.rows.are != "distribution":
@@ -295,7 +295,7 @@ class Followed:
         return (~masked).sum(-1, keepdims=True) > 1
 
     def _may_mask(self, scores: Site) -> bool:
-        """Whether an edit may lower scores that are seen to those that are not."""
+        """Whether an edit may lower a visible score as far as a masked one."""
         edits = [a.edit for a in self.edits if a.at and scores.name in a.at]
         own = [edit for edit in edits if isinstance(edit, Edit)]
         numbers = [number for edit in own for number in edit.given(scores)]
@@ -305,7 +305,7 @@ class Followed:
         )
 
     def _may_be_nan(self, name: str) -> bool:
-        """Whether an edit makes a row NaN as it leaves no key, as `Block` does."""
+        """Whether an edit may leave no key in a row, so NaN, as `Block` does."""
         return any(
             acting.at and name in acting.at and not isinstance(acting.edit, Edit)
             for acting in self.edits

@@ -31,17 +31,17 @@ def strength_grad(
     *inputs: Any,
     edits: Swept | Sequence[Swept],
 ) -> Array:
-    r"""How a metric answers to a little of each of many edits, in one backward pass.
+    r"""The derivative of a metric in the strength of many edits, in one backward pass.
 
-    The derivative of the metric in each edit's strength, where all of those are zero:
-    what `opto.sweep` would find, to first order. For `Zero` of heads, the estimate of
-    every head's ablation at once (Michel et al. 2019).
+    All strengths are zero where the derivatives are taken. They estimate to first order
+    how much each edit of an `opto.sweep` changes the metric. For `Zero` of heads, they
+    estimate the ablation of every head at once (Michel et al. 2019).
 
     **Arguments:**
 
     - `metric`: `metric(outputs, *inputs)`, one number.
     - `model`, `inputs`: As for `opto.run`.
-    - `edits`: As for `opto.sweep`, one of them swept: its strength is what varies.
+    - `edits`: As for `opto.sweep`, with exactly one swept edit; its strength varies.
 
     **Returns:**
 
@@ -88,7 +88,7 @@ def _parts(expanded: Expanded) -> tuple[Any, Any]:
 
 
 def _superposed(moving: Any, still: Any, strengths: Array) -> tuple[AbstractEdit, ...]:
-    """All points of a sweep at once, each at a strength of its own."""
+    """All points of a sweep at once, each with its own strength."""
     value = eqx.combine(moving, still)
     if isinstance(value, OneOf):
         return tuple(
@@ -98,7 +98,7 @@ def _superposed(moving: Any, still: Any, strengths: Array) -> tuple[AbstractEdit
     alone = isinstance(value, Edit) and all(
         leaf is None for leaf in jax.tree.leaves(_but_where(moving), is_leaf=_is_none)
     )
-    if alone:  # They differ in where they apply: one pass over each site.
+    if alone:  # They differ only in where they apply: one pass over each site.
         return (_Superposed(value, moving.where, still.where, strengths),)
     edits = []
     for i in range(math.prod(strengths.shape)):
@@ -126,13 +126,13 @@ class _Superposed(Edit):
     def replacement(self, value: Array, site: Site) -> Array:
         def mask(moving):
             chosen = eqx.combine(moving, self.still).mask(site)
-            assert chosen is not None  # What moves are indices.
+            assert chosen is not None  # The parts that vary are indices.
             return chosen.astype(value.dtype)
 
         masks = jax.vmap(mask)(self.moving)
         new = jnp.asarray(self.edit.replacement(value, site)).astype(value.dtype)
         change = new - value
-        # What is not finite has no first order.
+        # A change that is not finite has no first order.
         change = jnp.where(jnp.isfinite(change), change, 0)
         strengths = self.strengths.astype(value.dtype)
         return value + jnp.tensordot(strengths, masks, 1) * change

@@ -1,4 +1,4 @@
-"""The models that grafts take layers from, with the edits that are in force there."""
+"""The models that grafts take layers from, with the edits of those models."""
 
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
@@ -16,13 +16,13 @@ class Grafted(NamedTuple):
     edits: tuple[Any, ...]
     table: Sites
     seen: Observed
-    """What the graft takes from it."""
+    """The site that the graft reads."""
 
 
 def grafted_models(
     fn: Any, args: tuple[Any, ...], edits: Sequence[Any], table: Sites
 ) -> Iterator[Grafted]:
-    """Those of a list of edits whose models have edits of their own."""
+    """The models of those grafts in a list of edits that have edits of their own."""
     for graft in edits:
         if isinstance(graft, Graft) and graft.model is not None and graft.edits:
             other, theirs = host(fn, args)[1](graft.model)

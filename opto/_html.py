@@ -11,19 +11,19 @@ import numpy as np
 from jax.core import Tracer
 
 
-# Pictures of so many heads at most, so that a notebook stays readable.
+# At most this many heads are drawn, so that a notebook stays readable.
 _MOST_HEADS = 64
 
 
 def document(values: Mapping[str, tuple[Any, tuple[str, ...] | None]]) -> str:
-    """HTML of recorded values with, where they are known, their axes."""
+    """HTML of recorded values, with their axes where these are known."""
     rows = "".join(_row(name, value, axes) for name, (value, axes) in values.items())
     head = "<tr><th>site</th><th>value</th><th></th></tr>"
     return f"<table><thead>{head}</thead><tbody>{rows}</tbody></table>"
 
 
 def dims(value: Any, axes: tuple[str, ...] | None) -> str:
-    """The dtype and, by name where they have one, the axes of a recorded value."""
+    """The dtype and axes of a recorded value; the axes by name where known."""
     leaves = jax.tree.leaves(value)
     if axes is None or len(leaves) != 1:
         return ", ".join(f"{leaf.dtype}{list(leaf.shape)}" for leaf in leaves)
@@ -36,7 +36,7 @@ def dims(value: Any, axes: tuple[str, ...] | None) -> str:
 def _row(name: str, value: Any, axes: tuple[str, ...] | None) -> str:
     picture = ""
     if axes and axes[-2:] == ("seq", "kv_seq") and not isinstance(value, Tracer):
-        # Of the first example, if there is one.
+        # Shows the first example, unless the value is empty.
         first = (0,) * (value.ndim - len(axes))
         picture = _patterns(np.asarray(value[first], np.float32)) if value.size else ""
     cells = f"<code>{html.escape(name)}</code>", html.escape(dims(value, axes)), picture
@@ -44,7 +44,7 @@ def _row(name: str, value: Any, axes: tuple[str, ...] | None) -> str:
 
 
 def _patterns(heads: np.ndarray) -> str:
-    """A picture of each head's pattern: queries down, keys across, dark is more."""
+    """A picture of each head's pattern: queries down, keys across, darker is more."""
     heads = heads.reshape(-1, *heads.shape[-2:])[:_MOST_HEADS]
     return "".join(_picture(head, i) for i, head in enumerate(heads))
 
@@ -52,7 +52,7 @@ def _patterns(heads: np.ndarray) -> str:
 def _picture(pattern: np.ndarray, index: int) -> str:
     from matplotlib import image
 
-    shown = np.where(np.abs(pattern) < 1e9, pattern, np.nan)  # Not what is masked.
+    shown = np.where(np.abs(pattern) < 1e9, pattern, np.nan)  # Hides masked scores.
     low, high = min(0.0, np.nanmin(shown, initial=0.0)), np.nanmax(shown, initial=1.0)
     file = io.BytesIO()
     image.imsave(file, shown, vmin=low, vmax=high, cmap="Greys", format="png")

@@ -27,7 +27,7 @@ def _array(array: np.ndarray) -> str:
     if array.ndim:
         return "[" + ", ".join(_array(np.asarray(x)) for x in array) + "]"
     if jnp.issubdtype(array.dtype, jnp.floating) and array.itemsize < 4:
-        array = array.astype(np.float32)  # As what it is read back.
+        array = array.astype(np.float32)  # The dtype it is read back as.
     if np.isinf(array):
         return "1e999" if array > 0 else "-1e999"
     # NumPy's shortest digits that read back as the same number of this dtype.

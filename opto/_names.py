@@ -1,13 +1,13 @@
 """The field's usual names of sites within attention."""
 
 INSIDE = "q_in k_in v_in q_pre k_pre q k v scores kernel pattern".split()
-"""Sites that feed only further ones of the same attention, up to what heads gather."""
+"""Sites that feed only later sites of the same attention, up to `z`."""
 WEIGHTS = {*INSIDE} - {"v_in", "v"}
-"""Those that decide how much a token attends, and not what it finds."""
+"""Those that decide how much a token attends to another, not what it takes from it."""
 
 
 def scope_of(name: str) -> str:
-    """The name of what a site is in: `blocks.0.attn` of `blocks.0.attn.q`."""
+    """A site's name without its last part: `blocks.0.attn` of `blocks.0.attn.q`."""
     return name.rpartition(".")[0]
 
 

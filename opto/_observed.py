@@ -1,4 +1,4 @@
-"""What of a run anybody gets to see: an edit has to change some of it."""
+"""The part of a run that is seen: an edit has to change some of it."""
 
 import dataclasses
 from collections.abc import Iterable
@@ -6,9 +6,9 @@ from collections.abc import Iterable
 
 @dataclasses.dataclass(frozen=True)
 class Observed:
-    """The sites whose values are seen, and whether the model's outputs are, too.
+    """The sites whose values are seen, and whether the model's outputs are seen too.
 
-    **Fields:** `read_by`: Who sees nothing but the recorded sites, for messages.
+    **Fields:** `read_by`: Who reads only the recorded sites, for messages.
     """
 
     recorded: frozenset[str] = frozenset()
@@ -22,9 +22,9 @@ class Observed:
 
     @staticmethod
     def only(recorded: Iterable[str], read_by: str) -> "Observed":
-        """Nothing but the values of some sites, which somebody reads."""
+        """Only the values of some sites, which `read_by` reads."""
         return Observed(frozenset(recorded), outputs=False, read_by=read_by)
 
 
 OUTPUTS = Observed()
-"""The outputs alone."""
+"""Only the outputs."""

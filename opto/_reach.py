@@ -1,4 +1,4 @@
-"""What an edit does to the entries of a site, as far as that is known beforehand."""
+"""What an edit does to the entries of a site, as far as that is known before a run."""
 
 import dataclasses
 from collections.abc import Callable
@@ -17,13 +17,13 @@ Entries = Bool[np.ndarray, "..."]
 Held = Float[np.ndarray, "..."]
 
 
-# Models mask scores with numbers such as -1e20: what edits add or multiply by is small
-# beside that up to here.
+# Models mask scores with numbers such as -1e20. Numbers below this one are too small to
+# unmask such a score when an edit adds them or multiplies by them.
 MASKING = 1e10
 
 
 def unknown(held: Held) -> Held:
-    """What nobody can say of entries beforehand."""
+    """NaN for all entries: nothing is known of them."""
     return np.full_like(held, np.nan)
 
 
@@ -34,9 +34,9 @@ class Reach:
     **Fields:**
 
     - `may`: The entries that it may change.
-    - `sets`: Those that get a value that does not depend on the one they had, nor on
-        other edits; a function, as it may take time. `None` is none of them.
-    - `makes`: What it makes of entries that hold something known.
+    - `sets`: The entries whose new value depends neither on their old value nor on
+        other edits; a function, because it may take time. `None` is no entry.
+    - `makes`: From what entries are known to hold, what they hold after the edit.
     """
 
     may: Entries
@@ -46,7 +46,7 @@ class Reach:
 
 @runtime_checkable
 class Reaches(Protocol):
-    """An edit that says what it does to the entries of a site; `None`: nobody knows."""
+    """An edit that says what it does to the entries of a site; `None`: not known."""
 
     def reach(self, site: Site, table: Sites) -> Reach | None: ...
 
@@ -57,13 +57,13 @@ def everything(site: Site) -> Entries:
 
 
 def selected(where: Where, site: Site) -> Entries:
-    """The entries that a selection may have: all, where indices are not known."""
+    """The entries that a selection may contain: all, if its indices are not known."""
     entries = where.entries_at(site)
     return everything(site) if entries is None else entries
 
 
 def setting(where: Where, site: Site, value: np.ndarray | None = None) -> Reach:
-    """Of an edit that sets all that it selects; `value` broadcasts over the site."""
+    """The reach of an edit that sets all it selects; `value` broadcasts to the site."""
     entries = where.entries_at(site)
     if entries is None:
         return Reach(selected(where, site))
@@ -81,5 +81,5 @@ def setting(where: Where, site: Site, value: np.ndarray | None = None) -> Reach:
 
 
 def held_value(value: object) -> np.ndarray | None:
-    """An array if its entries are known by now."""
+    """The array if its entries are known now, else `None`."""
     return np.asarray(value) if is_concrete(value) else None

@@ -17,8 +17,8 @@ from ._where import find_axis
 class Record(eqx.Module, Mapping[str, Any]):
     """What was recorded, by the name of the site; a pytree.
 
-    `record["blocks.1.attn.pattern"]`; an unknown name raises `KeyError` with the names
-    there are. In a notebook it shows as a table, attention patterns as heat maps.
+    `record["blocks.1.attn.pattern"]`; an unknown name raises `KeyError` with the known
+    names. In a notebook it shows as a table, attention patterns as heat maps.
     """
 
     _values: dict[str, Any]
@@ -31,7 +31,7 @@ class Record(eqx.Module, Mapping[str, Any]):
 
     def __getitem__(self, name: str) -> Any:
         if name not in self._values:
-            raise KeyError(f"{name!r} was not recorded; there is {', '.join(self)}")
+            raise KeyError(f"{name!r} was not recorded; recorded: {', '.join(self)}")
         return self._values[name]
 
     def __iter__(self) -> Iterator[str]:
@@ -61,13 +61,13 @@ class Record(eqx.Module, Mapping[str, Any]):
         **Arguments:**
 
         - `site`: A name, the end of one, or a glob.
-        - `where`: An index, which takes the axis away, or a list of indices, which
-            keeps it, by the name of an axis of the site, or of `layer`.
+        - `where`: For an axis of the site, by its name, or for `layer`: an index, which
+            removes the axis, or a list of indices, which keeps it.
 
         **Returns:**
 
-        What one site holds or, if several match, all of them with an axis for the site
-        in front. Batch axes come before those of the example.
+        The values of the site. If several sites match, their values are stacked along a
+        new first axis. Batch axes come before those of the example.
 
         **Raises:** `ValueError` if nothing matches or the sites differ in shape.
         """
@@ -88,7 +88,7 @@ class Record(eqx.Module, Mapping[str, Any]):
         names = [name for name in self if exact.fullmatch(name)]
         names = names or [name for name in self if end.fullmatch(name)]
         if not names:
-            raise ValueError(f"no record of {site!r}; there is {', '.join(self)}")
+            raise ValueError(f"no record of {site!r}; recorded: {', '.join(self)}")
         return names
 
     def _indexed(self, name: str, where: Mapping[str, int | list[int]]) -> Array:
@@ -119,7 +119,7 @@ class Record(eqx.Module, Mapping[str, Any]):
 
 
 def _in_layers(names: list[str], layers: int | list[int] | None) -> list[str]:
-    """The sites of some layers, in their order."""
+    """The sites of some layers, in the order in which the layers are given."""
     if layers is None:
         return names
     found: list[str] = []
@@ -127,6 +127,6 @@ def _in_layers(names: list[str], layers: int | list[int] | None) -> list[str]:
         here = [name for name in names if layer_of(name) == layer]
         if not here:
             there = ", ".join(names)
-            raise ValueError(f"no record of it in layer {layer}; there is {there}")
+            raise ValueError(f"no record of it in layer {layer}; recorded: {there}")
         found += here
     return found

@@ -1,4 +1,4 @@
-"""Edits to values of other runs: patches, means and other examples' values."""
+"""Edits that set values of other runs: patches, means, values of other examples."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
@@ -20,7 +20,7 @@ from ._where import Chosen, is_concrete, known, Where
 class Values(eqx.Module):
     """Values by the name of their site, of one example or with batch axes in front.
 
-    Those with batch axes go with the examples of `opto.run`, one by one.
+    Values with batch axes are paired with the examples of `opto.run`, one by one.
     """
 
     arrays: dict[str, Array]
@@ -52,11 +52,11 @@ class Patch(Edit):
     ):
         """**Arguments:**
 
-        - `values`: A `Record`, or arrays by the name of their site: of one example, for
-            all; or of a batch, for as many examples in `opto.run`.
+        - `values`: A `Record`, or arrays by the name of their site. Values of one
+            example are used for all; a batch needs as many examples as `opto.run` gets.
         - `site`, `strength`, `heads`, `where`: as for `opto.Clamp`.
 
-        **Raises:** `ValueError` for a value that is NaN or of no such site.
+        **Raises:** `ValueError` for a value with NaN, and if none is of such a site.
         """
         select(self, site, strength, heads, where)
         self.values = Values(_matching("Patch", site, values))
@@ -77,8 +77,8 @@ class Patch(Edit):
 class Resample(Edit):
     """Sets entries to another example's values, drawn from a reference run.
 
-    No example gets its own: the batch is shuffled without a fixed point, the same way
-    at all sites. The ablation that keeps what all examples have in common.
+    No example gets its own values: the batch is shuffled without a fixed point, the
+    same way at all sites. This ablation keeps what all examples have in common.
     """
 
     site: str = eqx.field(static=True)
@@ -98,10 +98,10 @@ class Resample(Edit):
     ):
         """**Arguments:**
 
-        - `reference`: The record of a batch of at least two examples; the run that is
-            edited must have as many.
-        - `seed`: Of the shuffle. `None` takes the values as they are, shuffled before,
-            as the text form has them.
+        - `reference`: The record of a batch of at least two examples. The edited run
+            must have the same number of examples.
+        - `seed`: The seed of the shuffle. `None` takes the values as they are: the text
+            form holds values that are already shuffled.
         - `site`, `strength`, `heads`, `where`: as for `opto.Clamp`.
 
         **Raises:** `ValueError` for a reference of fewer than two examples.
@@ -148,8 +148,8 @@ class Mean(Edit):
     ):
         """**Arguments:**
 
-        - `reference`: The `Record` of a batch, whose batch axes are averaged away; or
-            the means themselves, a mapping from the names of sites.
+        - `reference`: The `Record` of a batch, which is averaged over its batch axes;
+            or the means themselves, a mapping from the names of sites.
         - `site`, `strength`, `heads`, `where`: as for `opto.Clamp`.
 
         **Raises:** `ValueError` for a record of a single example, and at sites that do
@@ -177,16 +177,16 @@ class Mean(Edit):
 
 
 def check_arrays(kind: str, arrays: Mapping[str, Any], sites: Iterable[Site]) -> None:
-    """Raises `ValueError` unless there is a value that fits for each of the sites."""
+    """Raises `ValueError` unless each of the sites has a value that fits."""
     for site in sites:
         check_fits(kind, _of(arrays, site, kind), site)
 
 
 def split(edits: Any, table: Sites, batch: tuple[int, ...]) -> tuple[Any, Any, Any]:
-    """Takes the values of single examples apart from what holds for all.
+    """Separates the values of single examples from what holds for all examples.
 
-    Returns the arrays that are to be mapped along the batch axes, the rest, and the
-    edits as one example sees them, with shapes for those arrays.
+    Returns the arrays to map along the batch axes, the rest, and the edits as one
+    example sees them, with shapes in place of those arrays.
 
     **Raises:** `ValueError` if there are not as many values as examples.
     """
@@ -217,8 +217,8 @@ def _along(name: str, x: Any, table: Sites, batch: tuple[int, ...]) -> bool:
     if x.shape[: len(batch)] != batch:
         got, wanted = x.shape[: len(batch)], batch
         raise ValueError(
-            f"values at {name!r} of a batch of shape {got}, but the inputs are of "
-            f"batch shape {wanted}"
+            f"the values at {name!r} have batch shape {got}, but the inputs have batch "
+            f"shape {wanted}"
         )
     return True
 
@@ -235,24 +235,26 @@ def _matching(
     try:
         found = {name: known(x) for name, x in chosen.items()}
     except (TypeError, OverflowError):
-        raise ValueError(f"{kind}: the values at {site!r} are no numbers") from None
+        raise ValueError(f"{kind}: the values at {site!r} are not numbers") from None
     if not found:
-        raise ValueError(f"{kind}: no value for {site!r}; there is {', '.join(values)}")
+        there = ", ".join(values)
+        raise ValueError(f"{kind}: no value for {site!r}; there are values for {there}")
     for name, x in found.items():
         if is_concrete(x) and np.any(np.isnan(np.asarray(x, np.float64))):
-            raise ValueError(f"{kind}: the value at {name!r} is NaN somewhere")
+            raise ValueError(f"{kind}: the value at {name!r} contains NaN")
     return found
 
 
 def _of(arrays: Mapping[str, Any], site: Site, kind: str) -> Array:
     if site.name not in arrays:
         there = ", ".join(arrays)
-        raise ValueError(f"{kind}: no value for {site.name!r}; there is {there}")
+        what = f"no value for {site.name!r}; there are values for {there}"
+        raise ValueError(f"{kind}: {what}")
     value = arrays[site.name]
     if value.ndim != len(site.shape):
         raise ValueError(
             f"{kind}: an array of shape {value.shape} at {site}; wanted values of one "
-            "example, or in opto.run of a batch as large as the inputs'"
+            "example or, in opto.run, of as many examples as the inputs have"
         )
     if isinstance(value, jax.ShapeDtypeStruct):
         return jnp.zeros(value.shape, value.dtype)
@@ -260,7 +262,7 @@ def _of(arrays: Mapping[str, Any], site: Site, kind: str) -> Array:
 
 
 def _held(arrays: Mapping[str, Any], site: Site) -> np.ndarray | None:
-    """The values of a site if they are known, and of one example."""
+    """The values of a site if they are known and belong to one example."""
     value = held_value(arrays.get(site.name))
     return value if value is not None and value.ndim == len(site.shape) else None
 
@@ -268,7 +270,7 @@ def _held(arrays: Mapping[str, Any], site: Site) -> np.ndarray | None:
 def _shuffled(x: Array, seed: int) -> Array:
     if x.ndim == 0 or len(x) < 2:
         raise ValueError(f"Resample needs two examples or more, got shape {x.shape}")
-    # A cycle through a random order: nobody is left in place.
+    # A cycle through a random order: no example stays in place.
     order = np.random.default_rng(seed).permutation(len(x))
     other = np.empty(len(x), int)
     other[order] = np.roll(order, 1)

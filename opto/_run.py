@@ -25,7 +25,7 @@ from .graft import Graft, host, swapped
 
 Reducer = Callable[[Array], Any]
 Request = str | Iterable[str] | Mapping[str, Reducer | None]
-# What a derived edit found wrong with the inputs: true where it is all right.
+# What derived edits require of the inputs, by message: true where it holds.
 Findings = dict[str, Array]
 
 
@@ -37,20 +37,20 @@ def run(
 ) -> tuple[PyTree, Record]:
     """Runs a model in one compiled call, recording some sites and editing others.
 
-    The arrays inside of edits are arguments of the compiled program: another head,
-    value or strength does not compile again; another kind or number of edits does, as
-    do more selected heads than before and another reducer (a `lambda` written anew is
-    another one).
+    The arrays inside of edits are arguments of the compiled program, so another head,
+    value or strength does not compile again. Another kind or number of edits does, and
+    so does another number of selected heads or another reducer (a `lambda` that is
+    written again is another one).
 
     **Arguments:**
 
     - `model`: A callable module that takes `tap=`, written for one example.
     - `inputs`: One example. If the model says which axes an example has
-        (`input_axes = ("seq d_model", …)`, one string for each input), also batches of
-        examples, with any number of leading axes.
+        (`input_axes = ("seq d_model", …)`, one string for each input), batches work
+        too, with any number of leading axes.
     - `record`: A site's name or a glob (`"blocks.*.attn.pattern"`), several of them, or
-        a mapping from those to a reducer, a function of one example's value that runs
-        inside of the compiled program (`None` keeps the whole value).
+        a mapping from those to a reducer. A reducer is a function of one example's
+        value and runs inside of the compiled program (`None` keeps the whole value).
     - `edits`: Applied in the order given. What is recorded is the edited value.
 
     **Returns:**
@@ -59,8 +59,8 @@ def run(
 
     **Raises:** `ValueError` before anything is traced for a site that does not exist
     (with the nearest name), an axis that the site does not have, an index out of range,
-    a value that does not fit, or an edit that changes nothing, neither the output nor
-    the record.
+    a value that does not fit, or an edit that changes neither the output nor the
+    record.
     """
     return _carried_out(model, inputs, record, edits, check_seen)
 
@@ -71,9 +71,9 @@ def run_within(
     record: Request = (),
     edits: Sequence[AbstractEdit] = (),
 ) -> tuple[PyTree, Record]:
-    """As `run`, for a function that adds edits of its own to those that it was given.
+    """As `run`, for a function that adds its own edits to the user's edits.
 
-    Its own may take the effect from those, which is no mistake of who gave them.
+    The function's own edits may undo the user's edits; that is not the user's mistake.
     """
     return _carried_out(model, inputs, record, edits, check_given)
 
@@ -103,10 +103,10 @@ def visit(
     record: Request = (),
     edits: Sequence[AbstractEdit] = (),
 ) -> tuple[PyTree, Record]:
-    """As `run` on one example, for any function and uncompiled.
+    """As `run` on one example, for any function, and not compiled.
 
-    For use within one's own `jit`, `vmap` and `grad`: `fn(*args, tap=)` may be a loss,
-    a module's method or a module.
+    Use it within your own `jit`, `vmap` and `grad`. `fn(*args, tap=)` may be a loss, a
+    module's method or a module.
     """
     return _visited(fn, args, record, edits, check_seen)
 
@@ -117,7 +117,7 @@ def visit_within(
     record: Request = (),
     edits: Sequence[AbstractEdit] = (),
 ) -> tuple[PyTree, Record]:
-    """As `visit`, for a function that adds edits of its own; see `run_within`."""
+    """As `visit`, for a function that adds its own edits; see `run_within`."""
     return _visited(fn, args, record, edits, check_given)
 
 
@@ -176,7 +176,7 @@ def _visit(fn, args, edits, requests, table: Sites) -> tuple[PyTree, Record, Fin
         if name not in wanted:
             return value
         seen.add(name)
-        value = jnp.asarray(value)  # Of a NumPy array, JAX's dtype.
+        value = jnp.asarray(value)  # A NumPy array gets JAX's dtype.
         site = Site(name, axes, value.shape, value.dtype, rows)
         for edit in by_site.get(name, ()):
             value = edit(value, site)
@@ -204,7 +204,7 @@ def _visit(fn, args, edits, requests, table: Sites) -> tuple[PyTree, Record, Fin
 def _resolved(
     fn, args, edits: Sequence[AbstractEdit], table: Sites, findings: Findings
 ) -> tuple[Edit, ...]:
-    """The edits of sites that a list of edits stands for on these inputs."""
+    """The edits of sites that a list of edits becomes on these inputs."""
     edits = tuple(itertools.chain(*map(alternatives, edits)))
     derived = [edit for edit in edits if isinstance(edit, Derived)]
     if not derived:
@@ -246,7 +246,7 @@ def batch_shape(inputs: tuple[Any, ...], lead: int) -> tuple[int, ...]:
 
 
 def _raise(findings: Findings) -> None:
-    """Raises `ValueError` for what an edit required of the inputs, if it is known."""
+    """Raises `ValueError` if the inputs are known not to be what an edit requires."""
     for message, right in findings.items():
         if not isinstance(right, Tracer) and not np.all(right):
             wrong = np.sum(~np.asarray(right))
@@ -256,7 +256,7 @@ def _raise(findings: Findings) -> None:
 def _check_donors(
     fn: Any, args: tuple[Any, ...], edits: Sequence[AbstractEdit], table: Sites
 ) -> None:
-    """Checks the edits of grafted models; while tracing, indices are not known."""
+    """Checks the edits of grafted models now; while tracing, indices are not known."""
     for donor in grafted_models(fn, args, edits, table):
         lead = one_example(donor.fn, donor.args)[1]
         own = split(donor.edits, donor.table, batch_shape(donor.args, lead))[2]
@@ -266,7 +266,7 @@ def _check_donors(
 
 
 def as_edits(edits: Iterable[AbstractEdit]) -> tuple[AbstractEdit, ...]:
-    """The edits; raises `ValueError` unless they are some."""
+    """The edits as a tuple; raises `ValueError` unless all of them are edits."""
     edits = several(edits)
     for edit in edits:
         if not isinstance(edit, AbstractEdit):
@@ -281,7 +281,7 @@ def check(
 ) -> tuple[AbstractEdit, ...]:
     """The edits; raises `ValueError` unless they can apply to a model's sites.
 
-    Also for an edit that changes neither the outputs nor what is recorded.
+    Also raises for an edit that changes neither the outputs nor what is recorded.
     """
     edits = as_edits(edits)
     if not isinstance(table, Sites):
@@ -295,7 +295,7 @@ def check_call(
 ) -> tuple[AbstractEdit, ...]:
     """The edits; raises `ValueError` unless they can apply to `fn(*args, tap=)`.
 
-    As `check`, and for the edits of grafted models, too. The call is of one example.
+    As `check`, and also checks the edits of grafted models. `args` are one example.
     """
     edits = as_edits(edits)
     fn, args, own = swapped(fn, args, edits)
@@ -327,7 +327,7 @@ def _requests(record: Request, table: Sites) -> dict[str, Reducer | None]:
         record = (record,)
     if not isinstance(record, Iterable):
         kind = type(record).__name__
-        raise ValueError(f"record is a site, several or a mapping, got {kind}")
+        raise ValueError(f"record is a site, several sites or a mapping, got {kind}")
     named = isinstance(record, Mapping)
     asked = record.items() if named else ((site, None) for site in record)
     requests: dict[str, Reducer | None] = {}
@@ -336,6 +336,7 @@ def _requests(record: Request, table: Sites) -> dict[str, Reducer | None]:
             raise ValueError(f"the reducer of {pattern!r} is not callable: {reduce!r}")
         for site in table.match(pattern):
             if requests.get(site.name, reduce) is not reduce:
-                raise ValueError(f"record asks twice for {site.name!r}, differently")
+                twice = f"record asks for {site.name!r} twice"
+                raise ValueError(f"{twice}, with different reducers")
             requests[site.name] = reduce
     return requests

@@ -33,7 +33,7 @@ class Site:
     - `name`: Dotted, e.g. `blocks.1.attn.pattern`.
     - `axes`: The name of each axis, e.g. `("head", "seq", "kv_seq")`.
     - `shape`: The length of each axis.
-    - `dtype`: Of the value.
+    - `dtype`: The dtype of the value.
     - `rows`: What the rows of attention are, if the model says it.
     """
 
@@ -55,7 +55,7 @@ class Site:
         return "[" + " ".join(f"{axis}={size}" for axis, size in pairs) + "]"
 
     def matches(self, *patterns: str) -> bool:
-        """Whether one of some names or globs selects it."""
+        """Whether one of the names or globs selects this site."""
         return any(glob(pattern).fullmatch(self.name) for pattern in patterns)
 
     def __str__(self) -> str:
@@ -69,7 +69,7 @@ def layer_of(name: str) -> int | None:
 
 
 def glob(pattern: str) -> re.Pattern[str]:
-    """A regular expression of the names that a name or a glob selects."""
+    """A regular expression for the names that a name or a glob selects."""
     regex = re.escape(pattern)
     for sign, meaning in (
         (r"\*\*\.", r"(?:.*\.)?"),
@@ -88,7 +88,7 @@ class Sites(Mapping[str, Site]):
         self, table: Mapping[str, Site], flow: Callable[[], Flow] | None = None
     ):
         self._table = dict(table)
-        # What feeds what is read off a trace of its own, if somebody asks.
+        # Which sites feed which needs a trace of its own, so it is found on request.
         self._find_flow = flow
 
     @functools.cached_property
@@ -97,8 +97,8 @@ class Sites(Mapping[str, Site]):
         try:
             return self._find_flow() if self._find_flow else None
         except Exception:
-            # It asks for all values at once, which a model need not stand, or a
-            # function closes over what has gone. Then nobody says what feeds what.
+            # It asks for all values at once, which not every model allows, and a
+            # function may close over a value that is gone. Then it is not known.
             return None
 
     def __getitem__(self, name: str) -> Site:
@@ -119,9 +119,9 @@ class Sites(Mapping[str, Site]):
         """The sites that a name or a glob selects.
 
         `*` stands for anything within one part of the name (`blocks.*.attn.z`), `**`
-        for any number of parts, none too (`**.pattern`).
+        for any number of parts, also none (`**.pattern`).
 
-        **Raises:** `ValueError` with the nearest name if there is none.
+        **Raises:** `ValueError` with the nearest name if no site matches.
         """
         if not isinstance(pattern, str):
             kind = type(pattern).__name__
@@ -135,7 +135,7 @@ class Sites(Mapping[str, Site]):
         return found
 
     def _lacking(self, pattern: str) -> str:
-        """Why there are no scores, or no kernel: it is another kind of attention."""
+        """Why there are no scores or no kernel: the attention is of another kind."""
         asked = pattern.split(".")[-1]
         if asked not in ("scores", "kernel"):
             return ""
@@ -150,7 +150,7 @@ class Sites(Mapping[str, Site]):
         known = [*globs] if "*" in pattern else [*self]
         if hint := did_you_mean(pattern, known, cutoff=0.5):
             return hint
-        # The start or the end alone may be right: 'pattern', 'blocks.9.attn.z'.
+        # Only the end may be right: 'pattern', 'blocks.9.attn.z'.
         last = pattern.split(".")[-1]
         ends = [name for name in self if name.split(".")[-1] == last]
         return f"; sites: {', '.join(ends or list(self))}"
@@ -162,9 +162,8 @@ def sites(model: Callable[..., Any], *inputs: Any) -> Sites:
     **Arguments:**
 
     - `model`: A callable that takes `tap=`, usually an Equinox module.
-    - `inputs`: What it is called with: one example, or a batch if the model says what
-        one example is (`input_axes`, see `opto.run`). Arrays or
-        `jax.ShapeDtypeStruct`s.
+    - `inputs`: The model's inputs: one example, or a batch if the model says what one
+        example is (`input_axes`, see `opto.run`). Arrays or `jax.ShapeDtypeStruct`s.
 
     **Returns:**
 
@@ -180,7 +179,8 @@ def sites(model: Callable[..., Any], *inputs: Any) -> Sites:
 def find_sites(fn: Callable[..., Any], *args: Any) -> Sites:
     """`sites` of any function `fn(*args, tap=)`; remembered if it is a module.
 
-    Others may close over what changes, or over tracers, which must not be kept.
+    Other functions may close over values that change, or over tracers, which must not
+    be kept.
     """
     return known_sites(fn, args) if isinstance(fn, eqx.Module) else discover(fn, *args)
 
@@ -198,7 +198,7 @@ def discover(fn: Callable[..., Any], *args: Any) -> Sites:
             if get_opaque_trace_state() != outside:
                 raise ValueError(
                     f"site {name!r} is named inside of a vmap, scan, jit or similar "
-                    "within the model, which its value cannot leave; call tap outside"
+                    "within the model; its value cannot leave that, so call tap outside"
                 )
             if name in values:
                 raise ValueError(f"two values are named {name!r}; use tap.scope")
@@ -210,7 +210,7 @@ def discover(fn: Callable[..., Any], *args: Any) -> Sites:
         return values
 
     shapes = eqx.filter_eval_shape(visited, fn, *args)
-    # Order of computation: dictionaries come back from JAX sorted by key.
+    # In the order of computation; JAX returns dictionaries sorted by key.
     table = {
         name: Site(name, axes, shapes[name].shape, np.dtype(shapes[name].dtype), rows)
         for name, (axes, rows) in said.items()
@@ -219,7 +219,7 @@ def discover(fn: Callable[..., Any], *args: Any) -> Sites:
 
 
 def _flow(fn: Any, args: Any, table: Mapping[str, Site]) -> Callable[[], Flow]:
-    """What traces a function to see which of its sites feed which."""
+    """A function that traces `fn` to find which of its sites feed which."""
     shapes, static = eqx.partition((fn, args), _has_shape)
     shapes = jax.tree.map(_shape, shapes)
 
@@ -250,11 +250,11 @@ def _check_value(name: str, value: Any, axes: tuple[str, ...]) -> None:
 def one_example(
     model: Callable[..., Any], inputs: tuple[Any, ...]
 ) -> tuple[tuple[Any, ...], int]:
-    """Strips the batch axes from `inputs`; the number stripped comes second.
+    """Strips the batch axes from `inputs`; also returns how many were stripped.
 
-    A model that sets `input_axes` (one string of axis names for each input) may be
-    given more leading axes than it names; they are batch axes. Without it the inputs
-    are one example.
+    The inputs of a model that sets `input_axes` (one string of axis names for each
+    input) may have more leading axes than it names: the batch axes. Without
+    `input_axes` the inputs are one example.
 
     **Raises:** `ValueError` naming the input whose rank or batch size does not fit.
     """
@@ -286,14 +286,14 @@ def one_example(
 
 
 def _check_sizes(shapes: Sequence[tuple[int, ...]], declared: Sequence[str]) -> None:
-    """Raises `ValueError` if an axis that two inputs name differs in length."""
+    """Raises `ValueError` if inputs share an axis name but differ in its length."""
     sizes: dict[str, int] = {}
     for i, (shape, axes) in enumerate(zip(shapes, declared, strict=True)):
         for axis, size in zip(axes.split(), shape, strict=True):
             if sizes.setdefault(axis, size) != size:
                 raise ValueError(
-                    f"input {i} has {size} on the axis {axis!r}, the inputs before "
-                    f"it {sizes[axis]}"
+                    f"input {i} has length {size} on the axis {axis!r}, the inputs "
+                    f"before it have {sizes[axis]}"
                 )
 
 
@@ -310,9 +310,9 @@ _TABLES: dict[Any, Sites] = {}
 def known_sites(model: Any, example: Sequence[Any]) -> Sites:
     """`discover`, remembered for models and inputs of the same structure.
 
-    It costs a trace of the model, which a loop over small runs would pay every time.
-    A function is known by its identity, as in `jax.jit`, which compiles `run`;
-    `find_sites` looks at it anew.
+    `discover` traces the model, which would slow down a loop over small runs. A
+    function is recognised by its identity, as `jax.jit` does for `run`; `find_sites`
+    traces it every time.
     """
     shapes, static = eqx.partition((model, example), _has_shape)
     leaves, structure = jax.tree.flatten(shapes)
@@ -324,7 +324,7 @@ def known_sites(model: Any, example: Sequence[Any]) -> Sites:
         kinds = tuple(type(leaf) for leaf in rest)
         key = (structure, dims, tuple(rest), kinds, rest_structure)
         table = _TABLES.get(key)
-    except TypeError:  # A static part that cannot be hashed: look every time.
+    except TypeError:  # A static part cannot be hashed: trace every time.
         return discover(model, *example)
     if table is None:
         if len(_TABLES) >= 256:

@@ -24,7 +24,7 @@ from .graft import Graft, host, swapped
 
 
 class Stacked(eqx.Module):
-    """Several edits, to be swept over; see `opto.stack`."""
+    """Several edits to sweep over; see `opto.stack`."""
 
     edits: tuple[AbstractEdit, ...]
 
@@ -49,10 +49,10 @@ class Stacked(eqx.Module):
 
 
 def stack(edits: Sequence[AbstractEdit]) -> Stacked:
-    """Several edits, of any kinds and sites, to be swept over by `opto.sweep`.
+    """Several edits, of any kinds and sites, for `opto.sweep` to sweep over.
 
-    Those that differ in arrays alone, all of them, share the work; of others, each run
-    of the program computes all, but one at strength 0.
+    If all of them differ only in arrays, each run computes one edit. Otherwise each run
+    computes all edits, with all but one at strength 0.
 
     **Raises:** `ValueError` if edits that differ in more than arrays have no strength.
     """
@@ -62,7 +62,7 @@ def stack(edits: Sequence[AbstractEdit]) -> Stacked:
     if len({_form(edit) for edit in edits}) > 1:
         for edit in edits:
             if not hasattr(edit, "strength"):
-                raise ValueError(f"{edit!r} has no strength, so that it cannot be off")
+                raise ValueError(f"{edit!r} has no strength, so it cannot be off")
     return Stacked(edits)
 
 
@@ -93,14 +93,14 @@ def sweep(
     - `metric`: `metric(outputs, *inputs)`, an array of any shape; runs compiled.
     - `model`, `inputs`: As for `opto.run`.
     - `edits`: Edits in the order they apply. Those made with `each` or `stack` are
-        swept; several of them give every combination. They may be within other edits,
+        swept; several of them give every combination. They may be inside other edits,
         such as the senders of `opto.PathPatch`.
     - `chunk`: How many edits run side by side; the chunks run one after the other.
-        `None` is all at once. Large models are faster and smaller with few.
+        `None` runs all at once. With few, large models are faster and need less memory.
 
     **Returns:**
 
-    The metric with the sweep's axes in front. Entries of a grid that do not exist (head
+    The metric with the sweep's axes in front. Points of a grid that do not exist (head
     7 of a layer that has four) are NaN.
 
     **Raises:** `ValueError` as `opto.run`, and for a `chunk` that is not positive.
@@ -119,9 +119,9 @@ def sweep_within(
     edits: Swept | Sequence[Swept],
     chunk: int | None = None,
 ) -> Array:
-    """As `sweep`, for a function that adds edits of its own to those that it was given.
+    """As `sweep`, for a function that adds its own edits to the user's edits.
 
-    Its own may take the effect from those, which is no mistake of who gave them.
+    The function's own edits may undo the user's edits; that is not the user's mistake.
     """
     if chunk is not None:
         chunk = whole("chunk", chunk, 1, "a positive number of edits or None")
@@ -137,10 +137,10 @@ class Combinations(eqx.Module):
 
     **Attributes:**
 
-    - `moving`: What differs between the combinations, arrays with that axis in front;
-        `at` takes one combination's and gives its edits.
+    - `moving`: The arrays that differ between combinations, with that axis in front;
+        `at` takes those of one combination and gives its edits.
     - `axes`, `shape`: The names and lengths of the sweep's axes, `("layer", "head")` of
-        `each` and `("edit",)` of `stack`; none if nothing is swept.
+        `each` and `("edit",)` of `stack`; empty if nothing is swept.
     """
 
     moving: list[Any]
@@ -152,13 +152,13 @@ class Combinations(eqx.Module):
     _exists: tuple[bool, ...] = eqx.field(static=True)
 
     def at(self, moving: list[Any]) -> tuple[AbstractEdit, ...]:
-        """The edits of one combination, in their order."""
+        """The edits of one combination, in the order of the list."""
         now = iter(eqx.combine(moving, self._still))
         filled = [next(now) if leaf is None else leaf for leaf in self._rest]
         return jax.tree.unflatten(self._structure, filled)
 
     def laid_out(self, values: Shaped[Array, "combination ..."]) -> Array:
-        """Values of the combinations on the sweep's axes, NaN where there is none."""
+        """Lays out values of the combinations on the sweep's axes; NaN if missing."""
         if not all(self._exists):
             exists = np.reshape(self._exists, (-1, *[1] * (values.ndim - 1)))
             values = jnp.where(exists, values, jnp.nan)
@@ -168,7 +168,7 @@ class Combinations(eqx.Module):
 def combinations(
     model: Callable[..., Any], inputs: tuple[Any, ...], edits: Sequence[Swept]
 ) -> Combinations:
-    """The combinations of swept edits, for one's own `jax.vmap` or `jax.lax.map`.
+    """The combinations of swept edits, for your own `jax.vmap` or `jax.lax.map`.
 
     **Arguments:** As for `opto.sweep`.
 
@@ -176,7 +176,7 @@ def combinations(
         site at any point of the sweep.
     """
     table = checked_table(model, inputs, edits)
-    every = Observed.too(table)  # What is recorded of them is not known here.
+    every = Observed.too(table)  # What the caller will record is not known here.
     check_all_effects(model, inputs, edits, table, every)
     return _combined(model, inputs, edits, table)
 
@@ -217,7 +217,7 @@ def _axes_of(leaf: Each | Stacked) -> tuple[str, ...]:
 def unswapped(
     model: Callable[..., Any], inputs: tuple[Any, ...], edits: Any
 ) -> tuple[Callable[..., Any], tuple[Any, ...], tuple[Any, ...]]:
-    """The model whose sites swept edits are about, with its edits.
+    """The model whose sites the swept edits select, with its inputs and edits.
 
     **Raises:** `ValueError` for swept edits before a graft of the last layers.
     """
@@ -226,8 +226,8 @@ def unswapped(
         last = isinstance(edit, Graft) and edit.from_ is not None
         if last and any(map(is_swept, flat(edits[:i])[0])):
             raise ValueError(
-                f"swept edits before {edit!r}: run the other model, and graft this one "
-                "into it with until= and these edits"
+                f"swept edits cannot come before {edit!r}: run the other model, and "
+                "graft this one into it with until= and these edits"
             )
     return swapped(model, inputs, edits)
 
@@ -238,7 +238,7 @@ def moved(
     edits: Sequence[Any],
     table: Sites,
 ) -> list[tuple[Each | Stacked, Sites]]:
-    """What is swept, in order, with the sites of the model that it is for."""
+    """The swept edits in order, each with the sites of the model that it is for."""
     found = []
     for edit in edits:
         there = table
@@ -253,7 +253,7 @@ def moved(
 def checked_table(
     model: Callable[..., Any], inputs: tuple[Any, ...], edits: Sequence[Any]
 ) -> Sites:
-    """A model's sites; raises `ValueError` for edits that cannot be."""
+    """A model's sites; raises `ValueError` for edits that cannot apply."""
     example, lead = one_example(model, inputs)
     table = known_sites(model, example)
     still = [e for e in edits if not any(map(is_swept, flat([e])[0]))]
@@ -261,7 +261,7 @@ def checked_table(
     check_given(split(still, table, batch)[2], table, ())
     grafts = [edit for edit in still if isinstance(edit, Graft)]
     for leaf, there in moved(model, inputs, edits, table):
-        # Points of a grid differ in their indices alone, which matters to grafts.
+        # Points of a grid differ only in their indices, which matter only with grafts.
         below = bool(grafts) and there is table
         points = split(_points(leaf, there, None if below else 1), there, batch)[2]
         for part in points:
@@ -275,7 +275,7 @@ def checked_table(
 
 
 def _points(leaf: Each | Stacked, table: Sites, most: int | None) -> tuple[Any, ...]:
-    """The edits, or selections, of a sweep; of a grid the first so many, or all."""
+    """The edits or selections of a sweep; of a grid only the first `most` points."""
     if isinstance(leaf, Stacked):
         return leaf.edits
     expanded = leaf.expand(table)
@@ -283,7 +283,7 @@ def _points(leaf: Each | Stacked, table: Sites, most: int | None) -> tuple[Any, 
 
 
 def flat(edits: Sequence[Any]) -> tuple[list[Any], Any]:
-    """The leaves of a list of edits, swept ones whole, and its structure."""
+    """The leaves of a list of edits, and its structure; a swept edit is one leaf."""
     for edit in edits:
         if not (isinstance(edit, AbstractEdit) or is_swept(edit)):
             kind = type(edit).__name__
@@ -292,7 +292,7 @@ def flat(edits: Sequence[Any]) -> tuple[list[Any], Any]:
 
 
 def is_swept(leaf: Any) -> bool:
-    """Whether this is what `each` or `stack` made."""
+    """Whether `each` or `stack` made this."""
     return isinstance(leaf, Each | Stacked)
 
 

@@ -1,4 +1,4 @@
-"""Swept edits that change nothing at any point of their sweep."""
+"""Finds swept edits that change nothing at any point of their sweep."""
 
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -18,7 +18,7 @@ from ._site import one_example, Sites
 from ._together import check_together, OneOf
 
 
-# Points of a grid that are looked at; of more, nobody says that they change nothing.
+# A grid with more points than this is not checked.
 _MOST = 256
 
 
@@ -31,7 +31,7 @@ def check_all_effects(
 ) -> None:
     """Raises `ValueError` for edits that change nothing at any point of their sweep.
 
-    Also for those of grafted models.
+    Edits of grafted models are checked too.
     """
     for donor in grafted_models(model, inputs, edits, table):
         check_all_effects(donor.fn, donor.args, donor.edits, donor.table, donor.seen)
@@ -42,9 +42,9 @@ def check_all_effects(
 def _check_swept(edits: Sequence[Any], table: Sites, seen: Observed) -> None:
     """Raises `ValueError` for an edit that changes nothing at any point of a sweep.
 
-    A point at strength 0 says nothing: it is there to be without effect. What changes
-    nothing at some points only is right there, and stays. Of each swept edit the points
-    are looked at, and of the others only their sites are known.
+    A point at strength 0 does not count: it is meant to have no effect. An edit that
+    changes nothing at only some points is allowed. Each swept edit is checked at its
+    points; of the other swept edits, only the sites are known meanwhile.
     """
     known = [_known(edit) for edit in edits]
     swept = [k for k, edit in enumerate(edits) if points_of(edit, table) is not None]
@@ -68,9 +68,9 @@ def _check_swept(edits: Sequence[Any], table: Sites, seen: Observed) -> None:
 def _wrong(
     edits: list[Any], table: Sites, seen: Observed, given: Sequence[Any], k: int
 ) -> dict[int, str]:
-    """By place what to say of an edit without effect, or of a point that contradicts.
+    """By its place, the message about an edit without effect or in contradiction.
 
-    **Arguments:** `given`: The edits as they were given; the one at `k` is swept.
+    **Arguments:** `given`: The edits as the user gave them; the one at `k` is swept.
     """
     found = without_effect(edits, table, seen)
     what = {i: no_effect(given[i], why) for i, why in found.items()}
@@ -84,7 +84,7 @@ def _wrong(
 
 
 def points_of(edit: Any, table: Sites) -> list[AbstractEdit] | None:
-    """The edits that are swept over; `None` for one that is not, or not at the top."""
+    """The edits of a sweep; `None` if only a part of the edit is swept, or nothing."""
     if isinstance(edit, AbstractEdit):
         return None
     expanded = edit.expand(table)
@@ -97,7 +97,7 @@ def points_of(edit: Any, table: Sites) -> list[AbstractEdit] | None:
 
 
 def _known(edit: Any) -> Any:
-    """An edit, or what is known of one that is swept or has a swept part."""
+    """The edit, or `Unknown` if it is swept or has a swept part."""
     if isinstance(edit, Each):
         return Unknown((edit.edit,))
     if not isinstance(edit, AbstractEdit):

@@ -18,12 +18,12 @@ class Rows:
 
     **Fields:**
 
-    - `are`: Before normalisation `"logits"` of a softmax or a `"kernel"`, which is zero
-        where a query does not see a key; after it the effective weights, each row a
-        `"distribution"`, only `"non-negative"`, or `"signed"`.
-    - `of`: The kind of attention by name, for messages.
-    - `seen`: Which keys each query sees, `[query, key]` (`None`: it is not said). With
-        it, edits of what nobody sees are refused.
+    - `are`: Before normalisation, `"logits"` of a softmax or a `"kernel"`, which is
+        zero where a query does not see a key. After it, the rows are the effective
+        weights: a `"distribution"`, only `"non-negative"`, or `"signed"`.
+    - `of`: The name of the kind of attention, for messages.
+    - `seen`: Which keys each query sees, `[query, key]` (`None`: not known). With it,
+        edits of what a query does not see are refused.
     """
 
     are: RowsAre
@@ -42,9 +42,9 @@ class Tap(abc.ABC):
     q = tap("q", q, "head seq d_head")
     ```
 
-    With no request that is `q` itself and compiles to nothing. Call it outside of
-    `jax.vmap`, `jax.lax.scan` and the like within the model: a value named inside of
-    one cannot leave it (`opto.sites` says so).
+    With no request this returns `q` itself and compiles to nothing. Call `tap` outside
+    of `jax.vmap`, `jax.lax.scan` and the like within the model: a value named inside of
+    one cannot leave it (`opto.sites` then raises).
     """
 
     @abc.abstractmethod
@@ -58,19 +58,19 @@ class Tap(abc.ABC):
         - `name`: The site's name within the current scope, without dots.
         - `value`: The intermediate value, of any shape.
         - `axes`: The names of its axes, separated by spaces.
-        - `rows`: What the rows of attention are; where nothing is said, scores are
-            those of a softmax and patterns are distributions.
+        - `rows`: What the rows of attention are. Without it, scores count as those of a
+            softmax and patterns as distributions.
         """
 
     @abc.abstractmethod
     def scope(self, name: str) -> "Tap":
-        """A tap whose names are prefixed by `name` and a dot."""
+        """A tap that puts `name` and a dot before its names."""
 
     @abc.abstractmethod
     def wants(self, *names: str) -> bool:
         """Whether a site at or below one of `names` is recorded or edited.
 
-        For values that cost something to compute: skip them when nobody asks.
+        Use it to compute costly values only when someone asks for them.
         """
 
 
@@ -88,7 +88,7 @@ class _Identity(Tap):
 
 
 identity = _Identity()
-"""The tap of a model that nobody watches."""
+"""The tap of a run that records and edits nothing."""
 
 
 class VisitorTap(Tap):

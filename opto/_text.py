@@ -33,9 +33,9 @@ _Kind = TypeVar("_Kind", bound=AbstractEdit | Kind)
 
 
 def register(kind: type[_Kind]) -> type[_Kind]:
-    """Lets texts name an edit or a kind of pattern of one's own; a decorator.
+    """Lets texts name your own edit or kind of pattern; a decorator.
 
-    **Raises:** `ValueError` for another class, or a name that is taken.
+    **Raises:** `ValueError` for any other class, and for a name that is taken.
     """
     if not (isinstance(kind, type) and issubclass(kind, AbstractEdit | Kind)):
         raise ValueError(f"register takes a class of edits or of kinds, got {kind!r}")
@@ -45,7 +45,8 @@ def register(kind: type[_Kind]) -> type[_Kind]:
         kind.__module__,
         kind.__qualname__,
     ):
-        raise ValueError(f"texts know another {kind.__name__}: {there.__module__}")
+        name, owner = kind.__name__, there.__module__
+        raise ValueError(f"register: the name {name} is taken by {owner}")
     table[kind.__name__] = kind
     return kind
 
@@ -53,10 +54,10 @@ def register(kind: type[_Kind]) -> type[_Kind]:
 def parse(text: str) -> Any:
     """Reads an edit such as `Zero('blocks.1.attn.z', head=[0, 1])`.
 
-    The grammar is a name of an edit with, as arguments, literals (strings, numbers,
-    lists, dictionaries, `True`, `False`, `None`), kinds of patterns such as
-    `PreviousToken(0.7)`, or further edits; `parse(repr(edit))` is the edit, array for
-    array. Edits of one's own are known after `opto.register`.
+    A text is the name of an edit and its arguments: literals (strings, numbers, lists,
+    dictionaries, `True`, `False`, `None`), kinds of patterns such as
+    `PreviousToken(0.7)`, or other edits. `parse(repr(edit))` is the edit, array for
+    array. `opto.register` makes your own edits known.
 
     **Raises:** `ValueError` that points at the token it does not understand.
     """

@@ -1,4 +1,4 @@
-"""Edits in company: those that contradict, and one out of several."""
+"""Edits seen together: those that contradict each other, and one out of several."""
 
 from collections.abc import Collection, Sequence
 from typing import Any, Protocol, runtime_checkable
@@ -17,7 +17,7 @@ from .graft import Graft
 
 
 class OneOf(AbstractEdit):
-    """One edit of several, chosen by an array, so that one program serves them all."""
+    """One of several edits, chosen by an array, so that one program serves them all."""
 
     edits: tuple[AbstractEdit, ...]
     index: Int[Array, "..."]
@@ -31,7 +31,7 @@ class OneOf(AbstractEdit):
 
 
 def alternatives(edit: AbstractEdit) -> tuple[AbstractEdit, ...]:
-    """The edits that an edit stands for: of `OneOf`, all, but one at strength 0."""
+    """The edit itself; for `OneOf` its edits, with all but the chosen at strength 0."""
     if not isinstance(edit, OneOf):
         return (edit,)
     gates = [edit.index == i for i in range(len(edit.edits))]
@@ -43,14 +43,14 @@ def alternatives(edit: AbstractEdit) -> tuple[AbstractEdit, ...]:
 
 @runtime_checkable
 class Changes(Protocol):
-    """An edit that says which sites it changes, where these are not those of `site`."""
+    """An edit that says which sites it changes, if these are not those of `site`."""
 
     def changes(self, table: Sites) -> tuple[str, ...]: ...
 
 
 @runtime_checkable
 class Replaces(Protocol):
-    """An edit that may put something else in the place of the first part of the run.
+    """An edit that may replace the first part of the run.
 
     `replaces_until` is the last site of that part, `None` if nothing is replaced.
     """
@@ -60,7 +60,7 @@ class Replaces(Protocol):
 
 @runtime_checkable
 class Paths(Protocol):
-    """An edit from some entries to other ones, which may be swept."""
+    """An edit of paths from some entries to others; both ends may be swept."""
 
     def check_path(self, table: Sites) -> None: ...
 
@@ -68,10 +68,10 @@ class Paths(Protocol):
 def check_together(
     edits: Sequence[AbstractEdit], table: Sites, recorded: Collection[str] = ()
 ) -> None:
-    """Raises `ValueError` for edits that contradict, and those that a graft makes void.
+    """Raises `ValueError` for edits that contradict, or that a graft makes void.
 
-    **Arguments:** `recorded`: Sites whose values are seen: what a graft replaces is
-        still computed, and an edit of it changes those.
+    **Arguments:** `recorded`: The recorded sites. The layers that a graft replaces are
+        still computed, so an edit there may change what is recorded.
     """
     _check_clamps(edits, table)
     check_before_graft(edits, table)
@@ -90,7 +90,7 @@ def check_together(
             if last < order[seam] or (last == order[seam] and j < i):
                 raise ValueError(
                     f"{edit!r} would have no effect: {owner!r} replaces what it "
-                    "changes; edits of the other model are given to Graft(edits=[…])"
+                    "changes; give edits of the other model to Graft(edits=[…])"
                 )
 
 
@@ -113,7 +113,7 @@ def check_before_graft(edits: Sequence[AbstractEdit], table: Sites) -> None:
 
 
 def changed_sites(edit: Any, table: Sites) -> tuple[str, ...]:
-    """The sites that an edit changes, as far as it says."""
+    """The sites that an edit changes; none if it does not say."""
     if isinstance(edit, Changes):
         return edit.changes(table)
     if isinstance(edit, Selection):
@@ -131,7 +131,7 @@ def _check_clamps(edits: Sequence[AbstractEdit], table: Sites) -> None:
                 by_site.setdefault(site.name, []).append(edit)
     for name, clamps in by_site.items():
         if len(clamps) > 1 and not all(isinstance(e, Zero) for e in clamps):
-            with jax.ensure_compile_time_eval():  # Within a `jit` too.
+            with jax.ensure_compile_time_eval():  # Also within a `jit`.
                 _check_entries(table[name], clamps)
 
 
@@ -155,7 +155,7 @@ def _check_entries(site: Site, clamps: Sequence[Edit]) -> None:
 
 
 def _is_full(edit: Edit) -> bool:
-    """Whether an edit sets entries outright, to values that are known by now."""
+    """Whether an edit sets entries at strength 1, to values that are known now."""
     leaves = [x for x in jax.tree.leaves(edit) if eqx.is_array(x)]
     if not all(is_concrete(x) for x in leaves) or edit.strength.ndim:
         return False

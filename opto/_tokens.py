@@ -1,7 +1,7 @@
-"""Tokens by name: what `queries=` and `keys=` of edits of attention may say.
+"""Tokens by name, for `queries=` and `keys=` of edits of attention.
 
-"all" is every token. Other names come from outside: a model has a site that says what
-each token is, as a whole number, and `name_tokens` names those numbers.
+"all" is every token. Other names need a model with a site that says what each token is,
+as a whole number; `name_tokens` names those numbers.
 """
 
 from collections.abc import Mapping
@@ -11,12 +11,12 @@ import numpy as np
 from jaxtyping import Array, Bool
 
 
-# What a name stands for: the tokens at which a site has a value.
+# A name stands for a site and a number: the tokens that have this number there.
 _NAMES: dict[str, tuple[str, int]] = {}
 
 
 def name_tokens(site: str, /, **values: int) -> None:
-    """Lets edits of attention name tokens by what a site of the model says of them.
+    """Names the numbers that a site gives to tokens, for edits of attention.
 
     ```python
     opto.name_tokens("kind", word=0, space=1)
@@ -25,14 +25,14 @@ def name_tokens(site: str, /, **values: int) -> None:
 
     **Arguments:**
 
-    - `site`: Its name; it holds one whole number for each token, `[seq]`.
+    - `site`: The name of a site that holds one whole number for each token, `[seq]`.
     - `values`: The number that each name stands for.
 
-    **Raises:** `ValueError` for a name that stands for something else.
+    **Raises:** `ValueError` for a name that already stands for something else.
     """
     for name, value in values.items():
         if name == "all" or _NAMES.get(name, (site, value)) != (site, value):
-            raise ValueError(f"edits know other tokens by the name {name!r}")
+            raise ValueError(f"the name {name!r} already stands for other tokens")
     _NAMES.update({name: (site, value) for name, value in values.items()})
 
 
@@ -47,7 +47,7 @@ def check_tokens(argument: str, names: str) -> str:
 
 
 def sites_of(*names: str) -> tuple[str, ...]:
-    """The sites that say which tokens have some names."""
+    """The sites that say which tokens have the names."""
     words = [word for name in names if name != "all" for word in name.split()]
     return tuple(dict.fromkeys(_NAMES[word][0] for word in words))
 
@@ -58,7 +58,7 @@ def are_named_at(site: str) -> bool:
 
 
 def tokens_of(names: str, size: int, base: Mapping[str, Array]) -> Bool[Array, " seq"]:
-    """Which of `size` tokens have one of some names, given the sites that say so."""
+    """Which of `size` tokens have one of the names, given the values of their sites."""
     chosen = jnp.full(size, names == "all")
     for word in () if names == "all" else names.split():
         site, value = _NAMES[word]
@@ -69,7 +69,7 @@ def tokens_of(names: str, size: int, base: Mapping[str, Array]) -> Bool[Array, "
 def known_tokens(
     names: str, size: int, constants: Mapping[str, np.ndarray]
 ) -> Bool[np.ndarray, " seq"] | None:
-    """As `tokens_of`, given what sites hold on any inputs; `None` if that lacks one."""
+    """As `tokens_of`, from what sites hold on any inputs; `None` if a site lacks."""
     words = [] if names == "all" else names.split()
     if not all(_NAMES[word][0] in constants for word in words):
         return None
@@ -81,5 +81,5 @@ def known_tokens(
 
 
 def not_all(argument: str, names: str) -> dict[str, str]:
-    """Names as an argument of the text form, left out where they are all tokens."""
+    """The names as an argument of the text form; left out if they are "all"."""
     return {} if names == "all" else {argument: names}

@@ -1,4 +1,4 @@
-"""Which entries of a site an edit selects: by the name of an axis, as arrays."""
+"""Which entries of a site an edit selects: by the names of axes, as arrays."""
 
 import contextlib
 import operator
@@ -16,7 +16,7 @@ from ._site import Site
 from .hints import did_you_mean
 
 
-# Of `mask=`, which a text has as nested lists, booleans.
+# Indices; booleans for `mask=`, which are nested lists in a text.
 Chosen = int | np.integer | Sequence[Any] | np.ndarray | Array
 
 
@@ -24,9 +24,9 @@ class Where(eqx.Module):
     """A selection: for some axes, the indices that are selected.
 
     `indices` maps the names of axes that are chosen together (`"head"`, or
-    `"layer head"` for pairs) to the chosen index tuples. An entry is selected if every
-    group selects it, and `entries`, a mask that broadcasts over the site. `layer` is
-    the number in the site's name.
+    `"layer head"` for pairs) to the chosen index tuples. `entries` is a mask that
+    broadcasts over the site. An entry is selected if every group and the mask select
+    it. `layer` is the number in the site's name.
     """
 
     indices: dict[str, Int[Array, "*sweep choice axis"]]
@@ -52,7 +52,7 @@ class Where(eqx.Module):
         return Where(indices, entries)
 
     def only(self, entries: Bool[Array, "..."]) -> "Where":
-        """Those of the selected entries that a mask selects too."""
+        """The selected entries that a mask selects too."""
         both = entries if self.entries is None else entries & self.entries
         return Where(self.indices, both)
 
@@ -94,9 +94,9 @@ class Where(eqx.Module):
         return mask
 
     def entries_at(self, site: Site) -> Bool[np.ndarray, "..."] | None:
-        """`mask` by NumPy, for checks; `None` if indices are not known by now.
+        """`mask` by NumPy, for checks; `None` if indices are not known yet.
 
-        Broadcasts over the site, with as many axes.
+        It broadcasts over the site and has the same number of axes.
         """
         arrays = [*self.indices.values()]
         arrays += [] if self.entries is None else [self.entries]
@@ -109,7 +109,7 @@ class Where(eqx.Module):
         return found if mask is None else np.asarray(found & mask)
 
     def within(self, sites: Sequence[Site]) -> tuple[Site, ...]:
-        """Those of the sites that lie in the selected layers."""
+        """The sites that are in the selected layers."""
         for name, chosen in self.indices.items():
             if "layer" in (axes := name.split()) and is_concrete(chosen):
                 layers = np.asarray(chosen)[..., axes.index("layer")]
@@ -157,7 +157,7 @@ def _index(part: Any) -> int:
 
 
 def canonical(axis: str) -> str:
-    """`pos`, as interpretability calls it, is the axis `seq`."""
+    """The name of an axis; `pos`, as interpretability calls it, is `seq`."""
     return "seq" if axis == "pos" else axis
 
 
@@ -178,7 +178,7 @@ def find_axis(axis: str, site: Site) -> int:
     for name in (axis, *alias.get(axis, ())):
         if name in site.axes:
             return site.axes.index(name)
-    # Of shared keys and values; by their letters alone `d_head` is as near.
+    # Shared keys and values have `kv_head`; by its letters, `d_head` would be as near.
     other = {"head": "kv_head", "kv_head": "head"}.get(axis, "")
     near = [other] if other in site.axes else site.axes
     hint = did_you_mean(axis, near)
@@ -245,7 +245,7 @@ def _check_choice(choice: dict[str, int], sites: Sequence[Site]) -> None:
         sites = [site for site in sites if site.layer == layer]
         if not sites:
             raise ValueError(
-                f"layer {layer} is out of range: the sites lie in {layers}"
+                f"layer {layer} is out of range: the sites are in layers {layers}"
             )
     for site in sites:
         for axis, index in choice.items():
@@ -272,7 +272,7 @@ def _integers(name: str, chosen: Any, width: int) -> Array:
     if not jnp.issubdtype(array.dtype, jnp.integer):
         hint = did_you_mean(name, ["strength"])
         raise ValueError(f"{name}= takes whole-number indices, got {chosen!r}{hint}")
-    # Ahead of the cast, which would wrap around.
+    # Before the cast, which would wrap around.
     if is_concrete(array) and not -(2**31) <= array.min() <= array.max() < 2**31:
         raise ValueError(f"{name}= is out of range of any axis, got {chosen!r}")
     return known(array.reshape(-1, width), jnp.int32)

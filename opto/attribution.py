@@ -1,4 +1,4 @@
-"""Attribution patching: activation patching of everything at once, to first order."""
+"""Attribution patching: activation patching of all entries at once, to first order."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
@@ -29,9 +29,9 @@ def attribution_patch(
 ) -> Record:
     """Activation patching of every entry at once, to first order.
 
-    The gradient of the metric at each entry, times the source's value less its own
-    (Nanda 2023, "Attribution patching"); summed over a head's entries, it estimates
-    what `activation_patch` of the head changes.
+    An entry's attribution is the gradient of the metric there, times the source's value
+    minus the entry's own (Nanda 2023, "Attribution patching"). The sum over a head's
+    entries estimates how much `activation_patch` of that head changes the metric.
 
     **Arguments:** as `activation_patch`; `sites` as `record` of `opto.run`.
 
@@ -61,13 +61,13 @@ def integrated_attribution(
 ) -> Record:
     """`attribution_patch` with gradients averaged on the way between the inputs.
 
-    The site `along` goes in `steps` straight steps from its own values to the source's
-    (Sundararajan et al. 2017, eq. 3, by the midpoint rule; for circuits Hanna et al.
-    2024). At that site the attributions sum to the change of the metric that patching
-    it makes, the better the more steps.
+    The values at the site `along` move on a straight line, in `steps` steps, from the
+    run's own to the source's (Sundararajan et al. 2017, eq. 3, by the midpoint rule;
+    for circuits Hanna et al. 2024). At that site the attributions sum to the change of
+    the metric when the site is patched; the sum is more exact with more steps.
 
-    **Arguments:** as `attribution_patch`; `steps` is positive, and `sites` are not
-    computed before `along`, one site, which takes their place.
+    **Arguments:** as `attribution_patch`; `steps` is positive; `along` is one site, and
+    no site in `sites` is computed before it.
     """
     steps = whole("steps", steps, 1, "a positive number")
     check_alike(inputs, source)
@@ -98,13 +98,13 @@ def _check_along(along: str, asked: set[str], table: Sites) -> None:
     early = [name for name in asked if order.index(name) < order.index(along)]
     if early:
         raise ValueError(
-            f"{min(early)!r} is computed before along={along!r}, whose values are put "
-            "in: nothing would be attributed to it"
+            f"{min(early)!r} is computed before along={along!r}, which is set to given "
+            "values: nothing would be attributed to it"
         )
 
 
 class _Shift(Edit):
-    """Adds values of the examples' own; where gradients in activations are taken."""
+    """Adds a value for each example; gradients in activations are taken in these."""
 
     site: str = eqx.field(static=True)
     values: Values

@@ -1,12 +1,12 @@
 """QK and OV circuits of attention heads, their copying scores and how they compose.
 
 After Elhage et al. 2021, "A Mathematical Framework for Transformer Circuits". A head of
-width `d_head` has circuits of that rank at most, so they are kept as two thin factors;
-the `d_model x d_model` products are formed only when asked for.
+width `d_head` has circuits of at most that rank, so they are kept as two thin factors;
+the `d_model x d_model` products are formed only on request.
 
-Circuits act on what a head reads, which in a model with norms is the normed residual
-stream: scales and offsets of norms belong folded into the weights first. Biases of
-queries, keys and values are no part of a circuit, and neither are rotary positions.
+Circuits act on what a head reads. In a model with norms, that is the normed residual
+stream: fold the scales and offsets of norms into the weights first. A circuit leaves
+out the biases of queries, keys and values, and rotary positions.
 """
 
 from typing import ClassVar
@@ -22,13 +22,13 @@ class Factored(eqx.Module):
     """A matrix `left @ right` of low rank, or one for each index of the batch axes.
 
     `@` with a matrix or another `Factored`, on either side, stays factored, with the
-    smaller of two ranks; batch axes broadcast. `f[3]` indexes the batch axes.
+    smaller of the two ranks; batch axes broadcast. `f[3]` indexes the batch axes.
     """
 
     left: Float[Array, "*batch rows rank"]
     right: Float[Array, "*batch rank columns"]
 
-    __array_ufunc__: ClassVar[None] = None  # Lets `numpy_array @ self` come to us.
+    __array_ufunc__: ClassVar[None] = None  # `numpy_array @ self` calls __rmatmul__.
 
     def __check_init__(self):
         left, right = self.left.shape, self.right.shape
@@ -38,12 +38,12 @@ class Factored(eqx.Module):
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """Of the product: batch axes, rows, columns."""
+        """The shape of the product: batch axes, rows, columns."""
         return (*self.left.shape[:-1], self.right.shape[-1])
 
     @property
     def rank(self) -> int:
-        """The width of the factors; the product's own rank is at most that."""
+        """The width of the factors; the rank of the product is at most that."""
         return self.left.shape[-1]
 
     @property
@@ -69,17 +69,17 @@ class Factored(eqx.Module):
         return _broadcast(jnp.asarray(other) @ self.left, self.right)
 
     def __getitem__(self, index) -> "Factored":
-        # NumPy finds the entries: it refuses what is out of range, JAX takes the last.
+        # NumPy finds the entries: it refuses an index out of range, JAX takes the last.
         batch = self.shape[:-2]
         chosen = np.arange(np.prod(batch, dtype=int)).reshape(batch)[index]
         take = lambda x: x.reshape(-1, *x.shape[-2:])[chosen]
         return Factored(take(self.left), take(self.right))
 
     def eigenvalues(self) -> Complex[Array, "*batch eigenvalue"]:
-        """The `min(rows, rank)` eigenvalues that need not be zero, in no order.
+        """The `min(rows, rank)` eigenvalues that need not be zero, in any order.
 
-        Those of `right @ left`, which are the product's. **Raises:** `ValueError`
-        unless the product is square.
+        They are computed from `right @ left`, which has the same ones. **Raises:**
+        `ValueError` unless the product is square.
         """
         rows, columns = self.shape[-2:]
         if rows != columns:
@@ -89,7 +89,7 @@ class Factored(eqx.Module):
         return jnp.linalg.eigvals(small)
 
     def singular_values(self) -> Float[Array, "*batch singular_value"]:
-        """The `min(rows, rank, columns)` that need not be zero, largest first."""
+        """The `min(rows, rank, columns)` ones that need not be zero, largest first."""
         core = jnp.linalg.qr(_shortened(self).mT, mode="r")
         return jnp.linalg.svd(core, compute_uv=False)
 
@@ -101,14 +101,15 @@ class Factored(eqx.Module):
 class HeadWeights(eqx.Module):
     """The weight matrices of the heads of one layer, each applied as `W @ x`.
 
-    There may be fewer keys and values than heads: each serves as many heads in a row.
+    There may be fewer keys and values than heads. Then each serves several heads in a
+    row, all of them the same number.
 
     **Fields:**
 
     - `query`, `key`, `value`, `output`: The matrices.
-    - `bilinear`: Whether the score of two tokens is bilinear in what is read of them,
-        rotations aside: otherwise there is no QK circuit.
-    - `of`: The kind of attention by name, for messages.
+    - `bilinear`: Whether the score of two tokens is bilinear in what the head reads of
+        them, apart from rotations. If not, there is no QK circuit.
+    - `of`: The name of the kind of attention, for messages.
     """
 
     query: Float[Array, "head d_head d_model"]
@@ -129,15 +130,15 @@ class HeadWeights(eqx.Module):
         )
         if not fit:
             wanted = (
-                "query [head, d_head, d_model], key and value alike or with a divisor "
-                "of the heads, output [head, d_model, d_head]"
+                "query [head, d_head, d_model], key and value with the same number of "
+                "heads or a divisor of it, output [head, d_model, d_head]"
             )
             raise ValueError(f"HeadWeights takes {wanted}, got shapes {shapes}")
 
     def per_head(
         self, shared: Float[Array, "kv_head d_head d_model"]
     ) -> Float[Array, "head d_head d_model"]:
-        """Keys or values as each head has them."""
+        """Keys or values, repeated so that each head has its own."""
         times = len(self.query) // len(shared)
         return shared if times == 1 else jnp.repeat(shared, times, 0)
 
@@ -146,18 +147,18 @@ def qk(weights: HeadWeights) -> Factored:
     r"""$W_Q^\top W_K$ of each head: where it attends (Elhage et al. 2021).
 
     $x_q^\top (W_Q^\top W_K)\, x_k$ is the score of query $x_q$ and key $x_k$ before
-    scaling. Rotary positions stand between the two matrices and are left out: with them
-    it is the circuit at distance zero, of a token that attends to itself.
+    scaling. Rotary positions act between the two matrices and are left out. In a model
+    that has them, this is the circuit at distance zero: a token attends to itself.
 
     **Returns:** `[head, d_model (of the query), d_model (of the key)]`.
 
-    **Raises:** `ValueError` for attention without such a circuit, as that of queries
-    and keys that go through a feature map.
+    **Raises:** `ValueError` for attention without such a circuit, such as attention
+    that puts queries and keys through a feature map.
     """
     if not weights.bilinear:
         raise ValueError(
-            f"qk: {weights.of} has no QK circuit, as its weights are not bilinear in "
-            "what queries and keys are read from"
+            f"qk: {weights.of} has no QK circuit, because its weights are not bilinear "
+            "in what its queries and keys read"
         )
     return Factored(weights.query.mT, weights.per_head(weights.key))
 
@@ -165,7 +166,7 @@ def qk(weights: HeadWeights) -> Factored:
 def ov(weights: HeadWeights) -> Factored:
     r"""$W_O W_V$ of each head: what it moves (Elhage et al. 2021).
 
-    $W_O W_V x$ is what the head writes when it attends to $x$ alone.
+    $W_O W_V x$ is what the head writes when it attends only to $x$.
 
     **Returns:** `[head, d_model (written), d_model (read)]`.
     """
@@ -191,9 +192,9 @@ def alignment(
 ) -> Float[Array, "*batch output input"]:
     """The cosine between what a head writes for each input and each output vector.
 
-    With label embeddings in and label unembeddings out, a head that copies labels has
-    a large diagonal. Unlike a score of eigenvalues it also compares inputs and outputs
-    that are not the same tokens. NaN where either vector is zero.
+    With label embeddings as inputs and label unembeddings as outputs, a head that
+    copies labels has a large diagonal. Unlike `copying_score`, this also compares
+    inputs and outputs that are not the same tokens. NaN where either vector is zero.
     """
     written = ov @ inputs.T
     length = jnp.linalg.norm(written.product(), axis=-2, keepdims=True)
@@ -237,7 +238,7 @@ def k_composition(
 ) -> Float[Array, "reader_head writer_head"]:
     """`composition` into keys: the writer's OV, read by the reader's QK.
 
-    Of a previous-token head with an induction head it is what makes the two a circuit.
+    It joins a previous-token head and an induction head into one circuit.
     """
     return composition(ov(writer), qk(reader))
 
@@ -252,16 +253,16 @@ def v_composition(
 def random_composition(
     writer: HeadWeights, reader: HeadWeights, *, key: PRNGKeyArray, samples: int = 256
 ) -> tuple[Float[Array, ""], Float[Array, ""]]:
-    r"""Mean and standard deviation of `composition` for weights that are noise.
+    r"""Mean and standard deviation of `composition` for random weights.
 
-    All four matrices of a pair of heads are Gaussian, of the shapes of `writer` and
-    `reader`; into queries, keys and values it is then the same. The root mean square
-    over all of them is $d_\text{model}^{-1/2}$.
+    All four matrices of a pair of heads are Gaussian, with the shapes of `writer` and
+    `reader`. Composition into queries, keys and values is then the same. The root mean
+    square over all pairs is $d_\text{model}^{-1/2}$.
 
     **Arguments:**
 
-    - `samples`: Pairs of heads, at least two; the mean's own standard error is the
-        standard deviation by root `samples`.
+    - `samples`: The number of pairs of heads, at least two. The standard error of the
+        mean is the standard deviation divided by the square root of `samples`.
     """
     if samples < 2:
         raise ValueError(f"samples must be at least 2, got {samples}")
@@ -274,7 +275,7 @@ def random_composition(
 
 
 def _composition(writer: Factored, reader: Factored) -> Float[Array, ""]:
-    # What the reader makes of it, and from what the writer made it, only turns.
+    # Rotations of the reader's rows and the writer's columns do not change norms.
     reads, writes = _shortened(reader), _shortened(writer.T).mT
     norm = jnp.linalg.norm
     return norm(reads @ writes) / (norm(reads) * norm(writes))
@@ -289,10 +290,10 @@ def _gaussian(like: Factored, samples: int, *, key: PRNGKeyArray) -> Factored:
 
 
 def _shortened(f: Factored) -> Float[Array, "*batch short columns"]:
-    """The product but for a rotation of its columns' space, in `min(rows, rank)` rows.
+    """The product up to a rotation of its column space, in `min(rows, rank)` rows.
 
-    With the thin `left = Q R` it is `R @ right`: norms and singular values are the
-    product's.
+    With the thin `left = Q R` it is `R @ right`. Its norms and singular values are
+    those of the product.
     """
     return jnp.linalg.qr(f.left, mode="r") @ f.right
 

@@ -1,13 +1,13 @@
 """Circuit discovery: which edges of a model carry a behaviour.
 
-The model is a graph. What is written into the residual stream (the embedding, each
-head's result, each MLP's output) is read by every part after it (each head's queries,
-keys and values, each MLP, the final norm), so that each pair is an edge. An edge is cut
-by taking from the reader's input what the writer wrote and adding what it wrote in a
+The model is a graph. Some parts write into the residual stream: the embedding, each
+head, each MLP. Every later part reads it: each head's queries, keys and values, each
+MLP, the final norm. Each pair of a writer and a later reader is an edge. To cut an
+edge, the reader's input loses what the writer wrote and gets what the writer wrote in a
 run on other inputs.
 
-Any model will do in which what a reader gets is a sum that the writers before it add
-to: `writers` and `readers` name those sites.
+This works for any model in which the input of each reader is a sum that the writers
+before it add to. `writers` and `readers` name those sites.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -58,10 +58,10 @@ class Graph:
             )
             for reader in self._readers
         }
-        # What comes before every writer reads none of them.
+        # A reader that comes before every writer has no edge.
         self._readers = [s for s in self._readers if self._counts[s.name]]
         if not self._readers:
-            raise ValueError("no reader comes after a writer, so that there is no edge")
+            raise ValueError("no reader comes after a writer, so there is no edge")
         self.edges = tuple(
             (CircuitPart.of(writer, w), CircuitPart.of(reader, r))
             for reader in self._readers
@@ -69,7 +69,7 @@ class Graph:
             for r in _heads(reader)
         )
 
-    # By content, so that the compiled programs of one graph serve the next like it.
+    # Compared by content, so that equal graphs share compiled programs.
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Graph) and self.edges == other.edges
 
@@ -88,10 +88,10 @@ class Graph:
         source: dict[str, Array],
         cuts: Float[Array, " edge"],
     ) -> PyTree:
-        """The model's output on one example with each edge cut to some part.
+        """The model's output on one example with each edge cut by some amount.
 
-        `source` has what the writers wrote on the other example; 1 cuts an edge, 0
-        leaves it, linear between.
+        `source` has what the writers wrote on the other example. In `cuts`, 1 cuts an
+        edge and 0 leaves it; it is linear in between.
         """
         masks = self._masks(cuts)
         written: dict[str, Array] = {}
@@ -102,7 +102,7 @@ class Graph:
             if name in masks:
                 change = [written[n] - source[n] for n in self.sites if n in written]
                 change = jnp.concatenate([*map(self._by_part, self.sites, change)])
-                # Of each part of the reader, what is cut of all the parts before it.
+                # For each part of the reader, the sum of what is cut of earlier parts.
                 cut = jnp.tensordot(masks[name], change[: self._counts[name]], (0, 0))
                 value = value - cut.reshape(value.shape)
             if name in source:
@@ -144,33 +144,34 @@ def find_circuit(
     """Finds the edges that a metric needs, and measures how well they do alone.
 
     First every edge is scored by the gradient of the metric in its cut (edge
-    attribution patching, Syed et al. 2023). Then, from the output backwards, edges are
-    cut for good, the weakest of each reader first, as long as that takes the metric
-    less than `threshold` further from its value in the whole model (ACDC, Conmy et al.
-    2023, algorithm 1).
+    attribution patching, Syed et al. 2023). Then edges are tried one by one, from the
+    output backwards, the weakest of each reader first. An edge is cut for good if that
+    moves the metric less than `threshold` further from its value in the whole model
+    (ACDC, Conmy et al. 2023, algorithm 1).
 
     **Arguments:**
 
     - `metric`: `metric(outputs, *inputs)`, one number.
-    - `model`: Takes `tap=` and says what one example is (`input_axes`), or gets one.
-    - `inputs`: Those on which the model does what is to be explained.
-    - `source`: As many others, whose values come in where an edge is cut.
-    - `threshold`: In units of the metric, positive; more leaves fewer edges.
-    - `keep`: How many edges of the largest scores are looked at; the others are cut at
-        once. `None` is all, which takes as many runs of the model as it has edges.
-    - `steps`: Gradients are averaged over so many levels of all cuts at once; 1 takes
-        them in the whole model.
+    - `model`: Takes `tap=`. It says what one example is (`input_axes`), or `inputs` are
+        one example.
+    - `inputs`: The inputs on which the model shows the behaviour to explain.
+    - `source`: Other inputs of the same shapes; their values replace cut edges.
+    - `threshold`: In units of the metric, positive; a larger one leaves fewer edges.
+    - `keep`: How many edges, those with the largest scores, are tried one by one; the
+        others are cut at once. `None` tries all, one run of the model for each edge.
+    - `steps`: Gradients are averaged over this many levels of cutting all edges at
+        once; 1 takes them in the whole model.
     - `writers`, `readers`: The sites that edges join, names or globs. Their values have
-        one shape, such as `[seq, d_model]`, aside from an axis `head` or `kv_head` in
-        front, each index of which is a part of its own.
+        one shape, such as `[seq, d_model]`. There may be an axis `head` or `kv_head` in
+        front; each of its indices is a part of its own.
 
     **Returns:**
 
     The `Circuit`: its edges with their scores, and the metric of the whole model, of
-    the circuit alone (all other edges cut), and of none of it.
+    the circuit alone, of the model without the circuit, and with all edges cut.
 
-    **Raises:** `ValueError` for a threshold that is not positive, sites that there are
-    not or that no edge joins, and a metric that is not one number.
+    **Raises:** `ValueError` for a threshold that is not positive, for sites that do not
+    exist or that no edge joins, and for a metric that is not one number.
     """
     if not no_truth("threshold", threshold) > 0:
         raise ValueError(f"threshold must be positive, got {threshold}")
@@ -232,7 +233,7 @@ def _scores(graph, metric, model, inputs, source, lead, steps) -> Array:
 
 @eqx.filter_jit
 def _prune(graph, metric, model, inputs, source, lead, start, order, threshold):
-    """The cuts, and the metric whole, of the circuit, of all else and of nothing."""
+    """The cuts, and the four metrics of a `Circuit`: whole, alone, without, none."""
 
     def value(cuts):
         return _value(graph, metric, model, inputs, source, lead, cuts)
@@ -259,16 +260,16 @@ def _divided(site: Site) -> bool:
 
 
 def _heads(site: Site) -> list[int | None]:
-    """The heads of a site, or that it is none of a head's."""
+    """The heads of a site; `[None]` if it has none."""
     return list(range(site.shape[0])) if _divided(site) else [None]
 
 
 def _check_shapes(sites: Sequence[Site]) -> None:
-    """Raises `ValueError` unless what is written and read has one shape."""
+    """Raises `ValueError` unless all sites have one shape, apart from heads."""
     first, *others = ((site, site.shape[_divided(site) :]) for site in sites)
     for site, shape in others:
         if shape != first[1]:
             raise ValueError(
-                "an edge joins sites whose values have one shape, aside from an axis "
+                "an edge joins sites whose values have one shape, apart from an axis "
                 f"head or kv_head in front, got {first[0]} and {site}"
             )

@@ -18,16 +18,16 @@ class Graft(Derived):
     """Takes the first layers from another model, or the last ones.
 
     ```python
-    Graft(other, until=0)  # layers up to and with 0 are the other's
-    Graft(other, from_=1)  # layers from 1 on are, and what comes after them
+    Graft(other, until=0)  # layer 0 and all before it come from the other model
+    Graft(other, from_=1)  # layer 1 and all after it come from the other model
     ```
 
-    Both models run on the same inputs, each under edits of its own: those given here
-    for the other model; of the list of edits, with `from_`, those before the graft are
-    for this model and those after it for the other one.
+    Both models run on the same inputs, each under its own edits. The edits given here
+    are for the other model. With `from_`, edits before the graft in the list are for
+    this model, and edits after it are for the other one.
 
     With `until`, this model's own first layers are still computed and recorded, but
-    feed into nothing. With `from_`, all that is recorded is the other model's.
+    nothing reads them. With `from_`, everything recorded is from the other model.
     """
 
     model: Any
@@ -48,19 +48,20 @@ class Graft(Derived):
     ):
         """**Arguments:**
 
-        - `model`: A model of the same inputs; or, as text has it, the path of a run,
-            from which `icl` loads it (`loaded`).
-        - `until`: The last layer taken from the other model (-1 takes the embedding
-            alone), or
-        - `from_`: the first one.
-        - `checkpoint`: With a path, which checkpoint: its sequences seen, -1 the last.
-        - `edits`: In force in the other model.
+        - `model`: A model that takes the same inputs; or, in the text form, the path of
+            a run, from which `icl` loads it (`loaded`).
+        - `until`: The last layer taken from the other model (-1 takes only the
+            embedding), or
+        - `from_`: the first layer taken from it.
+        - `checkpoint`: With a path, the checkpoint by its sequences seen; -1 is the
+            last one.
+        - `edits`: Edits of the other model.
 
-        **Raises:** `ValueError` unless one of `until` and `from_` is given, and for
-        a model that is none.
+        **Raises:** `ValueError` unless exactly one of `until` and `from_` is given, and
+        if `model` is neither a model nor a path.
         """
         if (until is None) == (from_ is None):
-            raise ValueError("Graft takes until= or from_=, a layer, and not both")
+            raise ValueError("Graft takes either until= or from_=, a layer")
         is_path = isinstance(model, str)
         if not (is_path or callable(model)):
             raise ValueError(f"model is a model or the path of a run, got {model!r}")
@@ -79,7 +80,7 @@ class Graft(Derived):
 
     @property
     def name(self) -> str:
-        """What messages call it: the graft without its edits."""
+        """The graft without its edits, for messages."""
         layers = f"until={self.until}" if self.from_ is None else f"from_={self.from_}"
         return f"Graft({self.arguments()['model']!r}, {layers})"
 
@@ -100,14 +101,14 @@ class Graft(Derived):
         return (self.seam(table),)
 
     def reach(self, site: Site, table: Sites) -> Reach | None:
-        # With `from_`, this model's values go on; where to, the other model says.
+        # With `from_`, this model's values continue in the other one: not known here.
         return setting(Where({}), site) if self.from_ is None else None
 
     def replaces_until(self, table: Sites) -> str | None:
         return None if self.until is None else self.seam(table)
 
     def seam(self, table: Sites) -> str:
-        """The last site that is computed by the model of the first layers."""
+        """The last site that the model of the first layers computes."""
         last = (self.from_ or 0) - 1 if self.until is None else self.until
         layers = [site.layer for site in table.values()]
         known = sorted({layer for layer in layers if layer is not None})
@@ -144,10 +145,10 @@ class _Verbatim:
 def swapped(
     fn: Any, args: tuple[Any, ...], edits: Sequence[Any]
 ) -> tuple[Any, tuple[Any, ...], tuple[Any, ...]]:
-    """The same run with the model in front whose outputs are the run's.
+    """The same run, written as a run of the model that gives the outputs.
 
-    A graft of the last layers becomes one of the first ones, of this model into the
-    other.
+    A graft of the other model's last layers into this one becomes a graft of this
+    model's first layers into the other.
     """
     edits = tuple(edits)
     for i in reversed(range(len(edits))):
@@ -163,10 +164,10 @@ def swapped(
 def host(
     fn: Any, args: tuple[Any, ...]
 ) -> tuple[Any, Callable[[Any], tuple[Any, tuple[Any, ...]]]]:
-    """The model of a call, and the same call of another model.
+    """The model of a call, and a function that gives the same call of another model.
 
-    That is the model of `on_examples`, the first argument if it is a module (as of a
-    loss), else the module whose method the function is, else the function itself.
+    The model is that of `on_examples`; else the first argument if it is a module (as
+    for a loss); else the module whose method `fn` is; else `fn` itself.
     """
     if isinstance(fn, OnExamples):
         return fn.model, lambda model: (fn.with_model(model), args)

@@ -1,6 +1,6 @@
 """What the texts of edits and of measures have in common: calls, literals and errors.
 
-A text is read as Python's syntax and never evaluated. Errors point at a character.
+A text is parsed as Python and never evaluated. Errors point at a character.
 """
 
 import ast
@@ -11,7 +11,7 @@ from collections.abc import Callable, Container
 from typing import Any
 
 
-# So many characters of a text are shown in an error.
+# An error shows at most this many characters of a text.
 _SHOWN = 200
 
 
@@ -31,7 +31,7 @@ class Text:
     def expression(self) -> ast.expr:
         """The syntax of the whole text.
 
-        **Raises:** `ValueError` that points at the token which is wrong.
+        **Raises:** `ValueError` that points at the wrong token.
         """
         try:
             return ast.parse(self.text, mode="eval").body
@@ -48,16 +48,16 @@ class Text:
     ) -> tuple[list[Any], dict[str, Any]]:
         """The arguments of a call, each read by `value`.
 
-        **Raises:** `ValueError` for `**`, a name that is given twice, and one of
-        `unsaid`, which only Python can say.
+        **Raises:** `ValueError` for `**`, for a name that is given twice, and for a
+        name in `unsaid`, which only Python code can give.
         """
         args = [value(node) for node in call.args]
         keywords: dict[str, Any] = {}
         for keyword in call.keywords:
             if keyword.arg is None:
-                raise self.error(keyword.value, "no ** here")
+                raise self.error(keyword.value, "** is not allowed here")
             if keyword.arg in unsaid:
-                raise self.error(keyword, f"{keyword.arg}= cannot be said in a text")
+                raise self.error(keyword, f"{keyword.arg}= cannot be given in a text")
             if keyword.arg in keywords:
                 raise self.error(keyword, f"{keyword.arg}= is given twice")
             keywords[keyword.arg] = value(keyword.value)
@@ -78,9 +78,9 @@ class Text:
             raise self.error(node, "too deeply nested") from None
 
     def error(self, place: int | ast.expr | ast.keyword, message: str) -> ValueError:
-        """What to raise about a character, from 0, or a part of the syntax."""
+        """The error to raise about a character, from 0, or a part of the syntax."""
         if not isinstance(place, int):
-            # Python counts lines, and within a line the bytes.
+            # Python counts lines, and bytes within a line.
             line = self.text.split("\n")[place.lineno - 1].encode()
             within = len(line[: place.col_offset].decode())
             place = self._lines_before(place.lineno) + within
@@ -88,7 +88,7 @@ class Text:
         return ValueError(f"{where}: {message}")
 
     def _around(self, place: int) -> str:
-        """The text for an error: of a long one only what stands near a character."""
+        """The text for an error; of a long text only the part near a character."""
         start, end = max(0, place - _SHOWN // 2), place + _SHOWN // 2
         if len(self.text) <= _SHOWN:
             return repr(self.text)

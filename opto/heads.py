@@ -1,8 +1,8 @@
-"""What kind of head it is: detectors on attention patterns, one number for each head.
+"""Detectors of kinds of heads from attention patterns, one number for each head.
 
-Each is for one example; `vmap` outside. A row is a distribution over the keys, which
-are all tokens or the first of them. Weights that are not normalised give other ranges
-than those that are said here.
+Each detector takes one example; `vmap` outside. A row is a distribution over the keys,
+which are all tokens or the first ones. The ranges given here do not hold for weights
+that are not normalised.
 """
 
 import jax
@@ -21,7 +21,7 @@ def previous_token(
     check_pattern(pattern, rows=rows)
     before = jnp.diagonal(pattern, offset=-1, axis1=-2, axis2=-1)
     if missing := pattern.shape[-2] - 1 - before.shape[-1]:
-        # The token before them is no key.
+        # The token before them is not a key.
         before = jnp.pad(before, [(0, 0)] * (before.ndim - 1) + [(0, missing)])
     return jnp.mean(before, -1, where=None if rows is None else rows[1:])
 
@@ -29,12 +29,13 @@ def previous_token(
 def previous_token_excess(
     pattern: Float[Array, "head seq kv_seq"], rows: Bool[Array, " seq"] | None = None
 ) -> Float[Array, " head"]:
-    """`previous_token`, less what a head has that attends to all it sees alike.
+    """`previous_token` minus its value for a head that attends to all keys equally.
 
-    Under a causal mask the token at position t has `1 / (t + 1)` of such attention to
-    the one before it, without one (there is attention to later tokens) all have 1 over
-    the number of keys. Zero for that head; what is reached by attending to the
-    previous token alone depends on the length of the sequence.
+    Under a causal mask, the token at position t of such a head attends to the one
+    before it with `1 / (t + 1)`. Without a causal mask (some token attends to a later
+    one), that is 1 over the number of keys. The excess of such a head is zero. The
+    excess of a head that attends only to the previous token depends on the length of
+    the sequence.
     """
     places = jnp.arange(1, pattern.shape[-2] + 1)
     causal = jnp.all(jnp.triu(pattern, 1) == 0)
@@ -47,14 +48,15 @@ def previous_token_excess(
 def entropy(pattern: Float[Array, "head seq kv_seq"]) -> Float[Array, " head"]:
     """The entropy of a token's attention in nats, the mean over tokens.
 
-    Zero for attention to one token, `log(n)` for attention to n alike; always zero for
-    the first token under a causal mask. The last token's: `entropy(pattern[:, -1:])`.
+    Zero for attention to one token, `log(n)` for equal attention to n tokens; always
+    zero for the first token under a causal mask. `entropy(pattern[:, -1:])` is that of
+    the last token.
     """
     return jnp.mean(jnp.sum(jax.scipy.special.entr(pattern), -1), -1)
 
 
 def check_pattern(pattern: Array, **per_token: Array | None) -> None:
-    """Raises `ValueError` unless it is a pattern of one sequence.
+    """Raises `ValueError` unless `pattern` is that of one sequence.
 
     **Arguments:** `per_token`: Arrays with one entry for each token, or `None`.
     """

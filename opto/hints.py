@@ -1,11 +1,11 @@
-"""What a message about an unknown name ends with."""
+"""The end of a message about an unknown name."""
 
 import difflib
 from collections.abc import Iterable
 
 
 def did_you_mean(name: str, known: Iterable[str], *, cutoff: float = 0.6) -> str:
-    """`"; did you mean 'scale'?"`, of the nearest of the known names; "" if none is.
+    """`"; did you mean 'scale'?"` with the nearest known name; "" if none is near.
 
     ```python
     hint = did_you_mean(name, known) or f"; known: {', '.join(known)}"

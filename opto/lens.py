@@ -1,10 +1,10 @@
-"""Logits on the way: the logit lens, and what each part adds to the logits.
+"""The logit lens, and what each part of a model adds to the logits.
 
 The lens (nostalgebraist 2020, "interpreting GPT: the logit lens") reads the residual
-stream of a layer as if it were the last. Direct logit attribution splits the last one
-into what the embedding, each head and each MLP wrote, and takes each through the final
-norm and the unembedding: the direct paths of Elhage et al. 2021, "A Mathematical
-Framework for Transformer Circuits".
+stream of a layer as if the layer were the last. Direct logit attribution splits the
+final stream into what the embedding, each head and each MLP wrote, and takes each part
+through the final norm and the unembedding: the direct paths of Elhage et al. 2021, "A
+Mathematical Framework for Transformer Circuits".
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -34,16 +34,16 @@ def logit_lens(
     read: str = "logits",
     edits: Sequence[AbstractEdit] = (),
 ) -> tuple[Float[Array, "site ..."], tuple[str, ...]]:
-    """The logits if the residual stream at a site were what enters the final norm.
+    """The logits if the residual stream at a site entered the final norm.
 
-    One compiled call for all sites. Under edits that find something wrong with the
-    inputs the logits are NaN.
+    One compiled call serves all sites. The logits are NaN if an edit cannot apply to
+    the inputs.
 
     **Arguments:**
 
     - `model`, `inputs`: As for `opto.run`; one example or a batch.
     - `sites`: Where the stream is read, names or globs.
-    - `into`: The site of what enters the final norm, that takes the values.
+    - `into`: The site of what enters the final norm; it takes the values.
     - `read`: The site of the logits.
     - `edits`: In force throughout, also after `into`.
 
@@ -52,8 +52,8 @@ def logit_lens(
     A tuple of the values at `read`, `[site, *batch, …]`, and the names of the sites in
     the order of computation.
 
-    **Raises:** `ValueError` as `opto.run`, for sites that are not like `into`, and for
-    `read` ahead of it.
+    **Raises:** `ValueError` as `opto.run`, for sites that differ from `into` in shape,
+    and if `read` comes before `into`.
     """
     model, inputs, edits = swapped(model, inputs, as_edits(edits))
     table = checked_table(model, inputs, edits)
@@ -64,7 +64,7 @@ def logit_lens(
     found = _matching([sites] if isinstance(sites, str) else list(sites), table)
     for site in found:
         if site.shape != target.shape:
-            raise ValueError(f"sites: a lens reads what is like {target}, got {site}")
+            raise ValueError(f"sites must have the shape of {target}, got {site}")
     names = tuple(site.name for site in found)
     return _lens(model, inputs, edits, names, target.name, logits.name), names
 
@@ -74,7 +74,7 @@ def _lens(model, inputs, edits, names, into, read) -> Array:
     _, record = run_within(model, *inputs, record=names, edits=edits)
 
     def one(stream: Array) -> Array:
-        # What leads up to the patch is the same for all, and so computed once.
+        # What comes before the patch is the same for all sites, so it is computed once.
         patch = Patch(into, {into: stream})
         return run_within(model, *inputs, record=read, edits=[*edits, patch])[1][read]
 
@@ -92,19 +92,19 @@ def logit_terms(
     stream: str = "final.in",
     edits: Sequence[AbstractEdit] = (),
 ) -> tuple[Float[Array, "term ..."], tuple[str, ...]]:
-    """What each part of a model adds to its logits, past all other parts.
+    """What each part of a model adds to its logits directly, not through other parts.
 
     The terms sum to the logits, unless an edit changes what comes after `stream`. In
     the order of computation they are `"embed"` (with positions), `"0:3"` for head 3 of
-    layer 0, `"mlp 0"`; then `"rest"`, what else is in the stream, such as biases of the
-    outputs and whatever an edit of the stream put there; and `"bias"`, `logit_bias`.
+    layer 0, `"mlp 0"`; then `"rest"`, everything else in the stream, such as output
+    biases and what an edit put into the stream; and last `"bias"`, `logit_bias`.
 
     **Arguments:**
 
     - `model`, `inputs`: As for `opto.run`; one example or a batch.
     - `norm`, `unembed`: The model's, as for `direct_logits`.
-    - `embed`, `heads`, `mlps`: Sites of what is added to the stream, `[seq, d_model]`;
-        those of heads with an axis `head`. There may be no MLPs.
+    - `embed`, `heads`, `mlps`: The sites of what is added to the stream, `[seq,
+        d_model]`; the sites of heads also have an axis `head`. There may be no MLPs.
     - `stream`: The site of what enters the final norm.
     - `edits`: In force; the terms are those of the edited run.
 
@@ -117,7 +117,8 @@ def logit_terms(
     """
     edits = as_edits(edits)
     if any(isinstance(edit, Graft) for edit in edits):
-        raise ValueError("edits: what a grafted model wrote is not recorded; no Graft")
+        why = "what the grafted model writes is not recorded"
+        raise ValueError(f"edits of logit_terms cannot have a Graft: {why}")
     table = checked_table(model, inputs, edits)
     check_all_effects(model, inputs, edits, table, Observed.too(table))
     parts = [_single("embed", embed, table), *table.match(heads)]
@@ -148,12 +149,12 @@ def direct_logits(
 
     $W_U \operatorname{diag}(g)\,(t - \bar t) / \sigma(x)$ for a LayerNorm with scale
     $g$: the norm is linear once its standard deviation is held at that of the whole
-    stream $x$. Linear in the term $t$; that of the whole stream and `logit_bias` are
-    the logits.
+    stream $x$. The result is linear in the term $t$; for $t = x$, it and `logit_bias`
+    sum to the logits.
 
     **Arguments:**
 
-    - `term`: A summand of the stream, or several; broadcasts with it.
+    - `term`: One summand of the stream, or several; broadcasts with `stream`.
     - `stream`: What entered the norm.
     - `norm`: `eqx.nn.LayerNorm`, `eqx.nn.RMSNorm` or `eqx.nn.Identity`.
     - `unembed`: Has a `weight`, `[label, d_model]`, such as `eqx.nn.Linear`.
@@ -180,7 +181,7 @@ def direct_logits(
 
 
 def logit_bias(norm: eqx.Module, unembed: eqx.Module) -> Float[Array, " label"]:
-    """The logits of no stream: the norm's offset, unembedded, and the own bias."""
+    """The logits of a zero stream: the unembedded offset of the norm, plus the bias."""
     weight = _weight(unembed, None)
     bias = jnp.zeros(weight.shape[:1], weight.dtype)
     offset, own = (getattr(layer, "bias", None) for layer in (norm, unembed))

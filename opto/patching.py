@@ -1,8 +1,8 @@
 """Activation and path patching.
 
-What of a run on one input has to be put into a run on another one for the outcome to
-follow? Each function takes the inputs of the run that is changed, those of the run
-whose values are put in (`source`), and a metric of the outputs.
+Which values of a run on one input change the outcome when they are put into a run on
+another input? Each function takes the inputs of the run that is changed, the inputs of
+the run that gives the values (`source`), and a metric of the outputs.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -26,18 +26,18 @@ from ._where import Where
 
 
 Metric = Callable[..., Array]
-# Held still in path patching: what heads and MLPs write, as far as there is any.
+# Frozen in path patching: what heads and MLPs write, if the model has these sites.
 WRITES = ("**.z", "**.mlp.out")
 
 
 class PathPatch(Derived):
-    """Patches senders as the receivers see them directly, past all other parts.
+    """Patches what the receivers get from the senders directly, not by other parts.
 
     The receivers get the values that they would have if the senders wrote what they
-    write on another input, while every head and MLP in between wrote what it does.
-    That is stricter than Wang et al. (2023, "Interpretability in the wild"), who let
-    MLPs respond: `frozen="**.z"` is theirs. What the senders themselves feed within
-    their part is not held: `v` of a head reaches others through that head's `z`.
+    write on another input, while every head and MLP in between wrote what it writes on
+    this one. That is stricter than Wang et al. (2023, "Interpretability in the wild"),
+    who let MLPs respond; `frozen="**.z"` does as they do. What a sender feeds within
+    its own part is not frozen: `v` of a head reaches others through that head's `z`.
 
     ```python
     _, source = opto.run(model, *source_inputs, record="blocks.0.attn.z")
@@ -62,13 +62,13 @@ class PathPatch(Derived):
     ):
         """**Arguments:**
 
-        - `senders`: Entries that another input's values are put into.
-        - `receivers`: Entries that see them: what a part reads or makes of it, such as
-            `q`, `k` and `v` of a head, `mlp.in`, or `logits`.
+        - `senders`: Entries that take the values of another input.
+        - `receivers`: Entries that see the senders: what a part reads or makes of it,
+            such as `q`, `k` and `v` of a head, `mlp.in`, or `logits`.
         - `source`: A record of the senders' sites on the other input; as in `Patch`.
-        - `frozen`: Sites that are held still in between; patterns that match nothing
-            are left out, but not all may be.
-        - `strength`: As for `opto.Clamp`, of the receivers.
+        - `frozen`: Sites that are frozen in between. Patterns that match no site are
+            ignored, but at least one has to match.
+        - `strength`: As for `opto.Clamp`, applied to the receivers.
         """
         for name, part in (("senders", senders), ("receivers", receivers)):
             if not isinstance(part, At | Each):
@@ -109,9 +109,9 @@ class PathPatch(Derived):
         return setting(_whole(self.receivers).where, site)
 
     def check_path(self, table: Sites) -> None:
-        """Raises `ValueError` if nothing of the senders gets to the receivers.
+        """Raises `ValueError` if no sender reaches a receiver.
 
-        Of ends that are swept, if nothing gets from any to any.
+        For swept ends: if none of the senders reaches any of the receivers.
         """
         senders, receivers = map(_whole, (self.senders, self.receivers))
         sent, read = (
@@ -142,20 +142,20 @@ class PathPatch(Derived):
         sent = [site.name for site in table.match(senders.site)]
         if held := [name for name in read if name in frozen]:
             raise ValueError(
-                f"receivers at {held[0]!r} are held still themselves (frozen=): name "
-                "what they read, such as 'q', 'k', 'v' or 'mlp.in'"
+                f"receivers at {held[0]!r} are themselves frozen (frozen=): name what "
+                "they read, such as 'q', 'k', 'v' or 'mlp.in'"
             )
         for name in read:
             before = [f for f in frozen if scope_of(f) == scope_of(name)]
             if any(order[f] < order[name] for f in before):
                 raise ValueError(
-                    f"receivers at {name!r} are made of {before[0]!r}, which is held "
-                    "still (frozen=): name what comes before it"
+                    f"receivers at {name!r} are made of {before[0]!r}, which is frozen "
+                    "(frozen=): name what comes before it"
                 )
         if min(order[s] for s in sent) >= max(order[r] for r in read):
             raise ValueError(
-                f"there is no path from {senders!r} to {receivers!r}: all receivers "
-                "come first"
+                f"there is no path from {senders!r} to {receivers!r}: no receiver "
+                "comes after a sender"
             )
         self.check_path(table)
 
@@ -166,11 +166,11 @@ class PathPatch(Derived):
 
     def _ends(self) -> tuple[At, At]:
         if isinstance(self.senders, Each) or isinstance(self.receivers, Each):
-            raise ValueError(f"{type(self).__name__} is swept: it goes to opto.sweep")
+            raise ValueError(f"{type(self).__name__} is swept: give it to opto.sweep")
         return self.senders, self.receivers
 
     def _between(self, table: Sites) -> tuple[str, ...]:
-        """What is held: not what the senders feed within their own part."""
+        """The frozen sites, without those that senders feed within their own part."""
         order = {name: i for i, name in enumerate(table)}
         sent = [s.name for s in table.match(_whole(self.senders).site)]
         own = [
@@ -189,7 +189,7 @@ class PathPatch(Derived):
 
 
 def _whole(part: At | Each) -> At:
-    """A selection, or all that is swept of one."""
+    """The selection; of a swept one, all that it sweeps over."""
     return part.edit if isinstance(part, Each) else part
 
 
@@ -203,7 +203,7 @@ def activation_patch(
     edits: Sequence[AbstractEdit] = (),
     chunk: int | None = None,
 ) -> Array:
-    """A metric with each of many parts of a run taken from another input's run.
+    """A metric with each of many parts of a run patched from a run on other inputs.
 
     ```python
     at = opto.At("blocks.*.resid_pre").each("layer", "pos")
@@ -214,7 +214,7 @@ def activation_patch(
 
     - `metric`: `metric(outputs, *inputs)`, of the run that is changed.
     - `model`: As for `opto.run`, with `inputs` and `source` of one shape.
-    - `at`: What is patched: a selection, each of some axes.
+    - `at`: What is patched: a selection and the axes to sweep, `At(...).each(...)`.
     - `edits`: In force in both runs.
     - `chunk`: As for `opto.sweep`.
 
@@ -244,7 +244,7 @@ def path_patch(
     edits: Sequence[AbstractEdit] = (),
     chunk: int | None = None,
 ) -> Array:
-    """A metric with each sender patched as each receiver sees it directly.
+    """A metric with each sender patched for each receiver, along the direct path.
 
     ```python
     senders = opto.At("blocks.0.attn.z").each("head")
@@ -270,7 +270,8 @@ def path_patch(
 
 
 def check_alike(inputs: Sequence[Any], source: Sequence[Any]) -> None:
-    """Raises `ValueError` unless two runs' inputs are of the same shapes."""
+    """Raises `ValueError` unless the inputs of two runs have the same shapes."""
     ours, theirs = ([np.shape(x) for x in both] for both in (inputs, source))
     if ours != theirs:
-        raise ValueError(f"source has shapes {theirs}, the inputs {ours}: as many each")
+        got = f"source has shapes {theirs}, but the inputs have {ours}"
+        raise ValueError(f"{got}; wanted the same")

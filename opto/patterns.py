@@ -21,20 +21,20 @@ class Kind(eqx.Module):
 
     @abc.abstractmethod
     def needs(self) -> tuple[str, ...]:
-        """The sites that say what it has to know of the tokens."""
+        """The sites that say what the pattern has to know of the tokens."""
 
     @abc.abstractmethod
     def pattern(
         self, size: int, given: Given
     ) -> tuple[Float[Array, "seq kv_seq"], Bool[Array, " seq"]]:
-        """The pattern among `size` tokens, and which of its rows are meant."""
+        """The pattern among `size` tokens, and which of its rows to set."""
 
     def rows(
         self, size: int, constants: Mapping[str, np.ndarray]
     ) -> Bool[np.ndarray, " seq"] | None:
-        """The rows that are meant on any inputs; `None` if that is not known.
+        """The rows to set, if they are the same on all inputs; `None` if not known.
 
-        **Arguments:** `constants`: What sites hold whatever the inputs are.
+        **Arguments:** `constants`: What sites hold on any inputs.
         """
         return None
 
@@ -59,7 +59,7 @@ class PreviousToken(Kind):
 
         - `weight`: The attention to the token before, in [0, 1]; the rest goes to the
             token itself.
-        - `queries`: The tokens that attend so: `"all"`, or names that
+        - `queries`: The tokens that attend this way: `"all"`, or names that
             `opto.name_tokens` gave.
         """
         self.weight = fraction("weight", weight)

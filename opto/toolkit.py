@@ -1,4 +1,4 @@
-"""What edits of one's own are made of, besides `Edit`, `Derived` and `Kind`."""
+"""Helpers for edits of your own, besides `Edit`, `Derived` and `Kind`."""
 
 from ._checks import truth as truth, whole as whole
 from ._derived import (

@@ -246,7 +246,7 @@ def test_norms_fold_into_any_kind():
 
 @pytest.mark.usefixtures("unchecked")
 def test_norms_fold_only_into_models_that_are_known():
-    with pytest.raises(ValueError, match="norms fold into .*, got a Linear"):
+    with pytest.raises(ValueError, match="fold norms into .*, got a Linear"):
         fold_layer_norms(eqx.nn.Linear(2, 2, key=jax.random.key(0)))
 
 
@@ -294,7 +294,7 @@ def test_edits_where_keys_are_context_tokens():
     np.testing.assert_array_equal(second[1, -1], np.eye(6)[1])
     copied, _ = opto.run(model, *inputs, edits=[CopyFromPattern(heads="1:0")])
     assert np.isfinite(copied).all()
-    message = "PreviousToken() attends to tokens that are no keys"
+    message = "PreviousToken() attends to tokens that are not keys"
     with pytest.raises(ValueError, match=re.escape(message)):
         opto.run(model, *inputs, edits=[opto.Pattern(opto.PreviousToken(0.5))])
 

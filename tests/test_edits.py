@@ -268,11 +268,11 @@ def test_values_of_one_example_are_for_all():
 X = np.ones((4, 3))
 
 MISFITS = {
-    "another_batch": (X, np.ones((5, 3)), "of a batch of shape (5,), but the inputs"),
-    "one_for_a_batch": (X, np.ones((1, 3)), "of a batch of shape (1,), but the in"),
+    "another_batch": (X, np.ones((5, 3)), "have batch shape (5,), but the inputs"),
+    "one_for_a_batch": (X, np.ones((1, 3)), "have batch shape (1,), but the inputs"),
     "two_axes_for_one": (X, np.ones((2, 4, 3)), "shape (2, 4, 3) at x float32[i=3]"),
     "one_axis_for_two": (X[None], np.ones((4, 3)), "wanted values of one example"),
-    "a_batch_for_one": (X[0], np.ones((4, 3)), "wanted values of one example, or in"),
+    "a_batch_for_one": (X[0], np.ones((4, 3)), "wanted values of one example or, in"),
     "too_long": (X, np.ones((4, 5)), "an array of shape (5,) does not fit x"),
     "number": (X, np.ones(()), "an array of shape () at x float32[i=3]; wanted"),
 }
@@ -329,10 +329,10 @@ PICKS = {
     "axis": (dict(site="attn.z", haed=0), "no axis 'haed'; did you mean 'head'?"),
     "range": (dict(site="attn.z", head=2), "head 2 is out of range at blocks.0.attn.z"),
     "one": (dict(site="attn.z", head=[0, -3]), "head -3 is out of range"),
-    "layer": (dict(site="attn.z", layer=2), "no record of it in layer 2; there is bl"),
+    "layer": (dict(site="attn.z", layer=2), "no record of it in layer 2; recorded: bl"),
     "layers": (dict(site="attn.z", layer=[0, 7]), "no record of it in layer 7"),
-    "no_layer": (dict(site="embed", layer=0), "no record of it in layer 0; there is e"),
-    "site": (dict(site="attn.zz"), "no record of 'attn.zz'; there is tokens.exemplar"),
+    "no_layer": (dict(site="embed", layer=0), "no record of it in layer 0; recorded"),
+    "site": (dict(site="attn.zz"), "no record of 'attn.zz'; recorded: tokens.exemplar"),
     "shapes": (dict(site="blocks.0.*.*"), "differ in shape: (5, 8), (2, 5, 8), "),
 }
 
@@ -439,7 +439,7 @@ CONTRADICTIONS = {
     ),
     "equal": (
         lambda: [one(), Clamp("x", 1, i=2)],
-        "Clamp('x', value=1, i=2) changes nothing: an edit before it sets",
+        "Clamp('x', value=1, i=2) changes nothing: an earlier edit sets",
     ),
     "zero_is_equal": (
         lambda: [Zero("x"), Clamp("x", -0.0, i=2), Clamp("twice", 1.0)],

@@ -80,12 +80,12 @@ VOID = {
     "same_value": (
         lambda: [Zero(Z1), Zero(Z1, head=0)],
         1,
-        "an edit before it",
+        "an earlier edit sets",
     ),
     "scaled_zeros": (
         lambda: [Zero(Z1), Scale(Z1, 2)],
         1,
-        "an edit before it",
+        "an earlier edit sets",
     ),
     "block_under_a_pattern": (
         lambda: [Block(distance=1, heads="1:0"), Pattern(Uniform(), heads="1:0")],
@@ -100,7 +100,7 @@ VOID = {
     ),
     "block_of_the_future": (
         lambda: [Block(queries="exemplar", keys="query", layer=1)],
-        *(0, "masked: nobody sees these keys"),
+        *(0, "masked: no query sees these keys"),
     ),
     "scaled_mask": (
         lambda: [Scale(SCORES1, 0.5, pos=0, kv_seq=[2, 3])],
@@ -110,7 +110,7 @@ VOID = {
     "steered_mask": (lambda: [Steer(SCORES1, 1.0, pos=1, kv_seq=4)], 0, "masked"),
     "steered_rows": (
         lambda: [Steer(SCORES1, 1.0, head=0)],
-        *(None, "a softmax takes away"),
+        *(None, "a softmax cancels"),
     ),
     "zero_future": (lambda: [Zero(PATTERN1, pos=0, kv_seq=3)], 0, "0 already"),
     "tokens_that_are_not_read": (
@@ -140,7 +140,7 @@ VOID = {
     ),
     "void_beside_a_perfect_layer": (
         lambda: [Block(queries="exemplar", keys="query"), PerfectPreviousToken(1)],
-        *(0, "masked: nobody sees these keys"),
+        *(0, "masked: no query sees these keys"),
     ),
     "one_key": (lambda: [Scale(Q1, 2, pos=0)], 0, "see one key"),
     "after_freeze": (
@@ -177,7 +177,7 @@ VOID = {
                 edits=[Graft(model(), until=0, edits=[Zero(Q1, head=0)])],
             )
         ],
-        *(None, "until=0) reads only 'blocks.0.resid_post', and it is at 'blocks.1.a"),
+        *(None, "until=0) reads only 'blocks.0.resid_post', and this edit is at"),
     ),
 }
 
@@ -283,7 +283,7 @@ SWEPT = {
     ),
     "donor": (
         lambda: [Graft(model(1), until=0, edits=[Zero(Z1).each("head")])],
-        "reads only 'blocks.0.resid_post', and it is at 'blocks.1.attn.z'",
+        "reads only 'blocks.0.resid_post', and this edit is at 'blocks.1.attn.z'",
     ),
     "path": (
         lambda: [
@@ -363,7 +363,7 @@ def test_a_mask_that_nobody_says_is_not_known():
     edits = [Scale("scores", 2.0, seq=0, kv_seq=2)]
     opto.visit(attends(opto.Rows("logits", "A")), jnp.ones((3, 2)), edits=edits)
     seen = opto.Rows("logits", "A", seen=np.tri(3) > 0)
-    with pytest.raises(ValueError, match="masked: nobody sees these keys"):
+    with pytest.raises(ValueError, match="masked: no query sees these keys"):
         opto.visit(attends(seen), jnp.ones((3, 2)), edits=edits)
 
 

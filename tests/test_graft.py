@@ -288,10 +288,10 @@ def run(*edits):
 
 
 ERRORS = {
-    "neither": (lambda: Graft(tiny()), "takes until= or from_=, a layer, and not both"),
+    "neither": (lambda: Graft(tiny()), "takes either until= or from_=, a layer"),
     "both": (
         lambda: Graft(tiny(), until=0, from_=1),
-        "takes until= or from_=, a layer",
+        "takes either until= or from_=, a layer",
     ),
     "until": (
         lambda: Graft(tiny(), until=-2),
@@ -356,7 +356,7 @@ ERRORS = {
     "below_the_seam": (
         lambda: run(Graft(tiny(), until=1), Zero("layers.0.pre", unit=1)),
         "Zero('layers.0.pre', unit=1) would have no effect: Graft(model=<MLP>, until=1"
-        ") replaces what it changes; edits of the other model are given to Graft(edits",
+        ") replaces what it changes; give edits of the other model to Graft(edits",
     ),
     "of_one_layer": (
         lambda: run(Graft(tiny(), until=1), Zero("layers.*.post", layer=0)),

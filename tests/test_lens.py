@@ -291,7 +291,7 @@ def _terms(**options):
 ERRORS = {
     "no site": (_lens(sites="**.resid_pots"), "resid_post"),
     "no sites": (_lens(sites=[]), "at least one site, got none"),
-    "no stream": (_lens(sites="**.attn.z"), "a lens reads what is like final.in"),
+    "no stream": (_lens(sites="**.attn.z"), "must have the shape of final.in"),
     "several": (_lens(into="**.resid_pre"), "into must be one site, got 2"),
     "order": (_lens(into="logits", read="embed"), "read='embed' is computed before"),
     "head": (
@@ -301,7 +301,7 @@ ERRORS = {
     "no heads": (_terms(heads="**.reslt"), "no site matches '**.reslt'"),
     "graft": (
         lambda m, i: _terms(edits=[opto.Graft(m, until=0)])(m, i),
-        "what a grafted model wrote",
+        "what the grafted model writes",
     ),
     "norm": (
         lambda m, i: _terms(norm=eqx.nn.PReLU())(m, i),

@@ -464,7 +464,7 @@ def test_record_is_a_mapping_and_a_pytree():
     assert "hiddens" in dict(record)
     doubled = jax.tree.map(lambda x: 2 * x, record)
     assert_same(doubled["out"], 2 * record["out"])
-    with pytest.raises(KeyError, match="'outt' was not recorded; there is"):
+    with pytest.raises(KeyError, match="'outt' was not recorded; recorded:"):
         record["outt"]
 
 

@@ -166,11 +166,11 @@ ERRORS = {
     ),
     "layer_out_of_range": (
         lambda: run(Zero("layers.*.z", layer=2)),
-        "layer 2 is out of range: the sites lie in [0, 1]",
+        "layer 2 is out of range: the sites are in layers [0, 1]",
     ),
     "layer_of_another_site": (
         lambda: run(Zero(z, layer=0)),
-        "layer 0 is out of range: the sites lie in [1]",
+        "layer 0 is out of range: the sites are in layers [1]",
     ),
     "layer_and_head": (
         lambda: run(Zero("layers.*.z", layer=1, head=3)),
@@ -328,7 +328,7 @@ ERRORS = {
     ),
     "patch_nan": (
         lambda: Patch("*", {"a": [0.0, 1.0], "b": [1.0, np.nan]}),
-        "Patch: the value at 'b' is NaN somewhere",
+        "Patch: the value at 'b' contains NaN",
     ),
     "patch_no_record": (
         lambda: Patch("a", np.ones(2)),
@@ -336,11 +336,11 @@ ERRORS = {
     ),
     "patch_not_recorded": (
         lambda: Patch("a.*", of_batch(a=[1.0], b=[1.0])),
-        "Patch: no value for 'a.*'; there is a, b",
+        "Patch: no value for 'a.*'; there are values for a, b",
     ),
     "patch_not_all_recorded": (
         lambda: run(Patch("layers.*.z", {z: np.zeros((3, 4, 2))})),
-        "Patch: no value for 'layers.0.z'; there is layers.1.z",
+        "Patch: no value for 'layers.0.z'; there are values for layers.1.z",
     ),
     "patch_shape": (
         lambda: run(Patch(z, {z: np.zeros((3, 4, 3))})),
@@ -384,8 +384,8 @@ ERRORS = {
     "weight_negative": (lambda: Induction(-0.1), "a number in [0, 1], got -0.1"),
     "weight_nan": (lambda: Induction(np.nan), "weight is a number in [0, 1], got nan"),
     "weights": (lambda: Induction([0.1, 0.2]), "a number in [0, 1], got [0.1, 0.2]"),
-    "cold": (lambda: Match(-0.5), "temperature is a number, 0 or more, got -0.5"),
-    "hot": (lambda: Match(np.inf), "temperature is a number, 0 or more, got inf"),
+    "cold": (lambda: Match(-0.5), "temperature must be 0 or more and finite, got -0.5"),
+    "hot": (lambda: Match(np.inf), "temperature must be 0 or more and finite, got inf"),
     "temperatures": (lambda: Match([0.1, 1]), "is a number, 0 or more, got [0.1, 1]"),
     "role": (
         lambda: PreviousToken(queries="labels"),
@@ -419,10 +419,10 @@ ERRORS = {
     ),
     "pattern_of_no_attention": (
         lambda: verbs(Pattern(Match(), site="blocks.0.attn.z")),
-        "site='blocks.0.attn.z') is for attention from each token to each, or "
-        "to the first ones, got blocks",
+        "site='blocks.0.attn.z') is for attention from each token to all "
+        "tokens or to the first ones, got blocks",
     ),
-    "block_nothing": (lambda: Block(), "would leave no attention: say which"),
+    "block_nothing": (lambda: Block(), "of all tokens leaves no attention: give"),
     "block_ahead": (lambda: Block(distance=-1), "number of tokens or None, got -1"),
     "block_half": (lambda: Block(distance=0.5), "number of tokens or None, got 0.5"),
     "block_more": (
@@ -431,7 +431,7 @@ ERRORS = {
     ),
     "block_of_no_attention": (
         lambda: verbs(Block(distance=1, site="**.v")),
-        "is for attention from each token to each, or to the first ones, got "
+        "is for attention from each token to all tokens or to the first ones, got "
         "blocks.0.attn.v",
     ),
     "no_tokens_pattern": (
@@ -489,9 +489,9 @@ ERRORS = {
     ),
     "first_layer": (
         lambda: PerfectPreviousToken(0),
-        "layer is 1 or more, as layer 0 does it, got 0",
+        "layer is 1 or more, as layer 0 does the copying, got 0",
     ),
-    "half_layer": (lambda: PerfectPreviousToken(1.5), "layer 0 does it, got 1.5"),
+    "half_layer": (lambda: PerfectPreviousToken(1.5), "does the copying, got 1.5"),
     "no_second_layer": (
         lambda: verbs(PerfectPreviousToken()),
         "no site 'blocks.1.resid_pre'; did you mean 'blocks.0.resid_pre'?",
@@ -534,15 +534,15 @@ ERRORS = {
     ),
     "asked_twice": (
         lambda: run(record={z: jnp.sum, "layers.*.z": None}),
-        "record asks twice for 'layers.1.z', differently",
+        "record asks for 'layers.1.z' twice, with different reducers",
     ),
     "asked_twice_otherwise": (
         lambda: run(record={"layers.*.z": None, z: jnp.sum}),
-        "record asks twice for 'layers.1.z', differently",
+        "record asks for 'layers.1.z' twice, with different reducers",
     ),
     "reducer": (lambda: run(record={z: "mean"}), "reducer of 'layers.1.z' is not call"),
-    "record_none": (lambda: run(record=None), "record is a site, several or a mapping"),
-    "record_int": (lambda: run(record=3), "record is a site, several or a mapping"),
+    "record_none": (lambda: run(record=None), "is a site, several sites or a mapping"),
+    "record_int": (lambda: run(record=3), "is a site, several sites or a mapping"),
     # Sweeps.
     "each_nothing": (lambda: Zero(z).each(), "needs the name of an axis"),
     "each_twice": (lambda: Zero(z).each("pos", "seq"), "names an axis twice"),
@@ -571,7 +571,7 @@ ERRORS = {
     "stack_each": (lambda: opto.stack([Zero(z).each("head")]), "takes a list of at"),
     "stack_graft": (
         lambda: opto.stack([Zero(z), opto.Graft(Ragged(jax.random.key(0)), until=0)]),
-        "has no strength, so that it cannot be off",
+        "has no strength, so it cannot be off",
     ),
     "chunk_zero": (lambda: sweep(Zero(z).each("head"), chunk=0), "chunk is a positive"),
     "chunk_negative": (lambda: sweep(Zero(z).each("head"), chunk=-1), "None, got -1"),
@@ -774,7 +774,7 @@ BAD_TEXTS = {
     "Zero('x', 1)": "too many positional arguments; it is Zero(site, *, ",
     "Zero('x', site='y')": "multiple values for argument 'site'",
     "Zero('x', head=1, head=2)": "character 19: head= is given twice",
-    "Zero('x', **{'head': 1})": "character 13: no ** here",
+    "Zero('x', **{'head': 1})": "character 13: ** is not allowed here",
     "Zero(*['x'])": "character 6: expected a string, a number or a list",
     "Zero(__import__('os').system('x'))": "character 6: expected a string, a number or",
     "Zero('x', head=[0, exit()])": "character 20: expected a string, a number or",

@@ -423,7 +423,7 @@ MISTAKES = {
         lambda m, x: opto.path_patch(
             score, m, x, x, senders=At("embed"), receivers=At("blocks.1.attn.z")
         ),
-        "receivers at 'blocks.1.attn.z' are held still themselves",
+        "receivers at 'blocks.1.attn.z' are themselves frozen",
     ),
     "backwards": (
         lambda m, x: opto.path_patch(
@@ -496,7 +496,7 @@ VOID = {
             *x,
             edits=[Zero("blocks.*.attn.z").each("head"), opto.Graft(m, from_=1)],
         ),
-        "swept edits before Graft(model=<ExemplarLabelModel>, from_=1)",
+        "swept edits cannot come before Graft(model=<ExemplarLabelModel>, from_=1)",
     ),
     "below_the_graft": (
         lambda m, x: opto.sweep(

@@ -257,12 +257,12 @@ def test_names_that_are_taken():
     assert opto.register(Last) is Last
     for name, base in (("Zero", opto.Edit), ("Last", opto.Kind), ("At", opto.Edit)):
         own = type(name, (base,), {"__module__": "somewhere"})
-        with pytest.raises(ValueError, match=f"texts know another {name}: "):
+        with pytest.raises(ValueError, match=f"the name {name} is taken by "):
             opto.register(own)
     # A kind does not take the name of an edit, nor an edit that of a kind.
     for name, base in (("Shift", opto.Kind), ("Match", opto.Edit)):
         own = type(name, (base,), {"__module__": "somewhere"})
-        with pytest.raises(ValueError, match=f"texts know another {name}: "):
+        with pytest.raises(ValueError, match=f"the name {name} is taken by "):
             opto.register(own)
     assert parse("Zero('x')").site == "x"
 
@@ -289,13 +289,13 @@ MISTAKES = {
     "Graft('a', until=0, edits=[Zero('x', head=¦one)])": "expected a string, a number",
     "Graft('a', until=0, edits=[Zero('x'), ¦Zero('y', head=[])])": "selects nothing",
     "Graft('a', until=0, edits=[Graft('b', until=¦x)])": "expected a string, a number",
-    "¦Graft('a')": "Graft takes until= or from_=, a layer, and not both",
+    "¦Graft('a')": "Graft takes either until= or from_=, a layer",
     "¦Graft(3, until=0)": "model is a model or the path of a run, got 3",
-    "¦Block()": "Block() of all would leave no attention: say which",
-    "¦PerfectPreviousToken(0)": "layer is 1 or more, as layer 0 does it, got 0",
+    "¦Block()": "Block() of all tokens leaves no attention: give queries=, keys=",
+    "¦PerfectPreviousToken(0)": "layer is 1 or more, as layer 0 does the copying",
     "Patch('x', ¦{'x': y})": "expected a string, a number or a list, got \"{'x': y}\"",
     "Patch('x', ¦{'x': Zero('y')})": "expected a string, a number or a list",
-    "¦Patch('x', {'y': 1.0})": "Patch: no value for 'x'; there is y",
+    "¦Patch('x', {'y': 1.0})": "Patch: no value for 'x'; there are values for y",
     "¦Patch('x', [1.0])": "Patch takes a Record or arrays by site, got list",
     "¦Resample('x', {'x': [1.0]})": "Resample needs two examples or more, got shape (1",
     "PathPatch(¦At('x', head=1.5), At('y'), {'x': 1})": "whole-number indices, got 1.5",

@@ -300,7 +300,7 @@ def test_initialisation(getkey):
         ),
         (
             lambda: exemplar_label_interface(5),
-            "give dim= for vectors or num_exemplars= for ids",
+            "give either dim= for vectors or num_exemplars=",
         ),
         (
             lambda: TransformerConfig(num_heads=64).build(

@@ -1,8 +1,8 @@
 """Small transformers that name every intermediate value.
 
-Configs that build models, and the parts that several models share, belong here; a file
-with a config is found by being here. How attention weighs tokens is in `attention`, and
-what a model is asked to do in `icl.tasks`.
+Configs that build models belong here, and the parts that several models share. A file
+with a config is found because it is here. `attention` has the kinds of attention, and
+`icl.tasks` what a model is asked to do.
 """
 
 from ._embedding import ExemplarLabelEmbedding as ExemplarLabelEmbedding

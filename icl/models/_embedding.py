@@ -16,13 +16,12 @@ from ._positions import AbstractPositions
 class ExemplarLabelEmbedding(eqx.Module):
     """Tokens exemplar, label, exemplar, label, …, query, with positions.
 
-    Vectors go through a linear layer with bias; exemplars that are class ids (one-hot
+    Vectors go through a linear layer with bias. Exemplars that are class ids (one-hot
     data) and labels are looked up in tables.
 
-    What stands where is named too, for edits that need to know (`icl.roles`):
-    `tokens.exemplar` and `tokens.label` are the inputs, `tokens.role` says of each
-    token whether it is `EXEMPLAR`, `LABEL` or `QUERY`, and `tokens.pair` of which
-    exemplar.
+    It also names which token is what, for edits that need to know (`icl.roles`):
+    `tokens.exemplar` and `tokens.label` are the inputs. `tokens.role` is `EXEMPLAR`,
+    `LABEL` or `QUERY` for each token, and `tokens.pair` is the exemplar it belongs to.
     """
 
     exemplar: eqx.nn.Linear | eqx.nn.Embedding
@@ -48,7 +47,7 @@ class ExemplarLabelEmbedding(eqx.Module):
 
     def _interleave(self, examples, labels, role, pair, unedited: bool):
         context = len(examples) - 1
-        # An id or a label that is none of the model's is NaN, not the nearest there is.
+        # An id or label that the model does not have gives NaN, not the nearest one.
         exemplars = (
             self.exemplar.weight.at[examples].get(**_NO_WRAP)
             if isinstance(self.exemplar, eqx.nn.Embedding)
@@ -60,7 +59,7 @@ class ExemplarLabelEmbedding(eqx.Module):
             pairs = jnp.stack([exemplars[:context], targets], 1)
             flat = pairs.reshape(2 * context, exemplars.shape[-1])
             return jnp.concatenate([flat, exemplars[context:]])
-        # The query's label would be the one after the last, which is NaN.
+        # The index of the query's label is out of range, which gives NaN.
         label = targets.at[pair].get(**_NO_WRAP)
         is_label = (role == LABEL)[:, None]
         return jnp.where(is_label, label, exemplars.at[pair].get(**_NO_WRAP))
@@ -69,10 +68,10 @@ class ExemplarLabelEmbedding(eqx.Module):
 def name_tokens(
     labels: Int[Array, " exemplar"], tokens: Tap
 ) -> tuple[Int[Array, " exemplar"], Int[Array, " seq"], Int[Array, " seq"], bool]:
-    """Names the labels, and what stands where.
+    """Names the labels, and which token is what.
 
-    **Returns:** The labels, the role of each token and which exemplar it belongs to;
-    and whether the order is the usual one, as far as these were not edited.
+    **Returns:** The labels, the role of each token, the exemplar that it belongs to,
+    and whether the tokens are in their usual order: nobody edited role or pair.
     """
     labels = tokens("label", labels, "exemplar")
     context = len(labels) - 1
@@ -99,7 +98,7 @@ def _check_inputs(layer: eqx.Module, examples: Array, labels: Array) -> None:
         raise ValueError(f"labels must be whole numbers, got {labels.dtype}")
     if len(labels) != len(examples):
         got = f"{len(labels)} for {len(examples)} examples"
-        raise ValueError(f"labels has one label for each example, got {got}")
+        raise ValueError(f"labels must have one label for each example, got {got}")
 
 
 def embedding(
@@ -114,8 +113,8 @@ def embedding(
 ) -> ExemplarLabelEmbedding:
     """A freshly initialised embedding of vectors (`dim`) or ids (`num_exemplars`).
 
-    The table of ids is a LeCun-normal layer on one-hot vectors; labels are normal
-    with standard deviation 0.02, truncated at twice that (Singh et al. 2024).
+    The table of ids is a LeCun-normal layer on one-hot vectors. Labels are normal with
+    standard deviation 0.02, truncated at twice that (Singh et al. 2024).
     """
     exemplar_key, label_key = jax.random.split(key)
     if dim is not None:

@@ -22,8 +22,8 @@ class ExemplarLabelModel(eqx.Module):
     """Embedding, transformer blocks, final norm and unembedding, for one sequence.
 
     A sequence is the pair `examples [exemplar, dim]`, `labels [exemplar]`: context
-    pairs in order, then the query with the label that is to be predicted. That last
-    label is part of the arrays, as in the published data files, and never read.
+    pairs in order, then the query with the label to predict. That last label is in the
+    arrays, as in the published data files, but the model never reads it.
     """
 
     embedding: ExemplarLabelEmbedding
@@ -40,7 +40,7 @@ class ExemplarLabelModel(eqx.Module):
         tap: Tap = identity,
     ) -> Float[Array, "exemplar label"]:
         """The logits at each exemplar; the last row is the query's."""
-        # Exemplars stand at the even positions: 0, 2, …, and the query comes last.
+        # Exemplars are at the even positions: 0, 2, …, and the query comes last.
         return self._logits(examples, labels, 0, tap)[::2]
 
     def query_logits(
@@ -50,16 +50,17 @@ class ExemplarLabelModel(eqx.Module):
         *,
         tap: Tap = identity,
     ) -> Float[Array, " label"]:
-        """The query's logits, `model(examples, labels)[-1]`, for less.
+        """The query's logits, `model(examples, labels)[-1]`, at a lower cost.
 
-        The last block computes no other row, unless `tap` asks for a site there.
+        The last block computes only the query's row, unless `tap` asks for a site
+        there.
         """
         last = f"blocks.{len(self.blocks) - 1}"
         start = 0 if tap.wants(last, "final", "logits") else 2 * (len(examples) - 1)
         return self._logits(examples, labels, start, tap)[-1]
 
     def _logits(self, examples, labels, start: int, tap: Tap):
-        """Logits of the tokens from `start` on; all but the last block do all rows."""
+        """Logits of the tokens from `start` on; only the last block skips rows."""
         x = self.embedding(examples, labels, tap=tap)
         for i, layer in enumerate(self.blocks):
             last = i == len(self.blocks) - 1
@@ -76,10 +77,9 @@ class ExemplarLabelModel(eqx.Module):
 
 
 class QueryRows(Tap):
-    """A tap under which `query_logits` computes no other row of the last block.
+    """A tap under which `query_logits` computes only the query's row of the last block.
 
-    Whatever is asked for there is the query's row alone, `[head, 1, kv_seq]` of a
-    pattern.
+    Every value recorded there has only that row: a pattern is `[head, 1, kv_seq]`.
     """
 
     def __init__(self, tap: Tap):
@@ -99,38 +99,39 @@ class QueryRows(Tap):
 
 @dataclasses.dataclass(frozen=True)
 class TransformerConfig(ModelConfig):
-    """The shape of a transformer; weights are LeCun normal, biases zero.
+    """The shape of a transformer; weights start LeCun normal and biases zero.
 
-    The defaults are the induction-head paper's (Singh et al. 2024, section 2).
+    The defaults are those of the induction-head paper (Singh et al. 2024, section 2).
     """
 
     num_layers: int = 2
-    """Blocks, at least one."""
+    """Number of blocks, at least one."""
     d_model: int = 64
     """Width of the residual stream."""
     num_heads: int | tuple[int, ...] = 8
-    """Heads of each block, or one number for each block; divides `d_model`."""
+    """Heads of each block, or one number per block; must divide `d_model`."""
     mlp_ratio: float | None = None
-    """Hidden units of the MLPs by `d_model`; `None` is attention only."""
+    """Hidden units of the MLPs divided by `d_model`; `None` is attention only."""
     layer_norm: bool = True
-    """LayerNorm before each part and at the end, or none anywhere."""
+    """Whether a LayerNorm comes before each part and at the end, or nowhere."""
     causal: bool = True
-    """Whether a token sees only itself and what came before, or everything."""
+    """Whether a token sees only itself and earlier tokens, or everything."""
     positions: Positions = Rope()
     """`Rope`, `Sinusoidal`, `Learned` or `NoPositions`."""
     qkv_bias: bool = False
     """Whether queries, keys and values have a bias."""
     scale: float | None = None
-    """Multiplies the attention scores; `None` is one over root `d_head`."""
+    """The factor on the attention scores; `None` is one over root `d_head`."""
     init_scale: float = 1.0
-    """Multiplies the initial weight matrices, not the label embedding."""
+    """The factor on the initial weight matrices, except the label embedding."""
     attention: AttentionConfig = SoftmaxAttention()
-    """How queries, keys and values come together."""
+    """How queries, keys and values are combined."""
     num_kv_heads: int | None = None
-    """Keys and values of each block, which heads share: 1 is multi-query attention, a
-    divisor of `num_heads` grouped-query attention, and `None` as many as heads."""
+    """Number of key and value heads of each block. 1 is multi-query attention, a
+    divisor of `num_heads` is grouped-query attention, and `None` is as many as
+    `num_heads`."""
     mask: Mask | None = None
-    """Which tokens a token sees, if it is not what `causal` says."""
+    """Which tokens a token sees; `None` leaves it to `causal`."""
 
     def __post_init__(self):
         positive("num_layers", self.num_layers, MOST_LAYERS)
@@ -147,9 +148,9 @@ class TransformerConfig(ModelConfig):
             raise ValueError(f"init_scale must be positive, got {self.init_scale}")
         heads = self.heads
         if len(heads) != self.num_layers:
-            got = f"{len(heads)} of them for num_layers={self.num_layers}"
+            got = f"{len(heads)} numbers for num_layers={self.num_layers}"
             raise ValueError(
-                f"num_heads is one number, or one for each block; got {got}"
+                f"num_heads must be one number, or one for each block; got {got}"
             )
         for count in heads:
             if count < 1 or self.d_model % count:
@@ -167,7 +168,7 @@ class TransformerConfig(ModelConfig):
                 )
 
         if self.mask is not None and not self.causal:
-            raise ValueError(f"give mask={self.mask} or causal=False, not both")
+            raise ValueError(f"give either mask={self.mask} or causal=False, not both")
 
     @property
     def seen(self) -> Mask:
@@ -186,8 +187,8 @@ class TransformerConfig(ModelConfig):
     def build(self, interface: Interface, *, key: PRNGKeyArray) -> ExemplarLabelModel:
         """A freshly initialised model of exemplar-label sequences.
 
-        **Raises:** `ValueError` for inputs that are no exemplars, vectors or ids, with
-        a label each.
+        **Raises:** `ValueError` unless the inputs are exemplars (vectors or ids) with
+        one label each.
         """
         num_labels, dim, num_exemplars = _sizes(interface)
         embed_key, position_key, unembed_key, *keys = jax.random.split(
@@ -233,7 +234,7 @@ class TransformerConfig(ModelConfig):
 
 
 def _sizes(interface: Interface) -> tuple[int, int | None, int | None]:
-    """How many labels, and how long an exemplar's vector or how many ids there are."""
+    """The number of labels; the length of an exemplar's vector; the number of ids."""
     if len(interface.inputs) == 2:
         examples, labels = interface.inputs
         vectors = len(examples.shape) == 2 and examples.count is None
@@ -242,7 +243,7 @@ def _sizes(interface: Interface) -> tuple[int, int | None, int | None]:
                 return interface.num_outputs, examples.shape[-1], None
             if len(examples.shape) == 1 and examples.count is not None:
                 return interface.num_outputs, None, examples.count
-    wanted = "exemplars [exemplar, dim] or ids, and ids for labels"
+    wanted = "exemplars [exemplar, dim] or ids, and labels as ids"
     raise ValueError(f"TransformerConfig reads {wanted}; this task has {interface}")
 
 
@@ -253,19 +254,19 @@ def exemplar_label_interface(
     num_exemplars: int | None = None,
     context: int = 2,
 ) -> Interface:
-    """What a model of exemplar-label sequences is built for, without a task.
+    """The interface that a model of exemplar-label sequences needs, without a task.
 
     **Arguments:**
 
-    - `num_labels`: Labels, of the context and of the output.
-    - `dim`: The length of an exemplar's vector, or
-    - `num_exemplars`: how many ids there are, when exemplars are ids.
+    - `num_labels`: Number of labels, of the context and of the output.
+    - `dim`: The length of an exemplar's vector.
+    - `num_exemplars`: The number of ids, if exemplars are ids.
     - `context`: Pairs before the query. No model depends on it.
 
-    **Raises:** `ValueError` unless one of the two is given.
+    **Raises:** `ValueError` unless either `dim` or `num_exemplars` is given.
     """
     if (dim is None) == (num_exemplars is None):
-        raise ValueError("give dim= for vectors or num_exemplars= for ids, not both")
+        raise ValueError("give either dim= for vectors or num_exemplars= for ids")
     length = context + 1
     examples = Input("examples", (length,), "int32", num_exemplars)
     if dim is not None:

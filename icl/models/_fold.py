@@ -1,4 +1,4 @@
-"""The same model with its LayerNorms' scales and offsets in the layers after them."""
+"""The same model with the scales and offsets of its LayerNorms in the next layers."""
 
 import dataclasses
 
@@ -12,15 +12,16 @@ from .attention import Attention
 
 
 def fold_layer_norms(model: ExemplarLabelModel) -> ExemplarLabelModel:
-    r"""A model that computes the same, whose norms have scale one and offset zero.
+    r"""A model that computes the same, but its norms have scale one and offset zero.
 
-    What reads a norm, $W (g \odot n + b) + c$, becomes $W'n + c'$ with
-    $W' = W \operatorname{diag}(g)$ and $c' = W b + c$: queries, keys, values, the first
-    layer of an MLP and the unembedding, all with a bias then. Their weights are those
-    for `opto.circuits`. A model without norms comes back as it is. Kinds of attention
-    do not matter: all read the stream through queries, keys and values.
+    A layer that reads a norm, $W (g \odot n + b) + c$, becomes $W'n + c'$ with
+    $W' = W \operatorname{diag}(g)$ and $c' = W b + c$. These layers are queries, keys,
+    values, the first layer of an MLP and the unembedding; afterwards all have a bias.
+    Use these weights for `opto.circuits`. A model without norms is returned unchanged.
+    This works for every kind of attention, because all kinds read the stream through
+    queries, keys and values.
 
-    **Raises:** `ValueError` for a model that reads it in another way.
+    **Raises:** `ValueError` for a model that reads the stream in another way.
     """
     if not isinstance(model, ExemplarLabelModel):
         raise _cannot(model)
@@ -47,11 +48,11 @@ def _fold_block(block: TransformerBlock) -> TransformerBlock:
 
 def _cannot(got: object) -> ValueError:
     wanted = "queries, keys, values and MLPs of an ExemplarLabelModel's blocks"
-    return ValueError(f"norms fold into {wanted}, got a {type(got).__name__}")
+    return ValueError(f"can only fold norms into {wanted}, got a {type(got).__name__}")
 
 
 def _fold(norm: eqx.Module, *layers: eqx.nn.Linear) -> tuple:
-    """The norm without scale and offset, and the layers that read it, with them."""
+    """The norm without scale and offset, and the layers after it that absorb them."""
     if not isinstance(norm, eqx.nn.LayerNorm):
         return norm, *layers
     bare = eqx.tree_at(lambda n: n.weight, norm, replace_fn=jnp.ones_like)
@@ -63,7 +64,7 @@ def _absorb(layer: eqx.nn.Linear, scale, offset) -> eqx.nn.Linear:
     bias = layer.weight @ offset
     if layer.bias is not None:
         bias = bias + layer.bias
-    # Whether there is a bias is part of a layer's structure: a new one, then filled.
+    # Having a bias is part of a layer's structure, so make a new layer and fill it.
     shape = layer.in_features, layer.out_features
     fresh = eqx.nn.Linear(*shape, use_bias=True, key=jax.random.key(0))
     new = layer.weight * scale, bias

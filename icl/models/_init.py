@@ -7,7 +7,7 @@ from jaxtyping import Array, Float, PRNGKeyArray, Shaped
 
 
 MOST_LAYERS = 10_000
-"""Layers are traced one by one: with more, a typing error would look like a hang."""
+"""Layers are traced one by one: with more layers, a typing error would seem to hang."""
 
 
 def linear(
@@ -31,6 +31,6 @@ def linear(
 def per_token(
     layer: eqx.Module, x: Shaped[Array, "seq ..."]
 ) -> Float[Array, "seq out_features"]:
-    """Applies a layer for one token, a vector or an id, to each of a sequence."""
-    # Not the layer itself: JAX makes text of what it maps, which is slow for a module.
+    """A sequence's tokens through a layer that takes one token, a vector or an id."""
+    # Map a lambda: JAX makes text of the mapped function, which is slow for a module.
     return jax.vmap(lambda token: layer(token))(x)  # pyright: ignore

@@ -1,7 +1,7 @@
 """The same model for exemplars that are known beforehand.
 
-Whoever runs a model on many sequences of few exemplars does for each of them once what
-does not depend on the others.
+A program that runs a model on many sequences of few exemplars can do part of the work
+once per exemplar: the part that does not depend on other tokens.
 """
 
 import dataclasses
@@ -23,10 +23,10 @@ from .attention import Attention
 def with_known_exemplars(
     model: ExemplarLabelModel, examples: Float[Array, "id dim"]
 ) -> ExemplarLabelModel:
-    """A model that takes the ids of some exemplars where `model` takes vectors.
+    """A model that takes ids of some exemplars where `model` takes vectors.
 
-    It gives what `model` gives for `examples[id]`, to rounding, and embeds each once.
-    All sites are there, but `tokens.exemplar` is of ids.
+    Its outputs are those of `model` for `examples[id]`, up to rounding. It embeds each
+    exemplar once. It has all sites, but `tokens.exemplar` has ids.
     """
     layer = model.embedding.exemplar
     table = eqx.nn.Embedding(weight=per_token(layer, examples))
@@ -39,18 +39,18 @@ def with_known_exemplars(
 def with_known_tokens(
     model: ExemplarLabelModel, examples: Float[Array, "id dim"]
 ) -> ExemplarLabelModel | None:
-    """As `with_known_exemplars`, and with queries, keys and values of the first layer.
+    """Like `with_known_exemplars`, and with the first layer's queries, keys, values.
 
-    Its sites begin with those; `None` where they depend on the position, which is where
-    positions are added to the embedding.
+    It has no sites before these, except `tokens`. Returns `None` if queries, keys and
+    values depend on the position, because positions are added to the embedding.
     """
     embedding = model.embedding
     known = per_token(embedding.exemplar, examples)
     rows = jnp.concatenate([known, embedding.label.weight])
-    one = rows[:1]  # Learned positions are for a sequence's length, not for a table's.
+    one = rows[:1]  # One row: learned positions are limited to a sequence's length.
     if embedding.positions.embed(one) is not one:
         return None
-    # Of a label that the model does not have.
+    # A row for labels that the model does not have.
     rows = jnp.concatenate([rows, jnp.full((1, rows.shape[1]), jnp.nan)])
     first, *others = model.blocks
     normed = per_token(first.attn_norm, rows)
@@ -67,7 +67,7 @@ def with_known_tokens(
 
 
 class _TokenIds(eqx.Module):
-    """In place of an embedding: which row of a table each token is."""
+    """Replaces an embedding: says which row of a table each token is."""
 
     positions: AbstractPositions
     num_exemplars: int = eqx.field(static=True)
@@ -88,7 +88,7 @@ class _TokenIds(eqx.Module):
 
 
 class _KnownBlock(eqx.Module):
-    """The first block, whose attention looks up queries, keys and values of tokens."""
+    """The first block; its attention looks up the tokens' queries, keys and values."""
 
     rows: Float[Array, "row d_model"]
     attn: Attention

@@ -10,7 +10,7 @@ from ._init import linear, per_token
 
 
 class MLP(eqx.Module):
-    """Linear, GELU (tanh form), linear, for each token; both with bias."""
+    """For each token: linear, GELU (tanh form), linear; both linear with bias."""
 
     expand: eqx.nn.Linear
     contract: eqx.nn.Linear
@@ -18,7 +18,7 @@ class MLP(eqx.Module):
     def __init__(
         self, d_model: int, d_mlp: int, *, init_scale: float, key: PRNGKeyArray
     ):
-        """**Arguments:** `d_mlp`: hidden units; `init_scale` multiplies the weights."""
+        """**Arguments:** `d_mlp`: hidden units; `init_scale`: factor on the weights."""
         key1, key2 = jax.random.split(key)
         self.expand = linear(d_model, d_mlp, bias=True, scale=init_scale, key=key1)
         self.contract = linear(d_mlp, d_model, bias=True, scale=init_scale, key=key2)

@@ -15,7 +15,7 @@ from jaxtyping import Array, Float, PRNGKeyArray
 
 
 class AbstractPositions(eqx.Module):
-    """What a position encoding does to the tokens of one sequence."""
+    """The effect of a position encoding on the tokens of one sequence."""
 
     @abc.abstractmethod
     def embed(self, x: Float[Array, "seq d_model"]) -> Float[Array, "seq d_model"]:
@@ -38,7 +38,7 @@ class _Unchanged(AbstractPositions):
 
 @dataclasses.dataclass(frozen=True)
 class NoPositions:
-    """No position encoding; order shows through the causal mask alone."""
+    """No position encoding; the order shows only through the causal mask."""
 
     def build(self, d_model: int, *, key: PRNGKeyArray) -> AbstractPositions:
         return _Unchanged()
@@ -65,8 +65,8 @@ class _Rotary(AbstractPositions):
 class Rope:
     r"""Rotary positions (Su et al. 2021, "RoFormer", eq. 34).
 
-    At position $t$ the pair of entries $(2i, 2i + 1)$ of queries and keys turns by
-    $t\,\theta^{-2i / d}$, $d$ the head's dimension.
+    At position $t$, the pair of entries $(2i, 2i + 1)$ of queries and keys turns by
+    $t\,\theta^{-2i / d}$, where $d$ is the head's dimension.
     """
 
     theta: float = 1e4
@@ -97,7 +97,7 @@ class Sinusoidal:
     r"""Sines and cosines added to the embedding (Vaswani et al. 2017, section 3.5).
 
     Position $t$ adds $\sin(t\,\theta^{-2i/d})$ to entry $2i$ and the cosine to entry
-    $2i + 1$, $d$ the model's dimension, which must be even.
+    $2i + 1$, where $d$ is the model's dimension, which must be even.
     """
 
     theta: float = 1e4
@@ -130,10 +130,11 @@ class _Learned(AbstractPositions):
 class Learned:
     r"""A learned vector for each position, added to the embedding.
 
-    Initialised uniformly in $\pm 1/\sqrt{32}$, a standard deviation of 0.1, as in
-    https://github.com/aadityasingh/icl-dynamics, where it is a linear layer of one-hot
-    vectors of length 32. It matters: begun at 0.02 as labels are, learning in context
-    does not emerge in the transience runs of `sweeps/studies/transience`.
+    Initialised uniformly in $\pm 1/\sqrt{32}$, a standard deviation of 0.1. This is as
+    in https://github.com/aadityasingh/icl-dynamics, which uses a linear layer on
+    one-hot vectors of length 32. The scale matters: with 0.02, as for labels,
+    in-context learning does not emerge in the transience runs of
+    `sweeps/studies/transience`.
     """
 
     max_length: int = 64

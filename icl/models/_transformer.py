@@ -15,7 +15,7 @@ from .attention import Attention, Reads
 
 
 class TransformerBlock(eqx.Module):
-    """Attention and, if there is one, an MLP, each added to the residual stream.
+    """Attention and, optionally, an MLP, each added to the residual stream.
 
     `attn_norm` and `mlp_norm` are LayerNorms or identities.
     """
@@ -33,7 +33,7 @@ class TransformerBlock(eqx.Module):
         start: int = 0,
         tap: Tap = identity,
     ) -> Float[Array, "query_seq d_model"]:
-        """The residual stream after this block, of the tokens from `start` on."""
+        """The residual stream after this block, for the tokens from `start` on."""
         attn_tap = tap.scope("attn")
         x = tap("resid_pre", x, "seq d_model")
         normed = attn_tap("normed", per_token(self.attn_norm, x), "seq d_model")
@@ -54,7 +54,7 @@ class TransformerBlock(eqx.Module):
         return tap("resid_post", x, "seq d_model")
 
     def _reads(self, x: Float[Array, "seq d_model"], tap: Tap) -> Reads:
-        """What single heads read instead of `x`, where someone edits that."""
+        """What each head reads instead of `x`, if someone edits it."""
         reads: Reads = {}
         norm = jax.vmap(lambda read: per_token(self.attn_norm, read))
         for name in ("q_in", "k_in", "v_in"):
@@ -64,7 +64,7 @@ class TransformerBlock(eqx.Module):
                 whole = jnp.broadcast_to(x, (heads, *x.shape))
                 axis = "kv_head" if shared else "head"
                 read = tap(name, whole, f"{axis} seq d_model")
-                if read is not whole:  # Recorded alone, it is what all heads read.
+                if read is not whole:  # If only recorded, all heads read the same `x`.
                     reads[name] = norm(read), norm(whole)
         return reads
 
@@ -88,7 +88,7 @@ def block(
     init_scale: float,
     key: PRNGKeyArray,
 ) -> TransformerBlock:
-    """A freshly initialised block; the arguments as in `TransformerConfig`."""
+    """A freshly initialised block; arguments as in `TransformerConfig`."""
     attn_key, mlp_key = jax.random.split(key)
     attn = Attention(
         d_model,

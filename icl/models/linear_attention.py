@@ -1,9 +1,9 @@
 r"""Linear self-attention on concatenated tokens (von Oswald et al., 2023, section 2).
 
-A token is a point and its value, $e_i = (x_i, y_i)$, the query's $(x, 0)$. A layer adds
-$P V \sum_i e_i (K e_i) \cdot (Q e_j)$ to token $j$, with keys and values of the context
-only. One layer can do a step of gradient descent on the context's squared error, and
-the query's last component is then minus the prediction.
+A token is a point and its value, $e_i = (x_i, y_i)$; the query is $(x, 0)$. A layer
+adds $P V \sum_i e_i (K e_i) \cdot (Q e_j)$ to token $j$; keys and values are those of
+the context only. One layer can do a step of gradient descent on the context's squared
+error; the query's last component is then minus the prediction.
 """
 
 import dataclasses
@@ -27,8 +27,8 @@ from .attention.product import ProductAttention
 class LinearSelfAttention(eqx.Module):
     """Layers of linear self-attention, for one example.
 
-    Tied layers are one layer that is applied several times: an edit of one of them is
-    an edit of that time only, at `blocks.0`, `blocks.1`, ….
+    Tied layers are one layer that is applied several times. An edit at `blocks.0`,
+    `blocks.1`, … changes only that application.
     """
 
     layers: tuple[Attention, ...]
@@ -43,7 +43,7 @@ class LinearSelfAttention(eqx.Module):
         *,
         tap: Tap = identity,
     ) -> Float[Array, ""]:
-        """The prediction for the last point, whose value is not read."""
+        """The prediction for the last point; its value is not read."""
         tokens = jnp.concatenate([x, y.at[-1].set(0)[:, None]], 1)
         stream = tap("embed", tokens, "seq d_model")
         for i in range(self.num_layers):
@@ -59,15 +59,15 @@ class LinearSelfAttention(eqx.Module):
 class LinearSelfAttentionConfig(ModelConfig):
     """The shape of linear self-attention; its weights are normal and small.
 
-    A weight's variance is `init_variance / num_layers` by the number of its inputs.
+    A weight's variance is `init_variance / num_layers` over the number of its inputs.
     """
 
     num_layers: int = 1
     """How often attention is applied."""
     tied: bool = False
-    """Whether all layers are one, or each has weights of its own."""
+    """Whether all layers share their weights, or each has its own."""
     init_variance: float = 0.002
-    """The scale of the initial weights, a variance and not a standard deviation."""
+    """The scale of the initial weights, as a variance, not a standard deviation."""
 
     def __post_init__(self):
         positive("num_layers", self.num_layers, MOST_LAYERS)
@@ -104,12 +104,12 @@ class LinearSelfAttentionConfig(ModelConfig):
 
 
 def _dim(interface: Interface) -> int:
-    """The components of a point."""
+    """The number of components of a point."""
     ranks = [len(x.shape) for x in interface.inputs]
     real = all(x.count is None for x in interface.inputs)
     if ranks == [2, 1] and real and interface.num_outputs == 1:
         return interface.inputs[0].shape[-1]
-    wanted = "points [point, dim] and a value for each, and gives one number"
+    wanted = "points [point, dim], a value for each, and one output"
     raise ValueError(
-        f"LinearSelfAttentionConfig reads {wanted}; this task has {interface}"
+        f"LinearSelfAttentionConfig needs {wanted}; this task has {interface}"
     )

@@ -1,7 +1,7 @@
-"""Kinds of attention, one a file, and the masks that say who sees whom.
+"""Kinds of attention, one per file, and the masks that say who sees whom.
 
-A kind goes from queries, keys and values to what each head gathers; the projections
-around it and what blocks do belong to `_layer.py` and to `icl.models`.
+A kind turns queries, keys and values into what each head gathers. The projections
+around it belong to `_layer.py`, and blocks to `icl.models`.
 """
 
 from ._kind import AbstractAttention as AbstractAttention

@@ -1,4 +1,4 @@
-"""What a kind of attention is, and how it names its weights."""
+"""The base of all kinds of attention; how a kind names its weights."""
 
 import abc
 from typing import Literal, TYPE_CHECKING
@@ -11,7 +11,7 @@ from jaxtyping import Array, Bool, Float
 from opto import Rows, Tap
 
 
-if TYPE_CHECKING:  # As Equinox has it done.
+if TYPE_CHECKING:  # The way Equinox wants it.
     from typing import ClassVar as AbstractClassVar
 else:
     from equinox import AbstractClassVar
@@ -21,14 +21,14 @@ Seen = Bool[np.ndarray, "seq kv_seq"]
 
 
 class AbstractAttention(eqx.Module):
-    """From the queries, keys and values of one sequence to what each head gathers.
+    """Turns the queries, keys and values of one sequence into what each head gathers.
 
-    A kind says what its weights are, which edits, circuits and measures ask:
+    A kind describes its weights; edits, circuits and measures ask for this:
 
-    - `name`: What it is called in messages, the name of its config.
-    - `before`: What there is before its weights are normalised: the `"logits"` of a
-        softmax, at the site `scores`; or a `"kernel"`, zero for what is not seen.
-    - `rows`: What the rows of `pattern`, the effective weights, are.
+    - `name`: The name of its config, used in messages.
+    - `before`: The values before its weights are normalised: the `"logits"` of a
+        softmax, at the site `scores`; or a `"kernel"`, which is zero for unseen keys.
+    - `rows`: The kind of rows in `pattern`, the effective weights.
     - `bilinear`: Whether scores or kernel are bilinear in queries and keys, so that
         heads have a QK circuit.
     """
@@ -50,8 +50,8 @@ class AbstractAttention(eqx.Module):
     ) -> Float[Array, "seq head d_head"]:
         """What each head gathers.
 
-        It names its weights by `name_before` and `name_pattern`, and goes on with what
-        these return; it need not compute them unless someone asks (`asked`).
+        It names its weights with `name_before` and `name_pattern`, and goes on with the
+        returned values. It need not compute them unless someone asks (`asked`).
 
         **Arguments:**
 
@@ -59,7 +59,7 @@ class AbstractAttention(eqx.Module):
         """
 
     def asked(self, tap: Tap) -> bool:
-        """Whether anybody records or edits the weights."""
+        """Whether someone records or edits the weights."""
         return tap.wants(self._before_site, "pattern")
 
     def name_before(
@@ -70,9 +70,9 @@ class AbstractAttention(eqx.Module):
         *,
         seen: Seen | None = None,
     ) -> Float[Array, "a b c"]:
-        """Names the scores or the kernel, whose axis of heads is `head`.
+        """Names the scores or the kernel; `head` is their axis of heads.
 
-        With `seen`, edits of what no query sees can be refused.
+        With `seen`, edits of keys that no query sees can be refused.
         """
         rows = Rows(self.before, self.name, seen)
         return by_head(tap, self._before_site, value, head, rows)
@@ -85,7 +85,7 @@ class AbstractAttention(eqx.Module):
         *,
         seen: Seen | None = None,
     ) -> Float[Array, "a b c"]:
-        """Names the effective weights, whose axis of heads is `head`."""
+        """Names the effective weights; `head` is their axis of heads."""
         return by_head(tap, "pattern", value, head, Rows(self.rows, self.name, seen))
 
     @property
@@ -102,10 +102,10 @@ def by_head(
     *,
     heads: str = "head",
 ) -> Float[Array, "a b c"]:
-    """Names a value as `[head, …]`, whose axis of heads is another, for less.
+    """Names a value as `[head, …]` although its axis of heads is `head`, at a low cost.
 
-    What has `rows` is `[head, seq, kv_seq]`, all else `[head, seq, d_head]`, with heads
-    called `heads`.
+    A value with `rows` is `[head, seq, kv_seq]`, any other is `[head, seq, d_head]`;
+    `heads` is the name of the axis of heads.
     """
     if not tap.wants(name):
         return value

@@ -1,4 +1,4 @@
-"""Multi-head attention of any kind, every step of it a site."""
+"""Multi-head attention of any kind; every step is a site."""
 
 import equinox as eqx
 import jax
@@ -14,17 +14,17 @@ from .._positions import AbstractPositions
 from ._kind import AbstractAttention, by_head
 
 
-# By site: what each head reads, and what it would read unedited; both normed.
+# By site: what each head reads, and what it would read unedited; both normalised.
 Reads = dict[
     str, tuple[Float[Array, "head seq d_model"], Float[Array, "head seq d_model"]]
 ]
 
 
 class Attention(eqx.Module):
-    """Attention of one sequence onto itself.
+    """Self-attention of one sequence.
 
-    Weights are (out, in), applied as `W @ x` token by token: under `vmap` their
-    gradients cost half of those of `x @ W`.
+    Weights are (out, in), applied as `W @ x` token by token: under `vmap`, their
+    gradients cost half as much as those of `x @ W`.
     """
 
     query: eqx.nn.Linear
@@ -53,13 +53,13 @@ class Attention(eqx.Module):
 
         - `d_model`: Width of the residual stream, divisible by `num_heads`.
         - `num_heads`: Heads of dimension `d_model / num_heads`.
-        - `kind`: How queries, keys and values come together.
-        - `num_kv_heads`: Keys and values, each of which so many heads in a row share;
-            divides `num_heads`, and `None` is as many.
+        - `kind`: How queries, keys and values are combined.
+        - `num_kv_heads`: Number of key and value heads. Consecutive heads share one. It
+            divides `num_heads`; `None` is as many as `num_heads`.
         - `mask`: Which tokens a token sees.
         - `qkv_bias`: Whether queries, keys and values have a bias.
-        - `scale`: What the scores are multiplied by; `None` is the kind's own.
-        - `init_scale`: Multiplies the initial weights.
+        - `scale`: The factor on the scores; `None` uses the kind's own factor.
+        - `init_scale`: The factor on the initial weights.
         """
         if num_heads < 1 or d_model % num_heads:
             wanted = f"a positive divisor of d_model={d_model}"
@@ -76,7 +76,7 @@ class Attention(eqx.Module):
         self.key = linear(d_model, kv_width, bias=qkv_bias, key=k, **settings)
         self.value = linear(d_model, kv_width, bias=qkv_bias, key=v, **settings)
         self.output = linear(d_model, d_model, bias=False, key=o, **settings)
-        # No fifth part of the split: the other four are those of older runs.
+        # Do not split the key in five: the other four keys must be as in older runs.
         kind_key = jax.random.fold_in(key, 4)
         self.kind = kind.build(num_heads, d_head, scale=scale, key=kind_key)
         self.num_heads, self.num_kv_heads = num_heads, kv_heads
@@ -84,7 +84,7 @@ class Attention(eqx.Module):
 
     @property
     def head_weights(self) -> HeadWeights:
-        """Each head's own part of the matrices, for `opto.circuits`; no biases."""
+        """Each head's own part of the matrices, for `opto.circuits`; without biases."""
         d_model, kind = self.query.in_features, self.kind
         q, k, v = (
             layer.weight.reshape(heads, -1, d_model)
@@ -108,9 +108,9 @@ class Attention(eqx.Module):
     ) -> Float[Array, "query_seq d_model"]:
         """The attention's output for the tokens from position `start` on.
 
-        `x` are ids if queries, keys and values are tables. `reads` has, for `q_in`,
-        `k_in` and `v_in`, what each head reads and what it would read unedited, if
-        those differ.
+        `x` has ids if queries, keys and values are tables. For `q_in`, `k_in` and
+        `v_in`, `reads` has what each head reads and what it would read unedited, if
+        these differ.
         """
         reads, kv_axis = reads or {}, self.kv_axis
         queries, keys = slice(start, None), slice(self.mask.keys(len(x)))
@@ -131,7 +131,7 @@ class Attention(eqx.Module):
 
     @property
     def kv_axis(self) -> str:
-        """The name of the axis of keys and values that heads share, or of the heads."""
+        """The head axis of keys and values; `kv_head` if several heads share them."""
         return "head" if self.num_kv_heads == self.num_heads else "kv_head"
 
     def _project(
@@ -143,7 +143,7 @@ class Attention(eqx.Module):
         weight = self.output.weight.reshape(-1, self.num_heads, z.shape[-1])
         result = jnp.einsum("mhd,shd->hsm", weight, z)
         edited = tap("result", result, "head seq d_model")
-        # The difference, so that an edit which changes nothing is exactly nothing.
+        # Add the difference, so an edit that changes nothing has exactly no effect.
         return out if edited is result else out + (edited - result).sum(0)
 
 
@@ -154,12 +154,12 @@ def _heads(
     read: tuple[Array, Array] | None,
     tokens: slice,
 ) -> Float[Array, "part head d_head"]:
-    """What each head makes of some of the tokens."""
+    """The queries, keys or values of each head for some of the tokens."""
     y = per_token(layer, x[tokens])
     y = y.reshape(len(y), heads, -1)
     if read is None:
         return y
-    # The difference, so that an edit which changes nothing is exactly nothing.
+    # Add the difference, so an edit that changes nothing has exactly no effect.
     weight = layer.weight.reshape(heads, -1, x.shape[-1])
     new, old = (jnp.einsum("hkm,hsm->shk", weight, r[:, tokens]) for r in read)
     return y + (new - old)

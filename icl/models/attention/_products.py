@@ -1,16 +1,16 @@
-"""Two ways to multiply queries with keys and weights with values; which is faster."""
+"""Two ways to multiply queries by keys and weights by values, and which is faster."""
 
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 
-# Up to this many (query, key) pairs XLA's CPU backend is faster at sums of products
-# than at small batched matrix products; measured in benchmarks/choices.py.
+# For up to this many (query, key) pairs, XLA's CPU backend is faster at sums of
+# products than at small batched matrix products; measured in benchmarks/choices.py.
 _ELEMENTWISE_PAIRS = 512
 
 
 class Sums:
-    """Sums of products, of weights `[seq, kv_seq, head]`: without a transposition."""
+    """Sums of products; weights are `[seq, kv_seq, head]`, without a transposition."""
 
     head, key = 2, 1
 
@@ -30,7 +30,7 @@ class Sums:
 
 
 class Products:
-    """Matrix products for each head, of weights `[head, seq, kv_seq]`."""
+    """Matrix products for each head; weights are `[head, seq, kv_seq]`."""
 
     head, key = 0, 2
 
@@ -50,5 +50,5 @@ class Products:
 
 
 def faster(queries: int, keys: int) -> Sums | Products:
-    """The one that takes less time for so many queries and keys."""
+    """The faster form for this many queries and keys."""
     return Sums() if queries * keys <= _ELEMENTWISE_PAIRS else Products()

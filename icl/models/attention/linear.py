@@ -15,8 +15,8 @@ from ._kind import AbstractAttention
 from ._products import faster
 
 
-# Up to this many (query, key) pairs all weights at once take less time than the running
-# sum on a CPU, gradients included; measured in benchmarks/choices.py.
+# For up to this many (query, key) pairs, computing all weights at once is faster on a
+# CPU than the running sum, with gradients; measured in benchmarks/choices.py.
 _AT_ONCE_PAIRS = 2048
 
 
@@ -35,9 +35,10 @@ class _Linear(AbstractAttention):
 
 @dataclasses.dataclass(frozen=True)
 class LinearAttention(AttentionConfig):
-    """Weights in proportion to the products of `elu + 1` of queries and keys.
+    """Weights are proportional to the products of `elu + 1` of queries and keys.
 
-    A sequence takes time in proportion to its length, unless someone asks for weights.
+    The time is proportional to the length of a sequence, unless someone asks for
+    weights.
     """
 
     def build(
@@ -50,13 +51,13 @@ class LinearAttention(AttentionConfig):
 
 def features(x: Float[Array, "..."]) -> Float[Array, "..."]:
     """`elu(x) + 1`, which is positive."""
-    # Not as elu(x) + 1: elu subtracts the one, and small values lose their digits.
+    # Not written as elu(x) + 1: elu subtracts one, so small values lose their digits.
     return jnp.where(x > 0, x + 1, jnp.exp(jnp.minimum(x, 0)))
 
 
 @dataclasses.dataclass(frozen=True)
 class AsPattern:
-    """All weights at once: quadratic time, and weights that have sites."""
+    """All weights at once: takes quadratic time, and the weights have sites."""
 
     kind: AbstractAttention
     tap: Tap
@@ -79,14 +80,14 @@ class AsPattern:
 
 
 class AsScan:
-    """A running sum over keys: linear time, for queries that see the first keys.
+    """A running sum over keys: takes linear time, if queries see the first keys.
 
-    Either all see the same ones, or each sees one more than the query before it.
+    Either all queries see the same keys, or each sees one more than the one before it.
     """
 
     @staticmethod
     def fits(seen: Bool[np.ndarray, "seq kv_seq"]) -> bool:
-        """Whether queries see keys in that way."""
+        """Whether the queries see keys in this way."""
         counts = seen.sum(1)
         first = np.arange(seen.shape[1]) < counts[:, None]
         steps = np.diff(counts)
@@ -100,7 +101,7 @@ class AsScan:
         v: Float[Array, "kv_seq head d_head"],
         seen: Bool[np.ndarray, "seq kv_seq"],
     ) -> Float[Array, "seq head d_head"]:
-        # A value of one more, 1, sums up the weights.
+        # An extra value of 1 sums up the weights.
         v = jnp.concatenate([v, jnp.ones_like(v[..., :1])], -1)
         first, last = seen[0].sum(), seen[-1].sum()
         total = jnp.einsum("khd,khe->hde", k[:first], v[:first])

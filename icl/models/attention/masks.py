@@ -1,4 +1,4 @@
-"""Which tokens each token sees: values that give the table of queries and keys."""
+"""Which tokens each token sees: a mask gives the table of queries and keys."""
 
 import dataclasses
 
@@ -10,7 +10,7 @@ from ...protocols import Mask
 
 @dataclasses.dataclass(frozen=True)
 class Causal(Mask):
-    """A token sees itself and what came before."""
+    """A token sees itself and earlier tokens."""
 
     def keys(self, seq: int) -> int:
         return seq
@@ -32,13 +32,13 @@ class Everything(Mask):
 
 @dataclasses.dataclass(frozen=True)
 class ContextOnly(Mask):
-    """Every token sees the whole context: all tokens but the queries, which are last.
+    """Every token sees the whole context: all tokens except the queries at the end.
 
-    Queries do not see themselves or each other: patterns have fewer keys than rows.
+    Queries do not see themselves or each other, so patterns have fewer keys than rows.
     """
 
     num_queries: int = 1
-    """Tokens at the end that are no context."""
+    """Number of tokens at the end that are not context."""
 
     def __post_init__(self):
         if self.num_queries < 1:

@@ -1,4 +1,4 @@
-"""Attention without a normalisation: linear self-attention (von Oswald et al. 2023)."""
+"""Attention without normalisation: linear self-attention (von Oswald et al. 2023)."""
 
 import dataclasses
 from typing import ClassVar
@@ -22,7 +22,7 @@ class _Product(AbstractAttention):
 
     def __call__(self, q, k, v, seen, *, tap):
         if seen.all() and not self.asked(tap):
-            # The sum over keys first, which no weight is needed for.
+            # Sum over keys first: this needs no weights.
             sums = self.scale * jnp.einsum("khd,khe->hde", k, v)
             return jnp.einsum("qhd,hde->qhe", q, sums)
         form = faster(len(q), len(k))

@@ -13,8 +13,8 @@ from ._kind import AbstractAttention
 from ._products import faster
 
 
-# Forbidden scores: finite, as infinities turn into NaN gradients, and large enough that
-# the softmax gives exactly zero.
+# Scores of unseen keys: finite, because infinities give NaN gradients, and large enough
+# for the softmax to give exactly zero.
 MASKED = -1e20
 
 

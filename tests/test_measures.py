@@ -335,7 +335,7 @@ def test_progress_measures_clamp_what_they_say():
 
 
 def test_what_is_not_of_a_forward_has_no_edits(unchecked):
-    with pytest.raises(ValueError, match="measure is one of forwards, .* got OfModel"):
+    with pytest.raises(ValueError, match="measure must be a Measure .* got OfModel"):
         Under((), measures.unembedding_biases())
 
 
@@ -584,19 +584,19 @@ WRONG = {
     "in_context_acuracy": "no measure .*did you mean 'in_context_accuracy",
     "loss(1)": "the metric loss takes no arguments",
     "induction_strength(layr=1)": "'layr'; it is induction_strength(layer=None)",
-    "induction_strength(layer='x')": "layer is the number of a layer from 0, got 'x'",
-    "induction_strength(layer=-1)": "layer is the number of a layer from 0, got -1",
-    "induction_strength(layer=True)": "layer is the number of a layer from 0, got True",
+    "induction_strength(layer='x')": "layer must be a layer, 0 or more, got 'x'",
+    "induction_strength(layer=-1)": "layer must be a layer, 0 or more, got -1",
+    "induction_strength(layer=True)": "layer must be a layer, 0 or more, got True",
     "induction_strength(1, 2)": "too many positional arguments; it is induction",
     "induction_strength(layer=1, layer=2)": "layer= is given twice",
     "induction_strength(over=3)": "character 20: over= cannot be given in a text",
     "induction_strength(**{})": "** is not allowed here",
-    "query_attention(to='labels')": "to is one of 'correct label', .* got 'labels'",
-    "previous_token_excess(queries='x')": "queries is one of 'label', .* got 'x'",
+    "query_attention(to='labels')": "must be one of 'correct label', .* got 'labels'",
+    "previous_token_excess(queries='x')": "queries must be one of 'label', .* got 'x'",
     "composition(writer=1)": "writer must be a layer before reader, got 1 and 1",
-    "composition(into='keyes')": "into is one of queries, keys, values, got 'keyes'",
+    "composition(into='keyes')": "must be one of queries, keys, values, got 'keyes'",
     "match_clamped(loss)": "missing a required argument: 'heads'",
-    "match_clamped(unembedding_biases, heads='1:3')": "a Measure, got OfModel",
+    "match_clamped(unembedding_biases, heads='1:3')": "of a forward, got OfModel",
     "qk_matching(": "'(' was never closed",
     "": "invalid syntax",
     "3": "expected a measure such as",

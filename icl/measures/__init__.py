@@ -1,8 +1,8 @@
-"""What can be read off a run under the microscope: measures for `icl.replay`.
+"""Measures of a model, for `icl.replay` to take over the checkpoints of a run.
 
-A measure is a value that says what to record and what to make of it, for one example.
-Which checkpoints it is taken at belongs to `icl.replay`, and measures of one paper to
-its folder of `sweeps.studies`. A new public file here is found when a text is read.
+A measure is a value that says what to record for one example and what to compute from
+it. `icl.replay` chooses the checkpoints; measures of a single paper belong to its
+folder of `sweeps.studies`. A new public file here is found when a text is read.
 """
 
 from ._heads import (

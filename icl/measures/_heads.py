@@ -1,12 +1,12 @@
-"""What heads attend to: measures of attention patterns.
+"""Measures of attention patterns: what heads attend to.
 
-They know the tokens by the sites `tokens.role`, `tokens.pair` and `tokens.label`, so
-that any number of pairs and any order will do; see `icl.roles`. Keys may be the first
-of the tokens.
+They read the roles of tokens from the sites `tokens.role`, `tokens.pair` and
+`tokens.label`, so they work for any number of pairs in any order; see `icl.roles`. The
+keys may be only the first of the tokens.
 
-All but `attention_patterns` read a row as shares of attention that sum to one: they
-refuse kinds of attention whose rows are no distributions, where a weight says nothing
-without the others and heads cannot be compared.
+All except `attention_patterns` read a row as shares of attention that sum to one. They
+refuse kinds of attention whose rows are not distributions: there, a weight means
+nothing without the others, and heads cannot be compared.
 """
 
 import dataclasses
@@ -43,7 +43,7 @@ Attending = Literal["label", "exemplar", "query", "all"]
 
 _MEAN = SequenceMean()
 
-# Of one layer: its pattern, and a record of what the tokens are.
+# From one layer's pattern and a record with the roles of the tokens.
 _Score = Callable[[Float[Array, "head rows kv_seq"], opto.Record], Array]
 
 
@@ -54,16 +54,16 @@ def query_attention(
     *,
     over: Reduction = _MEAN,
 ) -> Measure:
-    """The query's attention to all tokens of a kind together, in [0, 1].
+    """The query's total attention to all tokens of a kind, in [0, 1].
 
     **Arguments:**
 
-    - `to`: `"label"` or `"exemplar"`, all in context; `"correct …"`, those of the pairs
-        whose label is the query's, or `"incorrect …"`, of the others; or `"query"`,
-        itself.
-    - `layer`: One layer: `[head]`. `None` is every one: `[layer, head]`, NaN where a
-        layer has fewer heads than another.
-    - `over`: How the sequences are put together.
+    - `to`: `"label"` or `"exemplar"` for all of them in the context; `"correct …"` for
+        those of pairs that have the query's label; `"incorrect …"` for those of the
+        other pairs; or `"query"` for the query itself.
+    - `layer`: One layer, which gives `[head]`. `None` takes every layer and gives
+        `[layer, head]`, with NaN where a layer has fewer heads than another.
+    - `over`: How to combine the sequences.
     """
     _check_choice("to", to, Attended)
     score = functools.partial(_attention_to, to=to)
@@ -76,7 +76,7 @@ def induction_strength(layer: int | None = None, *, over: Reduction = _MEAN) -> 
     """How much more the query attends to the correct label than to the others.
 
     In [-1, 1]: the query's attention to the labels in context that equal its own, minus
-    that to the labels that differ (Singh et al. 2024, section 3.1).
+    its attention to the labels that differ (Singh et al. 2024, section 3.1).
 
     **Arguments:** `layer`, `over`: As for `query_attention`.
     """
@@ -92,13 +92,14 @@ def previous_token_strength(
 ) -> Measure:
     """How much each label attends to its exemplar, the token before it.
 
-    In [0, 1], the mean over the labels; the first half of an induction circuit.
+    In [0, 1], as the mean over the labels. This is the first half of an induction
+    circuit.
 
     **Arguments:**
 
     - `layer`, `over`: As for `query_attention`.
-    - `queries`: Whose attention: that of the tokens with the role `"label"`,
-        `"exemplar"` (in context) or `"query"`, or of `"all"`; never of the first token.
+    - `queries`: The tokens whose attention counts: those with the role `"label"`,
+        `"exemplar"` (in context) or `"query"`, or `"all"`. Never the first token.
     """
     _check_choice("queries", queries, Attending)
     score = functools.partial(_previous, queries=queries, of=opto.heads.previous_token)
@@ -113,7 +114,7 @@ def previous_token_excess(
     queries: Attending = "label",
     over: Reduction = _MEAN,
 ) -> Measure:
-    """`previous_token_strength`, less that of a head which attends to all alike.
+    """`previous_token_strength`, minus that of a head with uniform attention.
 
     **Arguments:** As for `previous_token_strength`.
     """
@@ -127,7 +128,7 @@ def previous_token_excess(
 
 @register
 def query_entropy(layer: int | None = None, *, over: Reduction = _MEAN) -> Measure:
-    """The entropy of the query's attention, in nats: 0 for attention to one token.
+    """The entropy of the query's attention, in nats; 0 if it attends to one token.
 
     **Arguments:** `layer`, `over`: As for `query_attention`.
     """
@@ -137,9 +138,9 @@ def query_entropy(layer: int | None = None, *, over: Reduction = _MEAN) -> Measu
 
 @register
 def attention_patterns(layer: int | None = None, *, over: Reduction = _MEAN) -> Measure:
-    """The attention of each token to each: `[layer, head, query, key]`.
+    """The attention of each token to each token: `[layer, head, query, key]`.
 
-    The effective weights, of any kind of attention.
+    These are the effective weights, for any kind of attention.
 
     **Arguments:** `layer`, `over`: As for `query_attention`.
     """
@@ -160,7 +161,7 @@ def _measure(
     needs: tuple[str, ...] = _TOKENS,
     shares: bool = True,
 ) -> Measure:
-    """A score of a pattern as a measure, of one layer or of every layer."""
+    """Makes a measure from a score of a pattern, for one layer or for every layer."""
     if layer is not None:
         check_layer("layer", layer)
     at = "*" if layer is None else layer
@@ -172,9 +173,10 @@ def _measure(
 
 @dataclasses.dataclass(frozen=True)
 class _Read:
-    """Reads a score of attention off a record; of every layer if `layer` is `None`.
+    """Reads a score of attention from a record; for all layers if `layer` is `None`.
 
-    `shares` is what it reads as shares of attention; nothing if any weights will do.
+    `shares` names the score, for errors, if the score needs rows that are shares of
+    attention; it is empty if any weights will do.
     """
 
     score: _Score
@@ -203,7 +205,7 @@ def _attention_to(
 
 
 def _is(to: str, record: opto.Record) -> Bool[Array, "seq kv_seq"]:
-    """Which tokens are of a kind, as each token sees it."""
+    """For each token, which tokens are of a kind, seen from that token."""
     *pairs, role = to.split()
     own = record[LABELS][record[PAIR]]
     same = own[:, None] == own
@@ -216,7 +218,7 @@ def _is(to: str, record: opto.Record) -> Bool[Array, "seq kv_seq"]:
 def _induction(
     pattern: Float[Array, "head rows kv_seq"], record: opto.Record
 ) -> Float[Array, " head"]:
-    # As icl.edits.heads.induction_strength, which needs every row.
+    # Equals icl.edits.heads.induction_strength, but does not need every row.
     correct = _attention_to(pattern, record, to="correct label")
     return correct - _attention_to(pattern, record, to="incorrect label")
 
@@ -246,7 +248,7 @@ def _as_it_is(
 def _of_query(
     values: Float[Array, "head rows"], record: opto.Record
 ) -> Float[Array, " head"]:
-    """The query's, from a value for each token or for the last ones alone."""
+    """The query's value, given values of all tokens or of only the last ones."""
     query = record[ROLE][-values.shape[1] :] == QUERY
     return jnp.mean(values, -1, where=query)
 
@@ -254,7 +256,7 @@ def _of_query(
 def _check_choice(argument: str, got: str, choices: Any) -> None:
     if got not in get_args(choices):
         known = ", ".join(map(repr, get_args(choices)))
-        raise ValueError(f"{argument} is one of {known}, got {got!r}")
+        raise ValueError(f"{argument} must be one of {known}, got {got!r}")
 
 
 _PLURAL = {

@@ -1,7 +1,7 @@
 """Curvature of the loss: the Hessian's largest eigenvalues, by Lanczos' method.
 
-The Hessian is never formed: only its products with vectors are, at the cost of two
-gradients each (Pearlmutter 1994).
+The Hessian itself is never computed. Lanczos' method needs only its products with
+vectors, and each costs about two gradients (Pearlmutter 1994).
 """
 
 from collections.abc import Callable
@@ -21,7 +21,7 @@ from ._measure import OfModel
 from ._text import register
 
 
-# Sequences whose Hessian is taken at once.
+# How many sequences of a batch are differentiated at once.
 _PIECE = 1024
 
 
@@ -29,14 +29,15 @@ _PIECE = 1024
 def hessian_eigenvalues(count: int = 10, iterations: int | None = None) -> OfModel:
     """The largest eigenvalues of the loss's Hessian in the weights: `[eigenvalue]`.
 
-    Of the mean loss over the batch under the edits, largest first; NaN beyond the
-    number of weights. Negative ones count as small.
+    The loss is the mean over the batch under the edits. The largest eigenvalue comes
+    first, and negative ones count as small. Entries beyond the number of weights are
+    NaN.
 
     **Arguments:**
 
-    - `count`: How many.
-    - `iterations`: Products with the Hessian; more make the last ones more exact. By
-        default `4 * count + 20`.
+    - `count`: How many eigenvalues.
+    - `iterations`: How many products with the Hessian; more of them make the last
+        eigenvalues more exact. By default `4 * count + 20`.
     """
     iterations = _checked(count, iterations)
 
@@ -53,10 +54,10 @@ def hessian_eigenvalues(count: int = 10, iterations: int | None = None) -> OfMod
 def effective_dimension(
     z: float = 1.0, count: int = 100, iterations: int | None = None
 ) -> OfModel:
-    r"""How many directions in weight space the loss determines, by its curvature.
+    r"""How many directions in weight space the curvature of the loss determines.
 
-    $\sum_i \lambda_i / (\lambda_i + z)$ over the `count` largest eigenvalues of the
-    Hessian of the mean loss; see `dimension`.
+    It is $\sum_i \lambda_i / (\lambda_i + z)$ over the `count` largest eigenvalues of
+    the Hessian of the mean loss; see `dimension`.
 
     **Arguments:** `z` as for `dimension`; `count`, `iterations` as for
     `hessian_eigenvalues`.
@@ -75,14 +76,16 @@ def dimension(
 ) -> Float[Array, "*batch"]:
     r"""The effective dimension $\sum_i \lambda_i / (\lambda_i + z)$ of a curvature.
 
-    MacKay (1992), "Bayesian interpolation", whose $z$ is the prior's precision; Maddox
-    et al. (2020), "Rethinking parameter counting in deep models". Of the largest
-    eigenvalues alone it is a lower bound. Negative ones count as zero, and so does NaN.
+    See MacKay (1992), "Bayesian interpolation", where $z$ is the prior's precision, and
+    Maddox et al. (2020), "Rethinking parameter counting in deep models". If only the
+    largest eigenvalues are given, it is a lower bound. Negative eigenvalues and NaN
+    count as zero.
 
     **Arguments:**
 
-    - `eigenvalues`: From `hessian_eigenvalues`.
-    - `z`: Positive: directions of more curvature count, of less do not.
+    - `eigenvalues`: For example those of `hessian_eigenvalues`.
+    - `z`: A positive curvature. Directions with much more curvature count as one,
+        directions with much less as zero.
     """
     _check_scale(z)
     positive = jnp.maximum(jnp.nan_to_num(jnp.asarray(eigenvalues), nan=0.0), 0)
@@ -99,16 +102,17 @@ def largest_eigenvalues(
 ) -> Float[Array, " count"]:
     """The largest eigenvalues of a symmetric matrix, largest first, by Lanczos.
 
-    Each vector is made orthogonal to all those before it, twice. Where the space that
-    the start reaches is exhausted, it goes on from a random vector, so that an
-    eigenvalue that is there several times is found several times.
+    Each vector is made orthogonal to all vectors before it, twice. When the Krylov
+    space of the start vector is exhausted, the method continues from a random vector.
+    So an eigenvalue of multiplicity m is found m times.
 
     **Arguments:**
 
-    - `product`: The matrix times a vector.
-    - `size`: The number of rows.
-    - `count`: How many; NaN beyond `size`.
-    - `iterations`: Products, at least `count`; all `size` of them give all eigenvalues.
+    - `product`: Multiplies the matrix by a vector.
+    - `size`: The number of rows of the matrix.
+    - `count`: How many eigenvalues; NaN beyond `size`.
+    - `iterations`: How many products, at least `count`; `size` products give all
+        eigenvalues.
     """
     steps = min(iterations, size)
 
@@ -122,7 +126,7 @@ def largest_eigenvalues(
         stuck = length <= 1e-6 * scale
         other = _unit(_orthogonal(_random(jax.random.fold_in(key, i + 1), size), basis))
         after = jnp.where(stuck, other, rest / jnp.where(stuck, 1, length))
-        # The last one has no place: out of range, it is dropped.
+        # The last vector is out of range and is dropped.
         basis = basis.at[i + 1].set(after, mode="drop")
         return basis, diagonal, beside.at[i].set(jnp.where(stuck, 0, length))
 
@@ -162,7 +166,7 @@ def _hessian(
 
 
 def _summed(of: Callable[[PyTree], Array], batch: PyTree) -> Array:
-    """The sum over pieces of a batch, one after the other: bounds the memory."""
+    """The sum over pieces of a batch, one after another to bound the memory."""
     size = size_of(batch)
     whole = size // _PIECE
     rest = jax.tree.map(lambda x: x[whole * _PIECE :], batch)

@@ -1,4 +1,4 @@
-"""Heads of layers that may have unequally many, in one array."""
+"""Values of heads in one array, for layers with different numbers of heads."""
 
 from collections.abc import Sequence
 
@@ -8,7 +8,7 @@ from jaxtyping import Array, Float
 
 
 def stacked(layers: Sequence[Float[Array, "_ ..."]]) -> Float[Array, "layer head ..."]:
-    """The heads of all layers; NaN where a layer has fewer than the most."""
+    """Stacks the heads of all layers; layers with fewer heads are padded with NaN."""
     most = max(len(heads) for heads in layers)
 
     def padded(heads: Array) -> Array:
@@ -19,9 +19,9 @@ def stacked(layers: Sequence[Float[Array, "_ ..."]]) -> Float[Array, "layer head
 
 
 def check_layer(argument: str, layer: object) -> None:
-    """Raises `ValueError` unless `layer` is a number of a layer."""
+    """Raises `ValueError` unless `layer` is a whole number, 0 or more."""
     if isinstance(layer, bool) or not isinstance(layer, int) or layer < 0:
-        raise ValueError(f"{argument} is the number of a layer from 0, got {layer!r}")
+        raise ValueError(f"{argument} must be a layer, 0 or more, got {layer!r}")
 
 
 def strongest(
@@ -30,9 +30,9 @@ def strongest(
     *,
     layer: int | None = None,
 ) -> list[tuple[int, int]]:
-    """The heads with the largest values, the largest first: `[(1, 3), (1, 7)]`.
+    """The heads with the largest values, largest first: `[(1, 3), (1, 7)]`.
 
-    Edits take them as `heads=`.
+    Edits take such a list as `heads=`.
 
     ```python
     strongest(replay["induction_strength"][-1], layer=1)  # at the last checkpoint
@@ -40,15 +40,15 @@ def strongest(
 
     **Arguments:**
 
-    - `strengths`: One for each head; NaN where there is none.
+    - `strengths`: One value for each head; NaN where there is no head.
     - `count`: How many heads.
-    - `layer`: Of one layer alone.
+    - `layer`: Search only this layer.
 
-    **Raises:** `ValueError` if there are not so many.
+    **Raises:** `ValueError` if there are fewer than `count` heads.
     """
     values = np.asarray(strengths, np.float64)
     if values.ndim != 2:
-        raise ValueError(f"strengths are [layer, head], got shape {values.shape}")
+        raise ValueError(f"strengths must be [layer, head], got shape {values.shape}")
     if layer is not None:
         check_layer("layer", layer)
         if layer >= len(values):
@@ -57,6 +57,6 @@ def strongest(
     there = int(np.sum(~np.isnan(values)))
     if not 1 <= count <= there:
         raise ValueError(f"count must be in [1, {there}], got {count}")
-    # Of equal ones the first; NaN comes last.
+    # Of equal values the first comes first; NaN comes last.
     order = np.argsort(-values, axis=None, kind="stable")[:count]
     return [divmod(int(place), values.shape[1]) for place in order]

@@ -1,4 +1,4 @@
-"""What a measure is: a function of one example's forward, and how examples add up."""
+"""Measures: a function of one example's forward, and how to combine examples."""
 
 import dataclasses
 from collections.abc import Callable, Iterable, Mapping
@@ -17,33 +17,33 @@ class SequenceMean:
 
 @dataclasses.dataclass(frozen=True)
 class EachSequence:
-    """Every sequence by itself: `[sequence, *axes]`."""
+    """Each sequence on its own: `[sequence, *axes]`."""
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class GroupMean:
     """The mean over the sequences of each group: `[group, *axes]`.
 
-    A group without sequences is NaN. Two are equal if their arrays are.
+    A group without sequences is NaN. Two values are equal if their fields are.
     """
 
     index: Int[np.ndarray, " sequence"]
-    """The group of each sequence, from 0; -1 for those that are in none."""
+    """The group of each sequence, from 0; -1 for a sequence in no group."""
     count: int
     """How many groups there are."""
 
     def __init__(self, index: ArrayLike | Iterable[int], count: int | None = None):
         """**Arguments:**
 
-        - `index`: The group of each sequence, from 0; -1 for those that are in none.
-        - `count`: How many groups there are; by default one more than the largest.
+        - `index`: The group of each sequence, from 0; -1 for a sequence in no group.
+        - `count`: How many groups there are; by default the largest index plus one.
 
-        **Raises:** `ValueError` for an index that is none of that many.
+        **Raises:** `ValueError` for an index outside [-1, `count`).
         """
         found = np.asarray(index if np.ndim(index) else [*index])  # pyright: ignore
         if found.ndim != 1 or not found.size or not _whole(found):
             got = f"{found.dtype}{list(found.shape)}"
-            raise ValueError(f"index has a whole number for each sequence, got {got}")
+            raise ValueError(f"index must be a whole number per sequence, got {got}")
         largest = int(found.max())
         count = largest + 1 if count is None else count
         if found.min() < -1 or largest >= count:
@@ -68,22 +68,23 @@ Reduction = SequenceMean | EachSequence | GroupMean
 
 @dataclasses.dataclass(frozen=True)
 class Measure:
-    """A number, or several, read off the forward of one example.
+    """A number, or an array of numbers, computed from the forward of one example.
 
     **Fields:**
 
-    - `fn`: `fn(record, outputs, example)` to an array of any shape, where `outputs` is
-        what `task.forward` gives. It runs compiled and is mapped over the examples.
-    - `record`: The sites it reads, names or globs. The record that it gets may hold
-        others too, which other measures read.
-    - `over`: How the sequences are put together.
-    - `axes`: Names of the axes of what `fn` gives, `"layer head"`.
-    - `label`: What it is, for the axis of a figure.
-    - `text`: What `parse` makes it from, but for `over`; nothing if that cannot.
-    - `shares`: Whether it reads the rows of patterns as distributions, which not every
+    - `fn`: `fn(record, outputs, example)` gives an array of any shape, where `outputs`
+        is what `task.forward` gives. It runs compiled, mapped over the examples.
+    - `record`: The sites it reads, as names or globs. The record that `fn` gets may
+        also hold sites that other measures read.
+    - `over`: How to combine the sequences.
+    - `axes`: Names of the axes of what `fn` gives, such as `"layer head"`.
+    - `label`: What it measures, for the axis of a figure.
+    - `text`: The text that `parse` reads it from, without `over`; empty if `parse`
+        cannot read it.
+    - `shares`: Whether it needs patterns whose rows are distributions, which not every
         kind of attention has.
-    - `rows`: Of which tokens it reads what the last block computes: with `"query"`, of
-        the query alone, it may get an array of that one row (the last, at any rate).
+    - `rows`: The tokens whose values it reads from the last block. With `"query"` it
+        reads only the query's, and may get an array with only that row, the last one.
     """
 
     fn: Callable[[opto.Record, PyTree, Any], Array]
@@ -98,12 +99,12 @@ class Measure:
 
 @dataclasses.dataclass(frozen=True)
 class Under:
-    """A measure in a forward with further edits, after those of the replay.
+    """A measure taken under further edits, applied after those of the replay.
 
     **Fields:**
 
-    - `edits`: In force besides.
-    - `measure`: What is measured then.
+    - `edits`: The further edits.
+    - `measure`: What is measured under them.
     """
 
     edits: tuple[opto.AbstractEdit, ...]
@@ -112,21 +113,21 @@ class Under:
     def __post_init__(self):
         if not isinstance(self.measure, Measure):
             kind = type(self.measure).__name__
-            raise ValueError(f"measure is one of forwards, a Measure, got {kind}")
+            raise ValueError(f"measure must be a Measure of a forward, got {kind}")
 
 
 @dataclasses.dataclass(frozen=True)
 class OfModel:
-    """Something of a model as a whole: of its weights, or of its loss over a batch.
+    """A measure of a whole model: of its weights, or of its loss over a batch.
 
     **Fields:**
 
-    - `fn`: `fn(model, task, batch, edits)` to an array of any shape; it runs compiled.
-        The batch has its sequences in front.
+    - `fn`: `fn(model, task, batch, edits)` gives an array of any shape; it runs
+        compiled. The first axis of the batch is the sequence.
     - `axes`, `label`, `text`: As for `Measure`.
     - `needs`: Attributes that the model must have, such as `unembed`.
-    - `reads`: `"weights"` of what does not look at the edits, so that a replay under
-        some can say that it makes no sense.
+    - `reads`: `"weights"` if `fn` ignores the edits, so that a replay with edits
+        refuses the measure.
     """
 
     fn: Callable[[Any, Any, PyTree, tuple[opto.AbstractEdit, ...]], Array]
@@ -141,7 +142,7 @@ AnyMeasure = Measure | Under | OfModel
 
 
 def lacking(measure: AnyMeasure, table: opto.Sites, model: Any) -> str:
-    """Why a model does not have what a measure reads, in words; nothing if it has it.
+    """The reason why a measure cannot be taken of a model; empty if it can be.
 
     **Arguments:** `table`: The model's sites.
     """
@@ -156,7 +157,7 @@ def lacking(measure: AnyMeasure, table: opto.Sites, model: Any) -> str:
         except ValueError as error:
             if not pattern.startswith("tokens."):
                 return str(error)
-            return f"it needs token roles ({pattern!r}), which {kind} does not name"
+            return f"it needs token roles ({pattern!r}), which {kind} does not have"
         for site in found if plain.shares else ():
             if site.rows and site.rows.are != "distribution":
                 return _no_shares(plain.label, site.name, site.rows)
@@ -164,19 +165,19 @@ def lacking(measure: AnyMeasure, table: opto.Sites, model: Any) -> str:
 
 
 def check_shares(label: str, name: str, record: opto.Record) -> None:
-    """Raises `ValueError` for a pattern whose rows are not shares of attention."""
+    """Raises `ValueError` if the rows of a pattern are not shares of attention."""
     rows = record.rows_of(name)
     if rows and rows.are != "distribution":
         raise ValueError(_no_shares(label, name, rows))
 
 
 def _no_shares(label: str, name: str, rows: opto.Rows) -> str:
-    wanted = f"{label} is of rows that are a 'distribution'"
-    return f"{wanted}; at {name!r} {rows.of} has {rows.are!r} ones"
+    wanted = f"{label} needs attention whose rows are a 'distribution'"
+    return f"{wanted}; {name!r} of {rows.of} has {rows.are!r} rows"
 
 
 def sites_of(measures: Mapping[str, Measure] | Iterable[Measure]) -> list[str]:
-    """The sites that some measures read, each once."""
+    """The sites that the measures read, each once."""
     found = measures.values() if isinstance(measures, Mapping) else measures
     return list(dict.fromkeys(site for measure in found for site in measure.record))
 

@@ -1,4 +1,4 @@
-"""The task's own metrics, `loss`, `accuracy` and so on, as measures."""
+"""The task's own metrics as measures: `loss`, `accuracy` and so on."""
 
 import dataclasses
 from typing import Any
@@ -27,28 +27,28 @@ def task_metric(
 
     **Arguments:**
 
-    - `task`: Whose `metrics` it is; see `icl.tasks.classification`.
-    - `name`: Which.
-    - `over`: How the sequences are put together.
+    - `task`: The task whose `metrics` has it; see `icl.tasks.classification`.
+    - `name`: The name of the metric.
+    - `over`: How to combine the sequences.
 
-    **Raises:** `ValueError` for a metric that the task does not have; for a task that
-    does not say how many labels it has, when it is measured.
+    **Raises:** `ValueError` if the task does not have the metric. If the task does not
+    say how many labels it has, this error comes only when the measure is taken.
     """
     known = metric_names(task)
     if known:
         _check(name, known)
     label = name.replace("_", " ")
-    # The name of an axis is left aside where the metric is one number.
+    # If the metric is one number, the name of the axis is ignored.
     return Measure(
         _Metric(task, name), over=over, label=label, text=name, axes="position"
     )
 
 
 def metric_names(task: Any, model: PyTree | None = None) -> tuple[str, ...]:
-    """The metrics of a task, as it scores what a model says.
+    """The names of the metrics that a task computes from a model's outputs.
 
-    Without a model, only of a task whose outputs are a number for each label; none of
-    another.
+    Without a model, the names are known only for a task whose outputs are a number for
+    each label; for other tasks there are none.
     """
     if task is None:
         return ()

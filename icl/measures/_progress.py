@@ -1,8 +1,8 @@
-"""Progress measures: how well a model would do if one part of its circuit were there.
+"""Progress measures: how well a model would do if one part of its circuit were perfect.
 
-The rest of the circuit may form long before the loss shows it, while a part is missing.
-Clamping that part after training, at each checkpoint, tells (Singh et al. 2024,
-appendix, on the progress measures of an induction circuit).
+While one part is missing, the rest of the circuit may form long before the loss shows
+it. To see this, clamp the missing part at each checkpoint, after training (Singh et al.
+2024, appendix, on the progress measures of an induction circuit).
 """
 
 from collections.abc import Sequence
@@ -19,21 +19,21 @@ Heads = str | Sequence[Sequence[int]]
 
 @register
 def previous_token_clamped(measure: Measure, heads: Heads) -> Under:
-    """A measure where some heads attend to the previous token and to nothing else.
+    """A measure with some heads clamped to attend only to the previous token.
 
     **Arguments:**
 
-    - `measure`: Such as the loss.
-    - `heads`: `"0:2"`, or several, `"0:1 0:2"`; or `[(0, 1), (0, 2)]`, as `strongest`
-        gives them.
+    - `measure`: The measure, for example the loss.
+    - `heads`: One head, `"0:2"`, or several, `"0:1 0:2"`; or a list such as
+        `[(0, 1), (0, 2)]`, which `strongest` gives.
     """
     return Under((opto.Pattern(opto.PreviousToken(), heads=heads),), measure)
 
 
 @register
 def match_clamped(measure: Measure, heads: Heads) -> Under:
-    """A measure where the query attends to its own label alone, in some heads.
+    """A measure with some heads clamped: the query attends only to its own label.
 
-    **Arguments:** As for `previous_token_clamped`; such as `"1:3"`.
+    **Arguments:** As for `previous_token_clamped`; heads for example `"1:3"`.
     """
     return Under((opto.Pattern(Induction(), heads=heads),), measure)

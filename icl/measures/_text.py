@@ -1,4 +1,4 @@
-"""The text form of a measure: what the command line takes and `Measure.text` keeps."""
+"""The text form of a measure, which the command line takes and `Measure.text` has."""
 
 import ast
 import dataclasses
@@ -18,18 +18,19 @@ from ._metrics import metric_names, task_metric
 _Arguments = ParamSpec("_Arguments")
 _Made = TypeVar("_Made", Measure, OfModel, Under)
 
-# Closed: a text can name these and the task's metrics, and no text is ever evaluated.
+# A text can name only these and the task's metrics. No text is ever evaluated.
 _MEASURES: dict[str, Callable[..., AnyMeasure]] = {}
 _UNSAID = ("over",)
 
 
 def register(make: Callable[_Arguments, _Made]) -> Callable[_Arguments, _Made]:
-    """Lets texts name a measure: a decorator of the function that makes it.
+    """Decorator: lets texts name the measure that a function makes.
 
-    `icl replay --measure NAME` and `parse` know it by the function's name then, with
-    its arguments; the first line of its docstring says there what it is.
+    `icl replay --measure NAME` and `parse` then know it by the function's name and
+    arguments. The first line of its docstring is its description in the list of
+    measures.
 
-    **Raises:** `ValueError` for a name that another measure has.
+    **Raises:** `ValueError` if another measure has the name already.
     """
 
     @functools.wraps(make)
@@ -49,16 +50,15 @@ def register(make: Callable[_Arguments, _Made]) -> Callable[_Arguments, _Made]:
 def parse(text: str, task: Any = None, model: Any = None) -> AnyMeasure:
     """Reads a measure such as `induction_strength(layer=1)` or `in_context_accuracy`.
 
-    The grammar is a name, and in brackets arguments if there are some: literals, or
-    for `match_clamped(loss, heads='1:3')` and its like another measure. The names are
-    those of `names`.
+    A text is a name, and arguments in brackets if there are any. An argument is a
+    literal, or another measure as in `match_clamped(loss, heads='1:3')`. The names are
+    those that `names` lists.
 
     **Arguments:**
 
     - `text`: What to read.
-    - `task`: Whose metrics it may name.
-    - `model`: One of the task, without which it is not known of every task which
-        metrics it has.
+    - `task`: The text may name the metrics of this task.
+    - `model`: A model of the task; without it, the metrics of some tasks are unknown.
 
     **Raises:** `ValueError` that points at what it does not understand, and for a
     module that cannot be imported.
@@ -70,9 +70,9 @@ def parse(text: str, task: Any = None, model: Any = None) -> AnyMeasure:
 
 
 def names(task: Any = None, model: Any = None) -> dict[str, str]:
-    """What `parse` reads, with its arguments, and what each is in a line.
+    """What `parse` reads: each measure with its arguments, and a line on what it is.
 
-    **Arguments:** `task`, `model`: Whose metrics are listed too, as for `parse`.
+    **Arguments:** `task`, `model`: As for `parse`; the task's metrics are listed too.
     """
     _import_all()
     metrics = dict.fromkeys(metric_names(task, model), "A metric of the task.")
@@ -83,7 +83,7 @@ def names(task: Any = None, model: Any = None) -> dict[str, str]:
 
 
 def _import_all() -> None:
-    """Imports what registers measures: the public files of this room, and plug-ins."""
+    """Imports what registers measures: public files of this package, and plug-ins."""
     scan(__package__)
     import_installed()
 
@@ -103,7 +103,7 @@ def _measure(read: Text, node: ast.expr, scored: _Scored) -> AnyMeasure:
         raise read.error(node, "expected a measure such as induction_strength")
     if name.id in scored.metrics:
         if name.id in _MEASURES:
-            both = f"a metric of the task and a measure are called {name.id}"
+            both = f"a metric of the task and a measure are both called {name.id}"
             raise read.error(name, f"{both}; rename one")
         if call:
             raise read.error(name, f"the metric {name.id} takes no arguments")
@@ -136,12 +136,12 @@ def _made(read: Text, name: ast.Name, args: list, keywords: dict) -> AnyMeasure:
 def _unknown(name: str, metrics: tuple[str, ...]) -> str:
     known = [*metrics, *_MEASURES]
     hint = did_you_mean(name, known) or f"; known: {', '.join(known)}"
-    lacking = "" if metrics else " (no task is given whose metric it could be)"
+    lacking = "" if metrics else " (no task is given for metrics)"
     return f"no measure {name!r}{lacking}{hint}"
 
 
 def _written(make: Callable[..., Any], bound: dict[str, Any]) -> str:
-    """A call as text, without what is left at its default."""
+    """A call as text, without arguments that have their default."""
     parameters = inspect.signature(make).parameters
     arguments = ", ".join(
         f"{name}={value!r}"
@@ -152,7 +152,7 @@ def _written(make: Callable[..., Any], bound: dict[str, Any]) -> str:
 
 
 def _listed(make: Callable[..., Any]) -> str:
-    """The arguments that a text can give, as a text has them."""
+    """The arguments that a text can give, in the form of a text."""
     return takes(make, _UNSAID).replace("*, ", "")
 
 

@@ -1,8 +1,8 @@
-"""What the weights say, with no forward: copying, matching, composition, biases.
+"""Measures of the weights, without a forward: copying, matching, composition, biases.
 
 Scales and offsets of LayerNorms are folded into the weights that read them
-(`icl.models.fold_layer_norms`), and what a norm reads is taken less its mean, which is
-all that the norm lets through; how much it stretches is left out, as that depends on
+(`icl.models.fold_layer_norms`). The mean of what a norm reads is subtracted, as the
+norm does. Its division by the standard deviation is left out, because that depends on
 the input. Rotary positions are left out too (`opto.circuits`).
 """
 
@@ -38,8 +38,8 @@ def unembedding_biases() -> OfModel:
 
 @register
 def constant_logits() -> OfModel:
-    """The logits whatever the input: bias and the last norm's offset: `[label]`."""
-    return OfModel(_constant, "label", "logit whatever the input", **_OF_LOGITS)
+    """The constant part of the logits: bias and the last norm's offset, `[label]`."""
+    return OfModel(_constant, "label", "constant part of the logit", **_OF_LOGITS)
 
 
 @register
@@ -49,17 +49,19 @@ def ov_copying(layer: int | None = None) -> OfModel:
     $\sum_i \lambda_i / \sum_i |\lambda_i|$ over the eigenvalues of $W_U W_{OV} W_E$,
     from label embeddings to the labels' logits (Elhage et al. 2021).
 
-    **Arguments:** `layer`: One layer: `[head]`; `None` is every one: `[layer, head]`.
+    **Arguments:** `layer`: One layer, which gives `[head]`; `None` takes every layer
+    and gives `[layer, head]`.
     """
     return _per_head(_copying, layer, "copying score of OV")
 
 
 @register
 def qk_matching(layer: int | None = None) -> OfModel:
-    r"""How much each head attends to an exemplar that is the query's own, in [-1, 1].
+    r"""How much each head attends to an exemplar equal to the query, in [-1, 1].
 
-    The copying score of $X W_{QK} X^\top$, with $X$ the embedded exemplars of the
-    task's classes, the first of each: near one for a head that attends to equal tokens.
+    It is the copying score of $X W_{QK} X^\top$, where $X$ are embedded exemplars: the
+    first exemplar of each of the task's classes. It is near one for a head that attends
+    to equal tokens.
 
     **Arguments:** `layer`: As for `ov_copying`.
     """
@@ -68,11 +70,12 @@ def qk_matching(layer: int | None = None) -> OfModel:
 
 @register
 def induction_matching(writer: int = 0, reader: int = 1) -> OfModel:
-    r"""As `qk_matching`, of exemplars that an earlier layer's heads copied.
+    r"""Like `qk_matching`, for exemplars that an earlier layer's heads copied.
 
-    `[head, writer_head]`: the copying score of $X W_{QK} W_{OV} X^\top$, with $W_{QK}$
-    of the reader's head and $W_{OV}$ of the writer's. Near one for an induction head
-    and the previous-token head that serves its keys (Elhage et al. 2021).
+    `[head, writer_head]`: the copying score of $X W_{QK} W_{OV} X^\top$, where $W_{QK}$
+    is from the reader's head and $W_{OV}$ from the writer's. It is near one for an
+    induction head and the previous-token head that writes its keys (Elhage et al.
+    2021).
 
     **Arguments:** `writer`, `reader`: Layers, the first before the second.
     """
@@ -93,18 +96,19 @@ def induction_matching(writer: int = 0, reader: int = 1) -> OfModel:
 
 @register
 def composition(into: Into = "keys", writer: int = 0, reader: int = 1) -> OfModel:
-    r"""How much of what heads write is read by the heads of a later layer.
+    r"""How much the heads of a later layer read what the heads of a layer write.
 
     `[head, writer_head]`, in [0, 1]: $\|R W\| / (\|R\|\,\|W\|)$ in Frobenius norms
     (Elhage et al. 2021).
 
     **Arguments:**
 
-    - `into`: What reads: `"queries"`, `"keys"` or `"values"`.
+    - `into`: What the later heads compute from it: `"queries"`, `"keys"` or `"values"`.
     - `writer`, `reader`: Layers, the first before the second.
     """
     if into not in get_args(Into):
-        raise ValueError(f"into is one of {', '.join(get_args(Into))}, got {into!r}")
+        known = ", ".join(get_args(Into))
+        raise ValueError(f"into must be one of {known}, got {into!r}")
     _check_order(writer, reader)
     score = getattr(opto.circuits, f"{into[0]}_composition")
 
@@ -155,7 +159,7 @@ def _per_head(
 def _pair(
     model: ExemplarLabelModel, writer: int, reader: int
 ) -> tuple[HeadWeights, HeadWeights]:
-    """The heads of two layers; the reader's read less the mean, as its norm does."""
+    """The heads of two layers; the reader's ignore the mean, as its norm does."""
     model = fold_layer_norms(model)
     late = _heads(model, reader)
     read = {
@@ -171,8 +175,8 @@ def _heads(model: ExemplarLabelModel, layer: int) -> HeadWeights:
 
 
 def _exemplars(model: ExemplarLabelModel, task: Any) -> Float[Array, "class d_model"]:
-    """The first exemplar of each of the task's classes, as a norm reads it."""
-    # Not all of the data as a constant of the program: that may be half a gigabyte.
+    """The first exemplar of each of the task's classes, as a norm lets it through."""
+    # Else all of the data, perhaps half a gigabyte, becomes a constant of the program.
     with jax.ensure_compile_time_eval():
         shown = task.data[task.class_ids, task.exemplar_ids[0]]
     return _read(model, jax.vmap(model.embedding.exemplar)(shown))
@@ -181,7 +185,7 @@ def _exemplars(model: ExemplarLabelModel, task: Any) -> Float[Array, "class d_mo
 def _read(
     model: ExemplarLabelModel, vectors: Float[Array, "*batch d_model"]
 ) -> Float[Array, "*batch d_model"]:
-    """What a norm lets through of vectors, or weights less what it never shows them."""
+    """Removes the mean from vectors or weights, if the model's norms remove it."""
     if not isinstance(model.final_norm, eqx.nn.LayerNorm):
         return vectors
     return vectors - vectors.mean(-1, keepdims=True)

@@ -1,7 +1,7 @@
-"""The papers, each in one folder: its runs, what is read off them, figures and claims.
+"""The papers, each in one folder: its runs, analyses, figures and claims.
 
-A study is a folder with a file `runs.py`, which defines `trials`, and has the folder's
-name; figures are `FIGURES` of a paper's `figures`. Both are found by being there. What
-several papers need, other than what both papers on transience show, is in
-`sweeps.analysis` and `sweeps.figures`.
+A study is a folder with a file `runs.py` that defines `trials`; it has the folder's
+name. A paper's figures are `FIGURES` in its `figures`. Both are found without a list.
+Code for several papers is in `sweeps.analysis` and `sweeps.figures`, except what the
+two papers on transience share (`_transience.py`).
 """

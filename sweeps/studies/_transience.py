@@ -1,7 +1,7 @@
-"""Learning in context that comes and goes: what both papers on transience show.
+"""In-context learning that comes and goes: what both papers on transience show.
 
-Two things are told apart: whether a model *prefers* the context where weights deny it
-(`flip`), and whether it *can* use the context where weights are of no help (`icl`).
+The set `flip` tells whether a model *prefers* the context if its weights contradict it.
+The set `icl` tells whether it *can* use the context if its weights are of no help.
 """
 
 import math
@@ -33,7 +33,7 @@ HEIGHTS = ("flip peak", "flip end", "icl peak", "icl end", "ciwl end")
 
 
 def comes_and_goes(runs: Runs) -> Measured:
-    """Accuracies by what they take: context, weights, or either."""
+    """Accuracies on each set over training, and when `flip` comes and goes."""
     sets = [name for name in _SETS if has_set(runs, name)]
     every = {name: curves(runs, name, _METRIC) for name in sets}
     flip = every["flip"]
@@ -46,7 +46,7 @@ def comes_and_goes(runs: Runs) -> Measured:
         values["icl peak"] = _trained(every["icl"]).max(0)
         values["icl end"] = every["icl"].values[-1]
     passages = [passage(flip.sequences, values) for values in flip.values.T]
-    # Where it never came, its largest value is noise, and it cannot go.
+    # If it never came, its largest value is noise, and it cannot go away.
     times = [
         (p.came_at, math.nan if math.isinf(p.came_at) else p.peak_at, p.gone_at)
         for p in passages
@@ -56,7 +56,7 @@ def comes_and_goes(runs: Runs) -> Measured:
 
 
 def _trained(found: MetricCurves) -> np.ndarray:
-    """Without the first look, before training, which is chance."""
+    """The values without those from before training, which are at chance."""
     return found.values[found.sequences > 0]
 
 
@@ -78,17 +78,17 @@ def _accuracies(every: dict[str, MetricCurves]) -> plots.DrawnFigure:
 def rows(
     heights: tuple[float, ...], times: tuple[float, ...] = (math.nan,) * len(TIMES)
 ) -> dict[str, Row]:
-    """What was published of each height, and of each time in sequences."""
+    """The rows of the published heights, and of the published times in sequences."""
     return {
         **rows_of(ACCURACY, dict(zip(HEIGHTS, heights, strict=True))),
         **rows_of(SEQUENCES, dict(zip(TIMES, times, strict=True))),
     }
 
 
-# Written down before the runs with seeds from 10 on. A low end says nothing of a seed
-# where it never rose, so both are asked of one seed.
+# Written down before the runs with seeds from 10 on. A low end says nothing if the
+# accuracy never rose, so the same seed must satisfy both.
 TRANSIENT: tuple[Claim, ...] = (
-    # Whether the context is preferred to weights that deny it.
+    # Whether the context is preferred to weights that contradict it.
     Together((Within("flip peak", low=0.6), Within("flip end", high=0.2))),
     # Whether the context can be used at all.
     Together((Within("icl peak", low=0.8), Within("icl end", high=0.65))),

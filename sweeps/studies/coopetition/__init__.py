@@ -1,4 +1,4 @@
 """Singh et al. 2025, "Strategy coopetition explains …" (arXiv 2503.05631).
 
-Everything of this paper; what it shares with that on transience is a folder above.
+Everything for this paper; what it shares with the transience paper is a folder above.
 """

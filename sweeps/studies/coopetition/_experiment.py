@@ -1,4 +1,4 @@
-"""A run of the coopetition study, and the experiment that it is."""
+"""A run of the coopetition study, and its experiment."""
 
 import dataclasses
 import functools
@@ -34,29 +34,28 @@ class CoopetitionRun:
     name: str
     sequences: int
     checkpoint_every: int | None = None
-    """`None` keeps the last alone."""
+    """`None` keeps only the last."""
     evaluate_every: int = 100_000
     trained_on: Sequences = "main"
     graft: tuple[str, int] | None = None
-    """A run and how many sequences it had seen: its layer 1 and what follows replace
-    this one's, and are not trained."""
+    """A run, and how many sequences it had seen. Its layer 1 and all that follows
+    replace this run's, and are not trained."""
     start: tuple[str, int] | None = None
-    """A run and how many sequences it had seen: the weights at first."""
+    """A run, and how many sequences it had seen. This run starts from its weights."""
     classes: int = 12_800
     exemplars: int = 20
     deep: bool = False
     """Twelve layers and contexts of 8 pairs."""
     matched: bool = False
-    """A class is shown as one exemplar in all of a sequence ("MQ")."""
+    """Within a sequence, a class is always shown as the same exemplar ("MQ")."""
     depth: int = 2
     mlp_ratio: float | None = None
     positions: Positions | None = None
-    """`None` is learned ones."""
+    """`None` means learned positions."""
     edits: tuple[str, ...] = ()
     heads: tuple[int, tuple[int, ...]] | None = None
-    """The heads `{previous}` that these name, in layer 0 of the main run: how many
-    sequences it had seen, and their ranks by how much they attend to the previous
-    token."""
+    """The heads `{previous}` that the edits name, in layer 0 of the main run: how many
+    sequences it had seen, and the heads' ranks by attention to the previous token."""
     init_seed: int = 5
     train_seed: int = 2
 
@@ -69,15 +68,15 @@ class Setting:
     rate: float = 1e-5
     """The learning rate of runs with two pairs in context."""
     size: int | None = None
-    """Sequences of an evaluation set; `None` is as published."""
+    """Sequences of an evaluation set; `None` means as published."""
     dim: int = 512
-    """Of the synthetic classes."""
+    """The number of features of the synthetic classes."""
     class_spread: float = 0.5
-    """How much their exemplars vary along the directions that classes differ along."""
+    """How much their exemplars vary along the directions in which classes differ."""
     features: float = 1.0
     """The size of their features."""
     sets: tuple[str, ...] | None = None
-    """The evaluation sets, if not all."""
+    """The evaluation sets; `None` means all."""
     d_model: int = 64
     deep_layers: int = 12
 
@@ -85,7 +84,7 @@ class Setting:
 def experiment_of(
     run: CoopetitionRun, setting: Setting, folder: Path, data: Source | None
 ) -> Experiment:
-    """The experiment of a run, whose donors are in the study's folder."""
+    """The experiment of a run; the runs it starts or grafts from are in `folder`."""
     stand = stand_in(run.classes, run.exemplars, dim=setting.dim)
     data = data or dataclasses.replace(
         stand, class_spread=setting.class_spread, scale=setting.features
@@ -159,6 +158,6 @@ def _base(run: CoopetitionRun, setting: Setting, data: Source) -> Experiment:
 
 
 def _place(donor: tuple[str, int], folder: Path, batch_size: int) -> tuple[str, int]:
-    """A run's folder, and its checkpoint at the end of the step of that point."""
+    """A run's folder, and its checkpoint: the point, rounded up to a whole step."""
     name, sequences = donor
     return str(folder / name), -(-sequences // batch_size) * batch_size

@@ -1,4 +1,4 @@
-"""What the coopetition paper reads off runs.
+"""Measurements of the coopetition paper on runs.
 
 Layer 0 is the paper's layer 1, and layer 1 its layer 2.
 """
@@ -18,10 +18,10 @@ from ...analysis import check_two_layers
 
 
 def taken_at(run: str | os.PathLike) -> int | None:
-    """How many sequences the other run had seen from which this one has its weights.
+    """How many sequences a run's donor had seen when the weights were taken from it.
 
-    That is what it was started from, or what is grafted into it; `None` if there is no
-    such run, or this one is not there.
+    The donor is the run that this one starts from, or that is grafted into it. `None`
+    if there is no donor, or this run does not exist.
     """
     if not is_run(run):
         return None
@@ -33,12 +33,12 @@ def taken_at(run: str | os.PathLike) -> int | None:
 
 
 def attention_differences(layer: int, differences: Sequence[float]) -> Any:
-    """The query attends to labels alone, clamped, to be swept over.
+    """An edit to sweep over that clamps the query's attention to the labels only.
 
     **Arguments:**
 
-    - `layer`: Whose heads.
-    - `differences`: In [-1, 1], how much more attention the correct label has than the
+    - `layer`: The layer whose heads are clamped.
+    - `differences`: In [-1, 1], the attention to the correct label minus that to the
         incorrect ones: a point for each.
     """
     site = f"blocks.{layer}.attn.pattern"
@@ -47,9 +47,10 @@ def attention_differences(layer: int, differences: Sequence[float]) -> Any:
 
 
 def without_way_past(layer: int) -> tuple[opto.AbstractEdit, ...]:
-    """What comes into a layer reaches its heads alone, not what comes after them.
+    """Edits that cut the residual way past a layer: only its heads get its input.
 
-    Their attention and values are as they were. Edits of these go after.
+    The heads keep the attention and values of the unedited run. Edits of the attention
+    or the values must come after these edits.
     """
     return (
         opto.Zero(f"blocks.{layer}.resid_pre"),
@@ -61,13 +62,13 @@ def without_way_past(layer: int) -> tuple[opto.AbstractEdit, ...]:
 def lower_layer_ablations(
     trained: Trained,
 ) -> dict[str, tuple[opto.AbstractEdit, ...]]:
-    """Ablations of a model of two layers, by what they take away.
+    """Ablations of a two-layer model, by what they remove.
 
-    "layer 0 to the output" only removes what layer 0 writes past layer 1. The others
-    also take it from layer 1's queries, keys or values.
+    "layer 0 to the output" removes only what layer 0 writes past layer 1. "layer 0 to
+    queries", "keys" and "values" also remove it from that part of layer 1.
 
-    **Raises:** `ValueError` for another number of layers, or a run trained under edits,
-    as what is held is the run without any.
+    **Raises:** `ValueError` for another number of layers, for MLPs, or for a run that
+    was trained under edits: the held values are those of the model without edits.
     """
     check_two_layers(trained)
     lost = opto.Zero("blocks.0.attn.z")

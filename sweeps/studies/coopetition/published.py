@@ -1,7 +1,7 @@
 """What the coopetition paper published: Singh et al. 2025, arXiv 2503.05631.
 
-Numbers of the appendix are those of its ICML version as far as we know them; "?" stands
-for one that we could not see.
+Figure numbers of the appendix are those of the ICML version, as far as we know them;
+"?" stands for a number that we could not find out.
 """
 
 from ...figures import Published
@@ -11,7 +11,7 @@ PAPER = "Singh et al. 2025, coopetition"
 
 _DIAGRAM = "a diagram"
 _NO_RUN = "only at scale `paper`, which was not run"
-_NO_RULE = "drawn, with no rule: the paper gives no number"
+_NO_RULE = "drawn, but not judged: the paper gives no number"
 
 PUBLISHED = (
     Published("1a, 1c", "example sequences; a second diagram", absent=_DIAGRAM),
@@ -35,14 +35,12 @@ PUBLISHED = (
         notebook="04_coopetition",
         absent=_NO_RULE,
     ),
-    Published(
-        "4a, 4b", "ICL alone, with layer 1 of other runs given", "coopetition/4ab"
-    ),
+    Published("4a, 4b", "ICL only, with layer 1 of other runs", "coopetition/4ab"),
     Published("4c", "started from CIWL", "coopetition/4c"),
     Published("5", "a toy of two mechanisms", "coopetition/5"),
     Published("5, right", "the divot in the transformer's loss", "coopetition/divot"),
-    Published("6a", "exemplars that match, two layers", "coopetition/6"),
-    Published("6b", "exemplars that match, twelve layers", absent=_NO_RUN),
+    Published("6a", "matching exemplars, two layers", "coopetition/6"),
+    Published("6b", "matching exemplars, twelve layers", absent=_NO_RUN),
     Published("? (appendix)", "five other seeds", "coopetition/1b"),
     Published("? (appendix)", "rotary and sinusoidal positions", absent=_NO_RUN),
     Published("? (appendix)", "fewer classes and exemplars", absent=_NO_RUN),
@@ -59,9 +57,9 @@ PUBLISHED = (
     Published("12, 15 (?)", "temperature; superposition", absent="not written"),
     Published(
         "16, 17",
-        "twelve seeds of the toy, with and without a lack",
+        "twelve seeds of the toy, with and without the lack μ₁",
         notebook="03_phase_changes",
-        absent="five of the seeds are judged as figure 5",
+        absent="five of the seeds are judged in figure 5",
     ),
     Published("18", "rejected hypotheses", absent=_NO_RUN),
 )

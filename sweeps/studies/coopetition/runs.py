@@ -1,17 +1,17 @@
 """The coopetition paper: Singh et al. 2025, "Strategy coopetition explains the
 emergence and transience of in-context learning" (ICML; arXiv 2503.05631).
 
-Which runs there are is from the sweeps in https://github.com/aadityasingh/icl-dynamics:
-27 of the main text and 18 of the appendix; two on mixed data are ours. The runs there
-that make evaluation sets have no counterpart: a set is a function of the evaluation
-seed. What the other figures need (2, 3) is measured on checkpoints of these; 5 is a toy
-model without a transformer.
+The list of runs is from the sweeps in https://github.com/aadityasingh/icl-dynamics: 27
+for the main text and 18 for the appendix. Two runs on mixed data are ours. The scripts'
+runs that make evaluation sets are not needed here: a set is a function of the
+evaluation seed. Figures 2 and 3 are measured on checkpoints of these runs; figure 5 is
+a toy model without a transformer.
 
-`small` is an hour and a half: as many classes as published, a learning rate ten times
-the paper's, a selection of the runs. The features of its classes are a sixteenth of the
-usual size and its exemplars vary by a quarter: with features of full size what a model
-learns of a class goes past its heads, and at the end it needs none of them
-(`benchmarks/RESULTS.md` has what was tried).
+`small` takes an hour and a half. It has as many classes as published, a learning rate
+ten times the paper's, and a selection of the runs. The features of its classes have a
+sixteenth of the usual size, and its exemplars vary by a quarter. With features of full
+size, what a model learns about a class bypasses its heads, and at the end the model
+needs no heads (`benchmarks/RESULTS.md` lists the trials).
 """
 
 import dataclasses
@@ -35,16 +35,16 @@ def figures() -> list[CoopetitionRun]:
         # 1b to 3, and what they are grafted and started from.
         CoopetitionRun("main", length, 50_000),
         CoopetitionRun("ciwl-only", length, 50_000, trained_on="ciwl"),
-        # 4a. The paper's plateau lasts longer than this: it had 640 million.
+        # 4a. The paper's run had 640 million, and its plateau lasts longer than this.
         CoopetitionRun("icl-only", length, keep, trained_on="icl"),
         _graft("main", 20 * M, length, keep),
-        # 4b: from inside of the window where it helps, its two ends, and outside.
+        # 4b: from inside the window where it helps, its two ends, and outside.
         *(
             _graft("ciwl-only", at * M, length, keep)
             for at in (4, 8, 9.75, 9.8, 15, 20, 25, 31.5, 32, 48, 64)
         ),
-        # 4c. The script's start at 12 million loads the checkpoint at 10; not here. It
-        # counts on from the start, and so ends at 32 million more, as this does.
+        # 4c. For the start at 12 million, the script loads the checkpoint at 10; we do
+        # not. All of its runs train on 32 million more sequences, as ours do.
         *(_start(at * M, 32 * M, keep) for at in (4, 5, 6, 7, 8, 9, 10, 12, 16)),
         # 6.
         CoopetitionRun("matched", length, keep, matched=True),
@@ -73,12 +73,12 @@ def appendix() -> list[CoopetitionRun]:
         *(_sized(run, 12_800, 5) for run in (data, mlp)),
         *(_sized(run, 1600, 20) for run in (data, mlp)),
         *(_sized(run, 1600, 5) for run in (data, mlp)),
-        # For CIWL a layer suffices, and so it does without learning in context.
+        # One layer suffices for CIWL, which needs no in-context learning.
         CoopetitionRun("1-layer", length, keep, depth=1),
         CoopetitionRun("no-previous-token-on-labels", length, keep, edits=(block,)),
-        # Not a lottery ticket: learning in context emerges without the heads that do it
-        # when they are there. They are those at its peak; in the paper's run the three
-        # that attend to the previous token at all were 1, 4 and 7.
+        # Not a lottery ticket: in-context learning emerges without the heads that do it
+        # if they are there. These are the heads at its peak; in the paper's run, only
+        # three heads attend to the previous token: 1, 4 and 7.
         CoopetitionRun(
             "without-previous-token-heads",
             length,
@@ -90,7 +90,7 @@ def appendix() -> list[CoopetitionRun]:
 
 
 def mixtures() -> list[CoopetitionRun]:
-    """Bursty sequences with others among them, half or a tenth: two, of ours."""
+    """Two runs of ours on bursty sequences, mixed with a half or a tenth of others."""
     length, keep = 64 * M, 16 * M
     return [
         CoopetitionRun("mixed-50", length, keep, trained_on="half"),
@@ -99,19 +99,19 @@ def mixtures() -> list[CoopetitionRun]:
 
 
 def _sized(run: CoopetitionRun, classes: int, exemplars: int) -> CoopetitionRun:
-    """The run on so many classes and exemplars of each."""
+    """The same run on another number of classes, and of exemplars of each."""
     name = f"{run.name}-{classes}x{exemplars}"
     return dataclasses.replace(run, name=name, classes=classes, exemplars=exemplars)
 
 
 def _graft(donor: str, at: float, length: int, keep: int) -> CoopetitionRun:
-    """Trained on ICL sequences, with layer 1 of another run after so many sequences."""
+    """A run on ICL sequences, with layer 1 of the donor after `at` sequences."""
     name = f"graft-{donor.removesuffix('-only')}-{_short(at)}"
     return CoopetitionRun(name, length, keep, trained_on="icl", graft=(donor, int(at)))
 
 
 def _start(at: float, length: int, keep: int) -> CoopetitionRun:
-    """Trained as the main run, from weights of the CIWL-only run."""
+    """A run trained as the main run, from weights of the CIWL-only run."""
     return CoopetitionRun(
         f"start-ciwl-{_short(at)}", length, keep, start=("ciwl-only", int(at))
     )
@@ -121,7 +121,7 @@ def _short(sequences: float) -> str:
     return f"{sequences / M:g}M" if sequences >= M / 10 else f"{sequences:g}"
 
 
-# The setting was looked for with seed 5, before the claims were written down.
+# The setting was searched with seed 5, before the claims were written down.
 SEEDS = (10, 11, 12)
 
 
@@ -158,7 +158,7 @@ def _smoke() -> list[CoopetitionRun]:
         CoopetitionRun("icl-only", length, keep, trained_on="icl"),
         *(_graft("ciwl-only", at, length, keep) for at in (keep, length)),
         *(_start(at, length, keep) for at in (keep, length)),
-        # Of two layers, here.
+        # It has two layers at this scale.
         CoopetitionRun("12-layers-matched", length, keep, deep=True, matched=True),
     ]
     few = lambda run: dataclasses.replace(run, classes=32, exemplars=2)
@@ -183,8 +183,8 @@ SETTINGS: dict[StudyScale, Setting] = {
 def trials(scale: StudyScale, folder: Path, data: Source | None) -> list[Trial]:
     """The runs of the study; see `sweeps.study.StudyModule`.
 
-    Without data, a run has just its own number of synthetic classes. With them, each
-    takes its number of theirs, and models have an output for all.
+    Without `data`, a run has exactly its own number of synthetic classes. With `data`,
+    each run takes its number of those classes, and models have an output for all.
     """
     setting = SETTINGS[scale]
     return [

@@ -1,5 +1,5 @@
 """Singh et al. 2024, "What needs to go right for an induction head?" (2404.07129).
 
-Everything of this paper, the study of its clamps over several seeds too; nothing that
+Everything for this paper, including the studies over several seeds; nothing that
 another paper needs.
 """

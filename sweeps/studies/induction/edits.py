@@ -1,8 +1,8 @@
-"""The edits of the induction-head paper, of heads that are found by measuring.
+"""The edits of the induction-head paper, for heads that are found by measuring.
 
-Which heads do what is the matter of an initialisation: in the paper's run (seed 5) they
-were 3 in layer 1, and 2, or 1, 2 and 5, or not 6 in layer 0. Here the edits' texts name
-them, and they are measured at the end of a run that is not clamped.
+Which head does what depends on the initial weights: in the paper's run (seed 5) the
+heads were 3 in layer 1, and 2, or 1, 2 and 5, or not 6 in layer 0. Here the edits' text
+uses names for the heads, which are measured at the end of a run without clamps.
 """
 
 from collections.abc import Iterable
@@ -16,18 +16,18 @@ NUM_HEADS = 8
 
 
 def but(*kept: int) -> tuple[int, ...]:
-    """The heads of a layer, or their ranks, without these."""
+    """The heads of a layer, or their ranks, except these."""
     return tuple(head for head in range(NUM_HEADS) if head not in kept)
 
 
-# In layer 1, by induction strength. Clamped runs keep the strongest, though any would
-# do (the paper found little change with another).
+# Ranks in layer 1, by induction strength. Clamped runs keep the strongest head, though
+# any would do (the paper found that another head changes little).
 INDUCTION = {
     "induction": (0,),
     "others": but(0),
     **{f"all_but_0_{rank}": but(0, rank) for rank in but(0)},
 }
-# In layer 0, by how much labels attend to the exemplars before them.
+# Ranks in layer 0, by how much labels attend to the exemplars before them.
 PREVIOUS_TOKEN = {"previous": (0,), "several": (0, 1, 2), "other": (-1,)}
 
 
@@ -63,8 +63,8 @@ ALONE = zero("{others}")
 LAYER_0 = "PerfectPreviousToken()"
 COPY = "CopyFromPattern(site='blocks.1.attn.scores', head={induction})"
 
-# Figure 5b: what is clamped, and which heads of layer 1 are left. Copying reads the
-# one head's scores, whatever the others do. The paper calls our layer 0 its layer 1.
+# Figure 5b: what is clamped, and which heads of layer 1 are left. Copying reads only
+# the one head's scores, so the other heads may stay. Our layer 0 is the paper's 1.
 CLAMPS = {
     "none": (ALONE,),
     "previous-token": (ALONE, previous("{previous}")),

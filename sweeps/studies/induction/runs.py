@@ -1,15 +1,15 @@
 """The induction-head paper: Singh et al. 2024, "What needs to go right for an
 induction head?" (ICML; arXiv 2404.07129).
 
-Which runs there are is from the scripts in https://github.com/aadityasingh/icl-dynamics
-that made the figures: 32 of the main text and 31 of the appendix. Figure A18 has two
-seeds more, and so has this. What the other figures need (3b, 4a, A10 to A14, A16) is
-measured on checkpoints of these; 5a and A9 are a toy model without a transformer.
+The list of runs is from the scripts in https://github.com/aadityasingh/icl-dynamics
+that made the figures: 32 for the main text and 31 for the appendix. Figure A18 has two
+more seeds, and so has this study. The other figures (3b, 4a, A10 to A14, A16) are
+measured on checkpoints of these runs; 5a and A9 are a toy model without a transformer.
 
-`small` is all runs at their published lengths, looked at less often: 1.6 million steps,
-which two cores make at 900 (one run) to 2100 (several together) a second. `smoke` is
-some of each kind. The study's classes are synthetic: 300, with 5 exemplars each. Heads
-are measured on the main run, which most runs wait for.
+`small` has all runs at their published lengths, evaluated less often: 1.6 million
+steps. Two cores make 900 (one run) to 2100 (several together) steps a second. `smoke`
+has some runs of each kind. The study's classes are synthetic: 300, with 5 exemplars
+each. Heads are measured on the main run, so most runs wait for it.
 """
 
 import dataclasses
@@ -41,19 +41,19 @@ class InductionRun:
 
     name: str
     edits: tuple[str, ...] = ()
-    """The heads that they name are those of another run, at its end."""
+    """The heads that they name are measured on another run, at its end."""
     heads_of: str = "main"
-    """That run."""
+    """The run that the heads are measured on."""
     sequences: int = 1_000_000
     evaluate_every: int = 5000
     checkpoint_every: int | None = None
-    """`None` keeps the last alone."""
+    """`None` keeps only the last."""
     init_seed: int = SEED
     classes: int = 50
     labels: int = 5
     graft: str | None = None
-    """The run whose embedding and layer 0, as they are at its end, replace this one's;
-    they are not trained."""
+    """A run whose embedding and layer 0 at its end replace this run's; they are not
+    trained."""
 
 
 def figures() -> Iterator[InductionRun]:
@@ -73,9 +73,9 @@ def figures() -> Iterator[InductionRun]:
             evaluate_every=1000,
             checkpoint_every=every,
         )
-    # 6: more classes or labels, and which part of the circuit they slow down. What is
-    # left to learn under the clamps of layer 0 and of copying is the paper's part B,
-    # under that of match C, and under that of layer 0 alone both.
+    # 6: more classes or labels, and which part of the circuit they slow down. With
+    # layer 0 and copying clamped, the paper's part B is left to learn; with the match
+    # clamped, part C; with only layer 0 clamped, both.
     yield InductionRun("long", (ALONE,), sequences=2_000_000)
     for scaled in (
         InductionRun("classes-100", classes=100),
@@ -97,9 +97,9 @@ def figures() -> Iterator[InductionRun]:
 
 
 def appendix() -> Iterator[InductionRun]:
-    """The runs of the appendix, 31, and two seeds more."""
+    """The runs of the appendix, 31, and two more seeds."""
     # A7: layer 0 from the end of runs of three seeds. The scripts look for a file that
-    # is not written there (001000000.eqx); it is the last checkpoint that is meant.
+    # they never write (001000000.eqx); they mean the last checkpoint.
     for seed in (6, 7):
         yield InductionRun(f"seed-{seed}", init_seed=seed)
     for donor in ("main", "seed-6", "seed-7"):
@@ -114,7 +114,8 @@ def appendix() -> Iterator[InductionRun]:
     }.items():
         edits = (ALONE, previous(heads))
         yield InductionRun(f"clamp-previous-token-{name}", edits, sequences=800_000)
-    # A15: between the right label and the wrong one, with all heads of layer 1 there.
+    # A15: attention between the right label and the wrong one, with all heads of
+    # layer 1.
     for strength in STRENGTHS:
         yield InductionRun(
             f"match-{strength:.2f}", (match(strength),), sequences=600_000
@@ -138,7 +139,7 @@ def trials(scale: StudyScale, folder: Path, data: Source | None) -> list[Trial]:
 def trials_of(
     runs: Sequence[InductionRun], scale: StudyScale, folder: Path, data: Source | None
 ) -> list[Trial]:
-    """Runs that differ from the main one as they say, and name no others."""
+    """The trials of these runs, which may refer only to each other."""
     dim = 32 if scale == "smoke" else 512
     base = _base(scale, data or LowRankClasses(300, num_exemplars=5, dim=dim))
     by_name = {run.name: run for run in runs}
@@ -147,7 +148,7 @@ def trials_of(
     ]
 
 
-# Eight programs: what compiles takes longest.
+# Only eight programs, as compiling takes longest.
 SMOKE = {
     *("main", "seed-6", "seed-7", "clamp-none"),
     *(f"only-head-{head}" for head in range(NUM_HEADS)),
@@ -160,7 +161,7 @@ SMOKE = {
 def _base(scale: StudyScale, data: Source) -> Experiment:
     count = check_data(data, "the study", 300, 5)
     base = induction(data)
-    # The same 100 classes for testing, however many there are for training.
+    # The same 100 classes are for testing, however many are for training.
     split = Split(train=50, val=count - 150, test=100)
     task = dataclasses.replace(
         base.task, class_split=split, exemplar_split=Split(train=1, val=4)
@@ -209,7 +210,7 @@ def _experiment(
 
 def _training(run: InductionRun, scale: StudyScale) -> Training:
     if scale == "smoke":
-        # Of one length, so that more of them train together.
+        # All runs have one length, so that more of them train together.
         return Training(3200, evaluate_at=Every(1600), checkpoint_at=At((3200,)))
     look, keep = run.evaluate_every, run.checkpoint_every
     if scale == "small":

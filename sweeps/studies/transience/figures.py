@@ -26,7 +26,7 @@ _SETS = ("flip", "icl", "ciwl")
 
 
 def _by_noise(runs: Runs) -> Measured:
-    """How accuracies end, by how the exemplars of a class differ."""
+    """Accuracies at the end, by the noise of a class's exemplars."""
     sets = [name for name in _SETS if has_set(runs, name)]
     every = {name: curves(runs, name, "in_context_accuracy") for name in sets}
     values = {
@@ -54,7 +54,7 @@ def _by_noise(runs: Runs) -> Measured:
 
 
 def _stays(noise: str) -> Together:
-    """Learning in context came, and is still preferred at the end."""
+    """In-context learning came, and is still preferred at the end."""
     name = f"{noise}: flip"
     return Together((Within(f"{name} peak", low=0.6), Within(f"{name} end", low=0.5)))
 
@@ -67,9 +67,9 @@ def _goes(noise: str) -> Together:
 FIGURES = (
     Figure(
         "transience/preference",
-        "the context is preferred to weights, then not; whether it can be used at all",
-        "Singh et al. 2023, arXiv 2311.08360; targets are of Singh et al. 2025, figure "
-        "1b, the same sequences and model",
+        "the context is first preferred to weights, later not; whether it can be used",
+        "Singh et al. 2023, arXiv 2311.08360; targets are from Singh et al. 2025, "
+        "figure 1b, the same sequences and model",
         cost="30 min, ten seeds",
         about="accuracy among labels in context, and sequences seen",
         study="transience",
@@ -81,8 +81,8 @@ FIGURES = (
     ),
     Figure(
         "transience/spread",
-        "whether the preference goes depends on how the exemplars of a class differ",
-        "no figure of a paper: controls for transience/preference",
+        "whether the preference goes away depends on how a class's exemplars differ",
+        "not from a paper: controls for transience/preference",
         cost="30 min",
         about="accuracy among labels in context",
         study="spread",
@@ -96,7 +96,7 @@ FIGURES = (
                 for what in ("flip peak", *(f"{name} end" for name in _SETS))
             },
         ),
-        # Of 0.25 and 0.75 nothing was known beforehand, and nothing is claimed.
+        # Nothing was known beforehand about 0.25 and 0.75, so nothing is claimed.
         claims=(_stays("independent"), _stays("none"), _goes("0.5 along classes")),
     ),
 )

@@ -1,7 +1,7 @@
 """What the transience paper published: Singh et al. 2023, arXiv 2311.08360.
 
-Its figures were read as far as public pages have them: "?" stands for a number that we
-could not see, and there may be figures that this table does not have.
+We know its figures from public pages. "?" stands for a figure number that we could not
+find out, and this table may lack some figures.
 """
 
 from ...figures import Published
@@ -9,7 +9,7 @@ from ...figures import Published
 
 PAPER = "Singh et al. 2023, transience"
 
-_IMAGES = "features are learned along with the rest, in a code that is not public here"
+_IMAGES = "features are learned along with the model, in code that is not public"
 
 PUBLISHED = (
     Published("1", "learning in context comes and goes", "transience/preference"),
@@ -19,7 +19,7 @@ PUBLISHED = (
     Published(
         "? (4.3)",
         "clusters of LLaMA's embeddings",
-        absent="the embeddings were not to be had; only at scale `paper`",
+        absent="the embeddings were not available; only at scale `paper`",
     ),
     Published("? (4.4)", "classes of unequal frequency (Zipf)", absent=_IMAGES),
     Published("? (5)", "regularisation", absent=_IMAGES),

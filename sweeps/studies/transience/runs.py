@@ -1,13 +1,14 @@
 """The transience paper: Singh et al. 2023, "The transient nature of emergent
 in-context learning in transformers" (NeurIPS; arXiv 2311.08360).
 
-Its runs on fixed features, from https://github.com/aadityasingh/icl-dynamics: two on
-features of Omniglot (appendix B), and 32 on clusters of LLaMA's token embeddings
-(section 4.3), which are four models, clustered twice with each of two seeds.
+These are its runs on fixed features, from https://github.com/aadityasingh/icl-dynamics:
+two on features of Omniglot (appendix B), and 32 on clusters of LLaMA's token embeddings
+(section 4.3): four models, two shapes of clusters, two seeds of the clustering, and two
+initial seeds.
 
-`small` is two layers and two pairs in context, as `small` of the coopetition study:
-twelve layers are out of a laptop's reach. Transience was seen there with 6400 classes;
-whether it is with those of the clusters' shape was not tested.
+`small` has two layers and two pairs in context, like `small` of the coopetition study:
+twelve layers are too many for a laptop. At this scale transience was seen with 6400
+classes; it was not tested with classes of the clusters' shapes.
 """
 
 import dataclasses
@@ -29,7 +30,7 @@ from ...study import StudyScale, Trial
 
 @dataclasses.dataclass(frozen=True)
 class TransienceRun:
-    """Which classes a run learns, and from which weights."""
+    """The classes that a run learns, and its initial seed."""
 
     name: str
     classes: int
@@ -37,7 +38,7 @@ class TransienceRun:
     init_seed: int
     dim: int = 512
     data_seed: int = 0
-    """Of the clustering, or of what stands in for it."""
+    """The seed of the clustering, or of the synthetic classes in its place."""
     clusters: bool = False
 
     @property
@@ -46,13 +47,13 @@ class TransienceRun:
         return stand_in(self.classes, self.exemplars, dim=self.dim, seed=self.data_seed)
 
 
-# Of the shape of Omniglot's. The script's second run is called seed 5, but has 2023,
-# which it gives to all.
+# These have the shape of Omniglot's classes. The script's second run is called seed 5,
+# but the script gives the seed 2023 to all runs.
 PUBLISHED = (
     TransienceRun("classes-12800-seed-6", 12_800, 20, 6),
     TransienceRun("classes-1600-seed-5", 1600, 20, 5),
 )
-# The lengths of LLaMA's (1) token embeddings, of 7, 13, 30 and 65 billion weights.
+# The lengths of token embeddings in LLaMA 1, for 7, 13, 30 and 65 billion weights.
 DIMS = (4096, 5120, 6656, 8192)
 SHAPES = ((1600, 10), (3200, 5))
 CLUSTER_SEEDS = (4, 5)
@@ -62,7 +63,7 @@ INIT_SEEDS = (5, 6)
 def clusters(
     dims: tuple[int, ...] = DIMS, shapes: tuple[tuple[int, int], ...] = SHAPES
 ) -> list[TransienceRun]:
-    """The runs on classes of the shape of clusters of embeddings: 32."""
+    """The 32 runs on classes with the shapes of clusters of embeddings."""
     return [
         TransienceRun(
             f"dim-{dim}-{classes}x{exemplars}-data-{seed}-seed-{init_seed}",
@@ -79,18 +80,18 @@ def clusters(
 def trials(scale: StudyScale, folder: Path, data: Source | None) -> list[Trial]:
     """The runs of the study; see `sweeps.study.StudyModule`.
 
-    Without data, all are on synthetic stand-ins. Data are one set of classes, those of
-    Omniglot or one clustering: then the runs are those whose classes and exemplars they
-    suffice for, once for each shape and initial seed, without a model's name.
+    Without `data`, all runs use synthetic stand-ins. `data` is one set of classes:
+    Omniglot's, or one clustering. The runs are then those that it has enough classes
+    and exemplars for, one for each shape and initial seed, with no model in the name.
 
-    **Raises:** `ValueError` if they suffice for none.
+    **Raises:** `ValueError` if it has too few for any run.
     """
     runs = {"paper": _paper, "small": _small, "smoke": _smoke}[scale]()
     return _trials(_on(data, runs) if data is not None else runs, scale, data)
 
 
 def synthetic(scale: StudyScale, seeds: Iterable[int]) -> list[Trial]:
-    """The run on 12,800 classes (6400 at `small`, 64 at `smoke`), of other seeds."""
+    """The runs on 12,800 classes (6400 at `small`, 64 at `smoke`) with these seeds."""
     count, each, dim = {"paper": (12_800, 20, 512), **_SIZES}[scale]
     runs = [
         TransienceRun(f"classes-{count}-seed-{seed}", count, each, seed, dim=dim)
@@ -99,10 +100,10 @@ def synthetic(scale: StudyScale, seeds: Iterable[int]) -> list[Trial]:
     return _trials(runs, scale, None)
 
 
-# Classes, exemplars of each and features.
+# The number of classes, of exemplars of each class, and of features.
 _SIZES = {"small": (6400, 20, 512), "smoke": (64, 1, 32)}
 SEEDS = (10, 11, 12, 13, 14, 15, 16, 17, 18, 19)
-"""Of `small`; 5 to 9 were seen before the claims were written down."""
+"""The seeds at `small`; 5 to 9 were seen before the claims were written down."""
 
 
 def _trials(
@@ -148,8 +149,8 @@ def _on(data: Source, runs: list[TransienceRun]) -> list[TransienceRun]:
         wanted = sorted({(run.classes, run.exemplars) for run in runs})
         shapes = ", ".join(f"{classes} of {own}" for classes, own in wanted)
         raise ValueError(
-            f"the transience study needs classes and exemplars of each: {shapes}; got "
-            f"{count} of {each}"
+            f"the transience study needs at least so many classes and exemplars of "
+            f"each: {shapes}; got {count} of {each}"
         )
     return list(found.values())
 

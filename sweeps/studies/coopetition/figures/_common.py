@@ -5,8 +5,8 @@ from typing import Any
 
 PAPER = "Singh et al. 2025, arXiv 2503.05631"
 METRIC = "in_context_accuracy"
-# The setting of scale `small` was looked for with seed 5, before the claims were
-# written: they are judged on others.
+# The setting of scale `small` was searched with seed 5 before the claims were written,
+# so they are judged on other seeds.
 MAIN: dict[str, Any] = {
     "study": "coopetition",
     "runs": {"main": "init-{seed} | main"},

@@ -1,5 +1,5 @@
-"""Figures 4a to 4c and 6 of the coopetition paper: CIWL helps learning in context to
-emerge, and too much of it hinders."""
+"""Figures 4a to 4c and 6 of the coopetition paper: CIWL helps in-context learning to
+emerge, and too much CIWL hinders it."""
 
 import math
 
@@ -32,7 +32,7 @@ def _last(runs: Runs) -> Measured:
 
 
 def _peaks(runs: Runs) -> Measured:
-    """How far learning in context comes, from each start."""
+    """The largest accuracy on `flip`, from each start."""
     found = curves(runs, "flip", METRIC)
     values = {
         label: np.nanmax(each[found.sequences > 0], axis=0)
@@ -42,7 +42,7 @@ def _peaks(runs: Runs) -> Measured:
 
 
 def _ends(runs: Runs) -> Measured:
-    """Whether learning in context stays when a class is shown as one exemplar."""
+    """Whether in-context learning stays if a class is shown as one exemplar."""
     found = {name: curves(runs, name, METRIC) for name in ("matched_flip", "flip")}
     values = {f"{name} at the end": each.values[-1] for name, each in found.items()}
     first = found["matched_flip"]
@@ -79,10 +79,10 @@ _STARTS = ("first", "second", "third", "fourth", "last")
 FIGURES = (
     Figure(
         "coopetition/4ab",
-        "layer 1 of CIWL ends the plateau of sequences that only the context solves",
-        f"{PAPER}, figures 4a and 4b; the targets are what it says of final losses",
+        "with layer 1 of CIWL, the loss on context-only sequences leaves its plateau",
+        f"{PAPER}, figures 4a and 4b; targets are the final losses in its text",
         cost="40 min",
-        about="loss on icl at the end, by whose layer 1 is given",
+        about="loss on icl at the end, by the run that layer 1 is taken from",
         study="coopetition",
         runs={
             "nothing": "icl-only",
@@ -103,8 +103,8 @@ FIGURES = (
             },
         ),
         claims=(
-            # The positive control is the main run's own layer, the negative ones are
-            # no layer and one from before CIWL was learned.
+            # The positive control is the main run's own layer. The negative controls
+            # are no layer, and a layer from before CIWL was learned.
             Times("nothing", _INSIDE, 3),
             Times("nothing", "the main run's", 3),
             Times(_BEFORE, _INSIDE, 3),
@@ -113,7 +113,7 @@ FIGURES = (
     ),
     Figure(
         "coopetition/4c",
-        "started from CIWL, learning in context emerges only if that is not far yet",
+        "started from CIWL, in-context learning emerges only if CIWL is not far yet",
         f"{PAPER}, figure 4c: from 4, 5, 6, 7 and 16 million sequences",
         cost="40 min",
         about="the largest accuracy on flip, by when CIWL's weights are taken",
@@ -145,7 +145,7 @@ FIGURES = (
     ),
     Figure(
         "coopetition/6",
-        "where a class is shown as one exemplar, learning in context stays",
+        "if a class is shown as one exemplar, in-context learning stays",
         f"{PAPER}, figure 6",
         cost="20 min",
         about="accuracy among labels in context at the end",

@@ -1,7 +1,7 @@
 """What solves the task at the end: figure 3a and appendix B.1 of the coopetition paper.
 
-A model that keeps its accuracy without any head has learned in weights alone (IWL),
-whatever it does on `ciwl`: the paper's CIWL needs heads, which turn round on `flip`.
+A model that keeps its accuracy without any head uses its weights only (IWL), even if it
+is good on `ciwl`. The paper's CIWL needs heads; on `flip` they turn to the wrong label.
 """
 
 import math
@@ -27,7 +27,7 @@ from ._common import MAIN, METRIC, PAPER
 
 
 def _strengths(runs: Runs) -> Measured:
-    """The induction strength of layer 1 on `flip`, the mean over its heads."""
+    """The mean induction strength of layer 1's heads on `flip`."""
     found = []
     for folder in runs.folders["main"]:
         replayed = icl.replay(
@@ -62,7 +62,7 @@ _ABLATED = {
     ("train", "layer 0 to queries"): 0.957,
     ("train", "layer 0 to keys"): 0.571,
     ("train", "layer 0 to values"): 0.593,
-    # Its chance of one of 12,800 labels; the labels in context do not help.
+    # Chance is 1 in 12,800 labels; the labels in context do not help.
     ("iwl", "nothing"): math.nan,
 }
 _NAMES = {key: f"{key[0]} without {key[1]}" for key in _ABLATED}
@@ -99,10 +99,10 @@ def _ablations(runs: Runs) -> Measured:
 FIGURES = (
     Figure(
         "coopetition/3a",
-        "heads of layer 1 turn round: on flip they come to attend to the wrong label",
+        "heads of layer 1 turn: on flip they come to attend to the wrong label",
         f"{PAPER}, figure 3a",
         cost="40 min",
-        about="attention to the correct label less that to the other, on flip",
+        about="attention to the correct label minus that to the other, on flip",
         measure=_strengths,
         rows=rows_of(
             ATTENTION,
@@ -116,7 +116,7 @@ FIGURES = (
     ),
     Figure(
         "coopetition/B1",
-        "what is left at the end without heads: CIWL needs them, IWL does not",
+        "the accuracy at the end without heads: CIWL needs heads, IWL does not",
         f"{PAPER}, appendix B.1",
         cost="40 min",
         about="accuracy among labels in context at the end (iwl: among all labels)",

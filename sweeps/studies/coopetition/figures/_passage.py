@@ -1,4 +1,4 @@
-"""Figure 1b of the coopetition paper, and the divot that its toy model has."""
+"""Figure 1b of the coopetition paper, and the divot of figure 5 in a transformer."""
 
 import math
 
@@ -21,7 +21,7 @@ from ._common import MAIN, METRIC, PAPER
 
 
 def _divot(runs: Runs) -> Measured:
-    """The largest rise of the loss on `ciwl` until the peak on `flip`."""
+    """The largest rise of the loss on `ciwl` before the peak on `flip`."""
     rises, ratios, curves, sequences = [], [], [], np.empty(0)
     for folder in runs.folders["main"]:
         log = icl.Run(folder).log
@@ -44,22 +44,22 @@ def _divot(runs: Runs) -> Measured:
 FIGURES = (
     Figure(
         "coopetition/1b",
-        "learning in context appears and is given up for what is in weights",
+        "in-context learning appears, and later gives way to what is in the weights",
         f"{PAPER}, figure 1b: 12,800 classes, rate 1e-5, 64 million sequences",
         cost="40 min",
         about="accuracy among labels in context, and sequences seen",
         measure=comes_and_goes,
-        # The end on icl is that at 20 million sequences; at 320 it is .466.
+        # The target `icl end` is for 20 million sequences; at 320 million it is .466.
         rows=rows((0.713, 0.0146, 0.89, 0.60, 0.987), (3.3e6, 4.28e6, 6.3e6)),
         claims=TRANSIENT,
         **MAIN,
     ),
     Figure(
         "coopetition/divot",
-        "as learning in context gains, the loss on ciwl rises for a while",
+        "while in-context learning gains, the loss on ciwl rises for some time",
         f"{PAPER}, figure 5, its right panel; the toy's divot is coopetition/5",
         cost="40 min",
-        about="the largest rise until the peak on flip, in nats, and its significance",
+        about="the largest rise before the peak on flip, in nats, and its significance",
         measure=_divot,
         rows={
             "rise": Row(math.nan, NATS),

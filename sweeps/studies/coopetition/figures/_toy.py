@@ -50,9 +50,9 @@ FIGURES = (
     Figure(
         "coopetition/5",
         "a toy of two mechanisms that share vectors: one gives way to the other",
-        f"{PAPER}, figure 5 (seed 7); targets are of its public code",
+        f"{PAPER}, figure 5 (seed 7); targets are from its public code",
         cost="30 s",
-        about="gradient steps until the loss is 1e-6, and of seed 7 steps and losses",
+        about="gradient steps until the loss is 1e-6; steps and losses of seed 7",
         measure=_two_mechanisms,
         rows={
             **rows_of(

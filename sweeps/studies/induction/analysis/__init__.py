@@ -1,6 +1,6 @@
-"""What the induction-head paper reads off runs: heads, and the paths between layers.
+"""Measurements of the induction-head paper: heads, and the paths between layers.
 
-What other papers ask too belongs to `sweeps.analysis`, and what is drawn to `figures`.
+Measurements for other papers too belong in `sweeps.analysis`, drawings in `figures`.
 """
 
 from ._heads import (

@@ -1,7 +1,7 @@
-"""What heads of a layer do alone, and what is missing without each of them.
+"""What each head of a layer does alone, and what the model does without it.
 
-Of a run at one of its checkpoints, by `icl.replay`, which keeps what it found in the
-run's folder.
+Measured on a run at one of its checkpoints with `icl.replay`, which stores its results
+in the run's folder.
 """
 
 from collections.abc import Mapping
@@ -28,12 +28,12 @@ class HeadTable:
 
     **Fields:**
 
-    - `layer`: Of the heads.
-    - `strength`: Of each head, the mean induction strength, `[head]`.
+    - `layer`: The layer of the heads.
+    - `strength`: The mean induction strength of each head, `[head]`.
     - `whole`: Each metric with all heads.
     - `without`: Each metric without each head, `[head]`.
-    - `alone`: Each metric with that head as the only one of the layer, `[head]`.
-    - `added`: Each metric with the strongest 1, 2, … heads alone, `[count]`.
+    - `alone`: Each metric with only this head of the layer, `[head]`.
+    - `added`: Each metric with only the strongest 1, 2, … heads, `[count]`.
     - `right`: Which sequences each head gets right alone, `[head, sequence]`.
     """
 
@@ -57,9 +57,9 @@ class HeadTable:
 
     @property
     def mended(self) -> Float[np.ndarray, " head"]:
-        """Of what the strongest head gets wrong alone, the share each one gets right.
+        """The share of the strongest head's errors that each head alone gets right.
 
-        NaN if it gets nothing wrong.
+        NaN if the strongest head gets nothing wrong.
         """
         return mended(self.right, self.best)
 
@@ -67,9 +67,9 @@ class HeadTable:
 def mended(
     right: Bool[np.ndarray, "head sequence"], best: int
 ) -> Float[np.ndarray, " head"]:
-    """Of what one head gets wrong, the share that each one gets right.
+    """The share of the head `best`'s errors that each head gets right.
 
-    NaN if it gets nothing wrong.
+    NaN if that head gets nothing wrong.
     """
     wrong = ~right[best]
     return right[:, wrong].mean(1) if wrong.any() else np.full(len(right), np.nan)
@@ -82,10 +82,10 @@ def head_table(
 
     **Arguments:**
 
-    - `trained`: As `icl.load` gives it.
-    - `layer`: Of the heads; negative ones count from the last.
+    - `trained`: A run from `icl.load`.
+    - `layer`: The layer of the heads; negative numbers count from the last.
     - `data`: As for `icl.replay`, such as `icl.dense_set(trained.task)`.
-    - `checkpoint`: Sequences seen there; -1 is the last.
+    - `checkpoint`: The sequences seen at the checkpoint; -1 is the last.
     """
     layer = layer_index(trained, layer)
     every = range(num_heads(trained, layer))
@@ -130,8 +130,8 @@ class MatchTable:
     **Fields:**
 
     - `accuracy`: `[head]`.
-    - `by_label`: The accuracy where the right label is each one, `[head, label]`.
-    - `right`: Which sequences it gets right, `[head, sequence]`.
+    - `by_label`: The accuracy for each right label, `[head, label]`.
+    - `right`: Which sequences each head gets right, `[head, sequence]`.
     """
 
     accuracy: Float[np.ndarray, " head"]
@@ -142,14 +142,14 @@ class MatchTable:
 def perfect_match(
     trained: Trained, *, layer: int = -1, data: Any = "train"
 ) -> MatchTable:
-    """Clamps the matching of each head, alone in its layer: what is left is copying.
+    """Clamps the match of each head, alone in its layer: only copying can go wrong.
 
     At the last checkpoint, under the edits of training.
 
     **Arguments:** `layer`, `data`: As for `head_table`.
     """
     layer = layer_index(trained, layer)
-    # All heads are clamped, and all but one of them ablated.
+    # All heads are clamped, and all except one are ablated.
     match = opto.Pattern(Induction(), site=f"blocks.{layer}.attn.pattern")
     each = measures.task_metric(trained.task, "accuracy", over=measures.EachSequence())
     label = measures.Measure(_label, over=measures.EachSequence())
@@ -170,20 +170,21 @@ def perfect_match(
 
 
 def _label(record: opto.Record, outputs: Any, example: Any) -> Any:
-    """The label that is to be predicted."""
+    """The label to predict."""
     return example.labels[-1]
 
 
 def previous_token_heads(
     trained: Trained, *, layer: int = 0, data: Any = "train", least: float = 0.5
 ) -> list[int]:
-    """The heads that attend to the previous token, the strongest first; one at least.
+    """The previous-token heads of a layer, the strongest first; at least one.
 
     **Arguments:**
 
-    - `layer`: Of the heads.
+    - `layer`: The layer of the heads.
     - `data`: As for `icl.replay`.
-    - `least`: The attention of labels to their exemplars from which a head is one.
+    - `least`: A head counts if its attention from labels to their exemplars is at least
+        this; if no head's is, the strongest head counts.
     """
     asked = {"previous": measures.previous_token_strength(layer)}
     found = replay(trained, asked, data=data, checkpoints=[-1])["previous"][0]

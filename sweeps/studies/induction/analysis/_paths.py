@@ -1,8 +1,8 @@
-"""Through what a head of the first layer acts on the second: keys, or values.
+"""How a head of layer 0 acts on layer 1: through the keys, or through the values.
 
 With layer 1's patterns frozen, an ablation of layer 0 acts only through the values;
-with the values frozen, only through the patterns, which queries and keys make. Both
-leave the direct way to the output.
+with the values frozen, only through the patterns, which queries and keys make. In both
+cases it also acts through the direct path to the output.
 """
 
 from collections.abc import Mapping, Sequence
@@ -20,23 +20,23 @@ from ....analysis import check_two_layers, num_heads, only, without
 
 
 VALUES, KEYS, BOTH = "values", "keys and queries", "both"
-# The sites of layer 1 that are held, by the path that is left open.
+# The sites of layer 1 that are frozen to leave only one path open.
 _HELD = {VALUES: ("blocks.1.attn.pattern",), KEYS: ("blocks.1.attn.v",), BOTH: ()}
 
 
 def _held(*paths: str) -> tuple[opto.Freeze, ...]:
-    """Edits are arrays, so they are made when asked for: importing uses no device."""
+    """The freezes; edits hold arrays, so a global would use a device on import."""
     return tuple(opto.Freeze(site) for path in paths for site in _HELD[path])
 
 
 @dataclass(frozen=True)
 class PathTable:
-    """A metric with heads of layer 0 ablated, as layer 1 sees it through a path.
+    """A metric with heads of layer 0 ablated, where layer 1 sees it through one path.
 
     **Fields:**
 
     - `rows`: What is ablated.
-    - `metric`: By path (`"values"`, `"keys and queries"`, `"both"`), `[row]`.
+    - `metric`: `[row]` by path (`"values"`, `"keys and queries"`, `"both"`).
     """
 
     rows: tuple[str, ...]
@@ -54,12 +54,13 @@ def path_ablations(
 
     **Arguments:**
 
-    - `sets`: Heads, by the name of the row.
-    - `metric`: Of the task.
+    - `sets`: The heads to ablate, by the name of the row.
+    - `metric`: A metric of the task.
     - `data`: As for `icl.replay`.
 
-    **Raises:** `ValueError` for a run that was trained under edits, as what is held is
-    the run without any.
+    **Raises:** `ValueError` for a run that was trained under edits (the held values are
+    those of the model without edits), and for a model that is not two attention-only
+    layers.
     """
     check_two_layers(trained)
     measure = measures.task_metric(trained.task, metric)
@@ -75,12 +76,12 @@ def path_ablations(
 
 @dataclass(frozen=True)
 class PairTable:
-    """A metric with one head of layer 1, that one head of layer 0 reaches.
+    """A metric with only one head of layer 1, and only one of layer 0 that reaches it.
 
     **Fields:**
 
-    - `metric`: By path, `[head of layer 1, head of layer 0]`.
-    - `composition`: Likewise, how much of what the one writes the other reads.
+    - `metric`: `[head of layer 1, head of layer 0]` by path.
+    - `composition`: The composition score of the two heads, in the same form.
     """
 
     metric: Mapping[str, Float[np.ndarray, "late early"]]
@@ -90,7 +91,7 @@ class PairTable:
 def path_pairs(
     trained: Trained, *, metric: str = "accuracy", data: Any = "train"
 ) -> PairTable:
-    """Leaves one head of each layer, for one path into layer 1: every pair of them.
+    """Leaves one head of each layer and one path into layer 1, for every pair of heads.
 
     **Arguments:** `metric`, `data`: As for `path_ablations`.
 
@@ -119,10 +120,10 @@ def path_pairs(
 
 
 def direct_ways(trained: Trained) -> dict[str, Any]:
-    """Measures: the loss as it is, and without what each layer writes to the output.
+    """Measures of the loss: unedited, and without what each layer writes directly.
 
-    `"all"`; `"without layer 0"`, whose outputs layer 1 still reads as they are, so that
-    only the way past it is cut; and `"without layer 1"`.
+    The names are `"all"`, `"without layer 0"` and `"without layer 1"`. Without layer 0,
+    layer 1 still reads its output, so only the direct path to the output is cut.
 
     **Raises:** `ValueError` as `path_ablations`.
     """

@@ -1,4 +1,4 @@
 """The study of figures 3, 4a and 5b over seeds.
 
-Everything else of the paper is in the folder above.
+Everything else for the paper is in the folder above.
 """

@@ -1,13 +1,13 @@
 """Figures 3, 4a and 5b of the induction-head paper, over ten seeds: Singh et al. 2024,
 "What needs to go right for an induction head?" (ICML; arXiv 2404.07129).
 
-Each seed has a run that is not clamped, then six under the clamps of figure 5b, with
-the heads that were found in the first. `small` is at the published lengths, 1.4 million
-steps; `smoke` is two seeds of it, a hundred steps each. The classes are those of the
-study of the whole paper, `induction`.
+Each seed has one run without clamps, then six under the clamps of figure 5b, with the
+heads that were found in the first run. `small` has the published lengths, 1.4 million
+steps; `smoke` has two seeds and a hundred steps for each run. The classes are those of
+the study of the whole paper, `induction`.
 
-Seeds 5 to 9 were seen before the claims of these figures were written down as they are
-now, so these are others.
+We had seen seeds 5 to 9 before we wrote down the present claims of these figures, so
+this study uses other seeds.
 """
 
 from collections.abc import Iterable, Iterator
@@ -21,12 +21,12 @@ from ..runs import InductionRun, trials_of
 
 
 SEEDS = (10, 11, 12, 13, 14, 15, 16, 17, 18, 19)
-# The checkpoints of these are for progress measures, as in A10.
+# The checkpoints of these runs are for progress measures, as in A10.
 KEPT = ("none", "previous-token", "match")
 
 
 def runs(seeds: Iterable[int]) -> Iterator[InductionRun]:
-    """Seven runs of each seed."""
+    """Seven runs for each seed."""
     for seed in seeds:
         plain = f"seed-{seed}"
         yield InductionRun(plain, checkpoint_every=1000, init_seed=seed)

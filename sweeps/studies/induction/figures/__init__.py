@@ -1,6 +1,6 @@
 """Figures of the induction-head paper.
 
-What they are drawn from is read off runs in `analysis`, beside this folder.
+The measurements that they draw are in `analysis`, beside this folder.
 """
 
 from . import _appendix, _circuits, _heads, _losses, _sizes, _toy

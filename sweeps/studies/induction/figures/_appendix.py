@@ -1,7 +1,7 @@
 """Figures of the induction-head paper's appendix on losses: A7, A8, A15 and A17.
 
-Targets are read off the paper's figures, to about 2 %, and are of one seed, on features
-of Omniglot.
+Targets are read off the paper's figures to about 2 %; they are for one seed, on
+features of Omniglot.
 """
 
 import math
@@ -34,7 +34,7 @@ _DONORS = ("its own run", "a second seed", "a third seed")
 
 
 def _given(by: str) -> Callable[[Runs], Measured]:
-    """The loss under each of some clamps or grafts, and when it is half of ln 2."""
+    """Measures the loss under each clamp or graft, and when it is half of ln 2."""
 
     def measure(runs: Runs) -> Measured:
         found = curves(runs)
@@ -43,7 +43,7 @@ def _given(by: str) -> Callable[[Runs], Measured]:
     return measure
 
 
-# Induction strengths 2 s - 1 of the clamped head, those that the table has.
+# The induction strengths 2 s - 1 of the clamped head that the table has.
 _STRENGTHS = {f"{2 * s - 1:+.1f}": f"{s:.2f}" for s in (1.0, 0.9, 0.8, 0.7, 0.6, 0.5)}
 
 
@@ -83,10 +83,10 @@ _WITH = {f"with the {rank(k)}": k for k in but(0)}
 FIGURES = (
     Figure(
         "induction/A7",
-        "layer 0 taken from a trained run: its own circuit is learned at once",
+        "layer 0 from a trained run: with the seed's own, the rest is learned at once",
         f"{PAPER}, figure A7",
         cost="10 min",
-        about=f"{TO_HALF}, by whose layer 0 is given",
+        about=f"{TO_HALF}, by the run that layer 0 is taken from",
         runs={
             "nothing": "seed-{seed}",
             **{
@@ -142,7 +142,7 @@ FIGURES = (
     ),
     Figure(
         "induction/A15",
-        "the match clamped to less: the weaker it is, the later all three losses fall",
+        "weaker clamps of the match: the weaker, the later all three losses fall",
         f"{PAPER}, figure A15, which gives no numbers",
         cost="15 min",
         about="sequences seen until the loss is half of ln 2, by induction strength",
@@ -170,7 +170,7 @@ FIGURES = (
         "the strongest head and one more: the phase change comes sooner",
         f"{PAPER}, figure A17, which gives a number only for one head",
         cost="15 min",
-        about=f"{TO_HALF}, by which heads of layer 1 there are",
+        about=f"{TO_HALF}, by the heads that layer 1 has",
         runs={
             "alone": "seed-{seed}-long",
             **{label: f"seed-{{seed}}-heads-0-{k}" for label, k in _WITH.items()},

@@ -1,7 +1,7 @@
-"""Figures A10, A12, A16 (with table 3) and A18 of the induction-head paper: what the
-circuit is at checkpoints.
+"""Figures A10, A12, A16 (with table 3) and A18 of the induction-head paper: the circuit
+at checkpoints.
 
-Targets are of the paper's text and of one seed; that of A18 is the mean over its five.
+Targets are from the paper's text, for one seed; that of A18 is the mean over its five.
 """
 
 import math
@@ -41,7 +41,7 @@ _PROGRESS = ("as it is", "previous token clamped", "match clamped")
 
 
 def _progress(runs: Runs) -> Measured:
-    """The loss of one run, with parts clamped only when it is measured."""
+    """The loss of one run for each seed, with parts clamped only when measured."""
     found = []
     for folder in runs.folders["none"]:
         trained = icl.load(folder)
@@ -82,7 +82,7 @@ def _direct(runs: Runs) -> Measured:
 
 
 def _copies(runs: Runs) -> Measured:
-    """What heads copy that attend to the right label as well as can be."""
+    """What heads copy if they attend perfectly to the right label."""
     best, share, maps = [], [], []
     for folder in runs.folders["main"]:
         trained = icl.load(folder)
@@ -130,7 +130,7 @@ def _strength_and_accuracy(runs: Runs) -> Measured:
 
 
 def _some(trained: Trained) -> Any:
-    """A part of the sequences there are: all of them, of ten seeds, take long."""
+    """A part of all sequences, as all of them would take long for ten seeds."""
     key = jax.random.key(0)
     return icl.dense_set(trained.task, max_class_pairs=300, key=key)
 
@@ -142,7 +142,7 @@ def _array(values: Iterable[float]) -> Float[np.ndarray, " seed"]:
 FIGURES = (
     Figure(
         "induction/A10",
-        "progress that the loss does not show: parts clamped only afterwards",
+        "progress that the loss does not show: parts clamped only when measured",
         f"{PAPER}, figure A10, which gives no numbers",
         cost="5 min",
         about="sequences seen until the loss is half of ln 2, by what is clamped",
@@ -151,15 +151,15 @@ FIGURES = (
         rows=rows_of(SEQUENCES, dict.fromkeys(_PROGRESS, math.nan)),
         claims=(
             Ordering((_PROGRESS[0], _PROGRESS[1])),
-            # Copying is learned on the plateau, well before the fall.
+            # Copying is learned on the plateau, well before the loss falls.
             Times(_PROGRESS[0], _PROGRESS[2], 1.25),
         ),
         **CLAMPS,
     ),
     Figure(
         "induction/A12",
-        "what layers write to the output directly: that of layer 0 hardly matters",
-        f"{PAPER}, figure A12, whose loss is not given (accuracy .99986)",
+        "what layers write directly to the output: layer 0's part hardly matters",
+        f"{PAPER}, figure A12, which gives no loss (accuracy .99986)",
         cost="5 min",
         about="loss at the end, without what a layer writes to the output",
         runs={"main": "seed-{seed}"},
@@ -174,7 +174,7 @@ FIGURES = (
         ),
         claims=(
             Within("without layer 0", high=0.1),
-            # Worse than calling one of the two labels in context.
+            # Worse than guessing one of the two labels in context.
             Within("without layer 1", low=math.log(2)),
         ),
         **CLAMPS,

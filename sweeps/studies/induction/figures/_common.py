@@ -1,4 +1,4 @@
-"""What figures of the induction-head paper on losses share."""
+"""What the figures of the induction-head paper share."""
 
 import numpy as np
 
@@ -9,17 +9,17 @@ from ..clamps.runs import SEEDS
 
 
 TO_HALF = "sequences seen until the loss on training sequences is half of ln 2"
-# The paper calls held-out classes "test (exemplars)": of its code's sets that is
-# `fsl_test_class`, exemplars of classes that are not trained on.
+# The paper calls held-out classes "test (exemplars)". In its code this is the set
+# `fsl_test_class`: exemplars of classes that are not trained on.
 SETS = ("train", "heldout_labels", "heldout_classes")
-# Claims are judged on seeds that were not trained when they were written down: of the
-# replicas, seed 5 had been.
+# Claims are judged on seeds that had not been trained when the claims were written
+# down. Of the replicas, seed 5 had been.
 CLAMPS = {"study": "clamps", "fresh": SEEDS}
 REPLICAS = {"study": "replicas", "fresh": (6, 7, 8, 9)}
 
 
 def draw_losses(found: MetricCurves, by: str) -> plots.DrawnFigure:
-    """The loss of each run over training, thin, under the means over seeds."""
+    """Draws the loss of each run over training, thin, and the mean of each label."""
     return plots.traces(
         found.sequences,
         found.values,

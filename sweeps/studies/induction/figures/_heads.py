@@ -1,8 +1,8 @@
 """What heads do: figures of Singh et al. 2024, "What needs to go right for an induction
 head?" (ICML; arXiv 2404.07129), that ablate heads of trained models.
 
-Targets are of the paper's text, of one seed on features of Omniglot. Heads are compared
-by their ranks.
+Targets are from the paper's text, for one seed on features of Omniglot. Heads are
+compared by their ranks.
 """
 
 from collections.abc import Mapping
@@ -43,7 +43,7 @@ def rank(k: int) -> str:
 
 
 def _strengths(runs: Runs) -> Measured:
-    """Over training on a part of the sequences, at the end on all of them."""
+    """Strengths over training on a part of the sequences; at the end, on all."""
     asked = {"strength": measures.induction_strength(1)}
     over_training, at_end, sequences = [], [], np.empty(0)
     for folder in runs.folders["main"]:
@@ -75,7 +75,7 @@ def _strengths(runs: Runs) -> Measured:
 
 
 def _alone(runs: Runs) -> Measured:
-    """With every head, without any one, with one, and with the strongest few."""
+    """The model with all heads, without each one, with one, with the strongest few."""
     rows: dict[str, list[float]] = {}
     for folder in runs.folders["main"]:
         trained = icl.load(folder)
@@ -166,7 +166,7 @@ FIGURES = (
         "the induction strength of each head: there are several induction heads",
         f"{PAPER}, figure 3b",
         cost="12 min",
-        about="induction strength at the end, over all training sequences there are",
+        about="induction strength at the end, over all training sequences",
         runs={"main": "seed-{seed}"},
         measure=_strengths,
         rows={
@@ -186,10 +186,10 @@ FIGURES = (
     ),
     Figure(
         "induction/4a",
-        "heads of layer 1 add up: any one can go, and one alone does much of the task",
+        "heads of layer 1 add up: none is needed, and one alone does much of the task",
         f"{PAPER}, figures 4a, A13, A14, table 2",
         cost="15 min",
-        about="accuracy at the end, over all training sequences there are, and nats",
+        about="accuracy and loss (nats) at the end, over all training sequences",
         runs={"main": "seed-{seed}"},
         measure=_alone,
         rows={**rows_of(ACCURACY, _ACCURACIES), **rows_of(NATS, _LOSSES)},
@@ -197,7 +197,7 @@ FIGURES = (
             Within("without the one missed most", low=0.95),
             Within("1st head alone", low=0.9),
             Exceeds("1st head alone", "2nd head alone", by=0.05),
-            # Heads add up: with four there is a tenth of the loss with one.
+            # Heads add up: the loss with four is a tenth of the loss with one.
             Times(_strongest(0), _strongest(3), 10),
         ),
         **CLAMPS,
@@ -207,7 +207,7 @@ FIGURES = (
         "previous-token heads act through layer 1's keys, the others through values",
         f"{PAPER}, table 1 and figure A11",
         cost="15 min",
-        about="accuracy at the end, without heads of layer 0, or with a pair alone",
+        about="accuracy at the end, without heads of layer 0, or with only one pair",
         runs={"main": "seed-{seed}"},
         measure=_paths,
         rows=rows_of(ACCURACY, _PATHS),

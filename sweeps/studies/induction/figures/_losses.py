@@ -1,8 +1,8 @@
 """Figures of the induction-head paper on losses: 3a, 4b and 5b. Singh et al. 2024,
 "What needs to go right for an induction head?" (ICML; arXiv 2404.07129).
 
-Targets are read off the paper's figures, to about 2 %, and are of one seed, on features
-of Omniglot. Heads are compared by their ranks: which number has which is chance.
+Targets are read off the paper's figures to about 2 %; they are for one seed, on
+features of Omniglot. Heads are compared by their ranks, as their numbers are chance.
 """
 
 import numpy as np
@@ -31,7 +31,7 @@ from ._common import CLAMPS, draw_losses, REPLICAS, SETS, TO_HALF
 from ._heads import PAPER, rank
 
 
-# Of the heads alone in thousands, the first to learn first.
+# The times of single heads, in thousands of sequences, in order.
 _ALONE = (291, 314, 359, 379, 435, 457, 547, 594)
 
 
@@ -68,7 +68,7 @@ def _one_head(runs: Runs) -> Measured:
     values = {f"{rank(k)} alone": each for k, each in enumerate(alone)}
     values["all heads"] = together
     values["median head alone"] = np.median(alone, axis=0)
-    with np.errstate(invalid="ignore"):  # Where none got there it is not known.
+    with np.errstate(invalid="ignore"):  # Unknown if no head got there.
         values["last ÷ first"] = alone[-1] / alone[0]
     return Measured(values, draw_losses(found, by="heads of layer 1"))
 
@@ -76,7 +76,7 @@ def _one_head(runs: Runs) -> Measured:
 FIGURES = (
     Figure(
         "induction/3a",
-        "the loss on training sequences, other label pairs and other classes",
+        "the loss on training sequences, held-out label pairs and held-out classes",
         f"{PAPER}, figure 3a",
         cost="20 min",
         about="sequences seen until the loss is half of ln 2, and the loss at the end",
@@ -110,7 +110,7 @@ FIGURES = (
     ),
     Figure(
         "induction/4b",
-        "the loss with one head of layer 1 alone: any can do it, not all as soon",
+        "the loss with only one head of layer 1: any can learn it, some later",
         f"{PAPER}, figure 4b",
         cost="20 min",
         about=TO_HALF,
@@ -131,7 +131,7 @@ FIGURES = (
             "last ÷ first": Row(594 / 291, QUOTIENT),
         },
         claims=(
-            # Any one can do it: the last one, too.
+            # Any head can do it, even the last one.
             Within("8th head alone", high=1e6),
             Ordering(("median head alone", "all heads")),
             Within("last ÷ first", low=1.3),
@@ -164,8 +164,8 @@ FIGURES = (
             },
         ),
         claims=(
-            # That more of the circuit takes less time could hardly be otherwise; the
-            # paper's point is how much.
+            # It is clear that training is faster if more of the circuit is given; the
+            # paper's point is how much faster.
             Ordering(("none", "previous-token")),
             Times("previous-token", "layer-0", 2),
             Times("layer-0", "match", 1.5),

@@ -1,7 +1,7 @@
 """Figure 6 of the induction-head paper: more classes, and more labels.
 
-Targets are read off the paper's figures, to about 2 %, and are of one seed, on features
-of Omniglot.
+Targets are read off the paper's figures to about 2 %; they are for one seed, on
+features of Omniglot.
 """
 
 from collections.abc import Mapping
@@ -32,7 +32,7 @@ _SIZES = (_BASE, "100 classes", "200 classes", "10 labels", "15 labels")
 _TO_LEARN = {"all": "", "part B": "B: ", "part C": "C: ", "parts B, C": "BC: "}
 _CLASSES = {50: _SIZES[0], 100: _SIZES[1], 200: _SIZES[2]}
 _LABELS = {5: _SIZES[0], 10: _SIZES[3], 15: _SIZES[4]}
-# How much later it is with more, by what is left to learn.
+# How much later the loss falls with more of them, by what is left to learn.
 _SLOWER = {
     "B: 200 ÷ 50 classes": ("B: 200 classes", f"B: {_BASE}"),
     "C: 200 ÷ 50 classes": ("C: 200 classes", f"C: {_BASE}"),
@@ -57,7 +57,7 @@ def _sizes(runs: Runs) -> Measured:
         }
         for name, sizes in axes.items()
     }
-    with np.errstate(invalid="ignore"):  # Where neither got there it is not known.
+    with np.errstate(invalid="ignore"):  # Unknown if neither got there.
         slower = {
             row: every[more] / every[fewer]
             for row, (more, fewer) in _SLOWER.items()
@@ -70,8 +70,8 @@ def _sizes(runs: Runs) -> Measured:
 def _size_runs() -> dict[str, str]:
     """The runs of figure 6, by the rows of its table.
 
-    Labels are no part of B, as its logits are attention to labels: with more of them it
-    is the same run.
+    Labels do not enter part B, as its logits are attention to labels: runs with more
+    labels would be the same run.
     """
     scaled = {
         "": "",
@@ -97,7 +97,7 @@ def _size_runs() -> dict[str, str]:
 def _sized(
     short: str, classes: tuple[float, ...], labels: tuple[float, ...] = ()
 ) -> dict[str, float]:
-    """Targets in thousands, of 50, 100, 200 classes and of 10, 15 labels."""
+    """Targets, given in thousands, for 50, 100, 200 classes and for 10, 15 labels."""
     targets = (*classes, *labels)
     return {f"{short}{s}": 1e3 * t for s, t in zip(_SIZES, targets, strict=False)}
 

@@ -33,7 +33,7 @@ FIGURES = (
     Figure(
         "induction/5a",
         "a toy of three vectors: a phase change, which comes sooner if some are given",
-        f"{PAPER}, figure 5a; targets are of its public code",
+        f"{PAPER}, figure 5a; targets are from its public code",
         cost="10 s",
         about="gradient steps until half of the plateau's loss, by what is clamped",
         measure=_phase_changes,

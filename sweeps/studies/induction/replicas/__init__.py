@@ -1,4 +1,4 @@
 """The study of figures 4b, 6, A7, A8, A15 and A17 over five seeds.
 
-Everything else of the paper is in the folder above.
+Everything else for the paper is in the folder above.
 """

@@ -2,10 +2,10 @@
 Singh et al. 2024, "What needs to go right for an induction head?" (ICML; arXiv
 2404.07129).
 
-The paper has one seed of each. The runs are those of the study `induction`, once for
-each seed; the heads that their edits name are found in the seed's own main run. `small`
-is at the published lengths, 1.4 million steps a seed. `smoke` is a few runs of two
-seeds, a hundred steps each.
+The paper has one seed for each figure. The runs are those of the study `induction`,
+once for each seed; the heads that their edits name are found in the seed's own main
+run. `small` has the published lengths, 1.4 million steps for each seed. `smoke` has a
+few runs of two seeds, with a hundred steps each.
 """
 
 import dataclasses
@@ -22,12 +22,13 @@ from ..runs import InductionRun, trials_of
 SEEDS = (5, 6, 7, 8, 9)
 # Layer 0 is taken from the seed's own run, and from those of the next two seeds.
 DONORS = {"graft-own": 0, "graft-second": 1, "graft-third": 2}
-# Sequences of the clamps that figure 6 has at 50 classes; its others are as long.
+# Sequences of figure 6's clamped runs with 50 classes; its other clamped runs are as
+# long.
 _SUBCIRCUITS = 300_000
 
 
 def runs(seeds: Sequence[int]) -> Iterator[InductionRun]:
-    """All runs of each seed."""
+    """All runs for each seed."""
     for k, seed in enumerate(seeds):
         plain = f"seed-{seed}"
         yield InductionRun(plain, checkpoint_every=100_000, init_seed=seed)
@@ -42,7 +43,7 @@ def runs(seeds: Sequence[int]) -> Iterator[InductionRun]:
 
 
 def _templates() -> Iterator[InductionRun]:
-    """The runs of the paper's seed that are trained again; names say what is edited."""
+    """The runs of the paper's seed to train again for each seed."""
     for run in (*paper.figures(), *paper.appendix()):
         if run.name.startswith(("only-head-", "heads-0-", "match-")):
             yield run
@@ -52,7 +53,7 @@ def _templates() -> Iterator[InductionRun]:
             yield dataclasses.replace(run, sequences=_SUBCIRCUITS)
         elif run.name.endswith("long") or run.name.startswith("classes-"):
             yield run
-        # Labels do not enter the logits of part B: it would be the same run.
+        # Labels do not enter the logits of part B, so these would all be one run.
         elif run.name.startswith("labels-") and not run.name.endswith("layer-0-copy"):
             yield run
 
@@ -66,11 +67,11 @@ def trials(scale: StudyScale, folder: Path, data: Source | None) -> list[Trial]:
 
 
 def _kind(run: InductionRun) -> str:
-    """The name without its seed."""
+    """The name of a run without its seed."""
     return "-".join(run.name.split("-")[2:])
 
 
-# Few programs: what compiles takes longest.
+# Only a few programs, as compiling takes longest.
 SMOKE = {
     *("", "only-head-0", "only-head-1", "long", "graft-own", "graft-second"),
     *("clamp-previous-token", "clamp-previous-token-other", "heads-0-1", "heads-0-2"),

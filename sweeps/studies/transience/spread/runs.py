@@ -1,9 +1,9 @@
 """Controls for the transience study: how the exemplars of a class differ.
 
-The transience study has noise of 0.5 along the directions that classes differ along.
-Here are less and more of it, none at all, and noise of 0.5 of each feature by itself.
-Seeds and all else are those of the transience study at scale `small`, of which the runs
-at 0.5 are part; at `paper` classes and lengths are as published.
+The transience study has noise of 0.5 along the directions in which classes differ. This
+study has less and more of it, no noise, and independent noise of 0.5 in each feature.
+All else is as in the transience study at scale `small`, which also has the runs at 0.5;
+at `paper`, classes and lengths are as published.
 """
 
 import dataclasses
@@ -16,7 +16,7 @@ from ..runs import synthetic
 
 
 SEEDS = (10, 11, 12)
-# By the name of a noise: that of its runs, noise of each feature, noise along classes.
+# For each noise: the name of its runs, the noise of each feature, that along classes.
 NOISES: dict[str, tuple[str, float, float | None]] = {
     "none": ("none", 0.0, None),
     "0.25 along classes": ("along-0.25", 0.0, 0.25),
@@ -29,10 +29,10 @@ NOISES: dict[str, tuple[str, float, float | None]] = {
 def trials(scale: StudyScale, folder: Path, data: Source | None) -> list[Trial]:
     """The runs of the study; see `sweeps.study.StudyModule`.
 
-    **Raises:** `ValueError` for data, as their noise is what it is.
+    **Raises:** `ValueError` if `data` is given, as the study sets its classes' noise.
     """
     if data is not None:
-        raise ValueError("the study of noise draws its own classes; give it no --data")
+        raise ValueError("--data: the study spread draws its own classes, got data")
     seeds = SEEDS[:1] if scale == "smoke" else SEEDS
     return [
         _with_noise(trial, name, spread, class_spread, seed)

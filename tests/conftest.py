@@ -18,25 +18,25 @@ import icl
 jax.config.update("jax_num_cpu_devices", 2)
 os.environ.setdefault("MPLBACKEND", "Agg")
 
-# Traces leave many objects that live on: by default Python looks through all of them
-# so often that it takes a tenth of the time.
+# Tracing leaves many long-lived objects. With its default settings, Python's garbage
+# collector scans them so often that it takes a tenth of the time.
 gc.set_threshold(100_000, 20, 100)
 
-# What a shell starts in the background ignores Ctrl-C, as do its children: the tests
-# of it would wait for nothing.
+# A process that a shell starts in the background ignores Ctrl-C, and so do its
+# children. The tests of Ctrl-C would then wait forever.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 # Collecting
 
-# Every worker imports all test modules, so these must not call JAX while they are
-# imported: there is no such platform, and the traceback names the line.
+# Every worker imports all test modules, so importing them must not call JAX. This
+# platform does not exist, so such a call fails and the traceback names the line.
 _platforms = jax.config.jax_platforms
 jax.config.update("jax_platforms", "no_jax_while_tests_are_imported")
 
-# The files that take longest, longest first: a worker that began one last would run
-# alone at the end. `pytest --durations=0` tells the times.
+# The slowest files, slowest first. If one of them began last, its worker would run
+# alone at the end. `pytest --durations=0` prints the times.
 LONGEST = (
     *("test_science", "test_smoke", "test_notebooks", "test_sweeps", "test_runs"),
     *("test_report", "test_opto", "test_cli_edits", "test_patching", "test_replay"),
@@ -45,7 +45,7 @@ LONGEST = (
 
 
 def pytest_collection_modifyitems(items):
-    """The longest files first, the others as they were."""
+    """Puts the slowest files first; the others keep their order."""
     rank = {name: k for k, name in enumerate(LONGEST)}
     items.sort(key=lambda item: rank.get(item.path.stem, len(LONGEST)))
 
@@ -54,18 +54,18 @@ def pytest_collection_finish():
     jax.config.update("jax_platforms", _platforms)
 
 
-# Shared by tests
+# Fixtures for several files
 
 
 @pytest.fixture(scope="session")
 def once(tmp_path_factory, worker_id):
-    """`once(name, make)` is a folder that `make(folder)` fills once in a session.
+    """`once(name, make)` returns a folder that `make(folder)` fills once in a session.
 
-    The first worker that asks makes it, while the others wait.
+    The first worker that asks fills it; the others wait.
     """
     root = tmp_path_factory.getbasetemp()
     if worker_id != "master":
-        root = root.parent  # Of the workers' folders.
+        root = root.parent  # The parent of all workers' folders.
 
     def once(name, make):
         folder, done = root / name, root / f"{name}.done"
@@ -73,7 +73,7 @@ def once(tmp_path_factory, worker_id):
         with open(root / f"{name}.lock", "w") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)
             if not done.exists():
-                shutil.rmtree(folder, ignore_errors=True)  # Of a worker that failed.
+                shutil.rmtree(folder, ignore_errors=True)  # A worker failed here.
                 make(folder)
                 done.touch()
         return folder
@@ -83,13 +83,13 @@ def once(tmp_path_factory, worker_id):
 
 @pytest.fixture(scope="session")
 def small_run(once):
-    """The folder of a small finished run, for tests that do not change it."""
+    """The folder of a small finished run; tests must not change it."""
     return once("small", lambda folder: icl.run_experiment(small(), folder))
 
 
 @pytest.fixture(scope="session")
 def smoke(once):
-    """`smoke(study)` is the folder of a study at smoke scale, trained by processes."""
+    """`smoke(study)` trains a study at smoke scale by processes; returns its folder."""
 
     def train(folder):
         launch = [sys.executable, "-m", "sweeps", folder.name, "--out", str(folder)]
@@ -102,7 +102,7 @@ def smoke(once):
 
 @pytest.fixture
 def getkey():
-    """A new random key at each call, the same ones in each run of a test."""
+    """Returns a new random key at each call, the same keys each time a test runs."""
     state = {"key": jax.random.key(0)}
 
     def get():
@@ -114,7 +114,7 @@ def getkey():
 
 @pytest.fixture
 def unchecked():
-    """Without the tests' own checks of types, as users run it."""
+    """Turns off the tests' own type checks, as for users."""
     jaxtyping.config.update("jaxtyping_disable", True)
     yield
     jaxtyping.config.update("jaxtyping_disable", False)

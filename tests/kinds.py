@@ -1,7 +1,8 @@
-"""Tables of what there are several kinds of: tasks, attention, models of a task.
+"""Tables of all kinds of tasks, attention and models.
 
-`test_kinds.py` asks of every row what must hold of all. A new kind is a row here, and
-in a file of its own only what is true of it alone. The tables of other kinds:
+`test_kinds.py` runs every row through the tests that all kinds must pass. A new kind
+gets a row here. Only tests of what is special about it go into its own file. Other
+tables:
 `EDITS` in `tapped.py` for edits of one site, `CASES` in `test_verbs.py` for patterns,
 `EDITS` in `test_text.py` for the texts of edits, `TEXTS` in `test_measures.py` for
 measures, `OPTIMIZERS` in `test_optimizers.py`.
@@ -53,7 +54,7 @@ CLASSES, EXEMPLARS, DIM = 6, 3, 7
 
 
 def exemplar_label(**fields: Any) -> Callable[[], Any]:
-    """An exemplar-label task on vectors, made when it is asked for."""
+    """A function that makes an exemplar-label task on vectors."""
     config = ExemplarLabel(
         class_split=Split(CLASSES, seed=None),
         exemplar_split=Split(EXEMPLARS, seed=None),
@@ -86,7 +87,7 @@ TASKS: dict[str, Callable[[], Any]] = {
 
 @dataclass(frozen=True)
 class Model:
-    """A kind of model: how one is made from a key, and a task that it fits."""
+    """A kind of model: how to make one from a key, and a task that it fits."""
 
     build: Callable[[Any], eqx.Module]
     task: str = "four"
@@ -96,7 +97,7 @@ class Model:
 
 @dataclass(frozen=True)
 class SignedAttention(AttentionConfig):
-    """Products of queries and keys as they are, as a plug-in might: no distribution."""
+    """Query-key products as weights, as a plug-in might; rows are no distribution."""
 
     def build(self, num_heads, d_head, *, scale, key):
         return _Signed()
@@ -117,7 +118,7 @@ class _Signed(AbstractAttention):
 
 @dataclass(frozen=True)
 class Attention:
-    """A kind of attention, and the weights of one query to the keys that it sees."""
+    """A kind of attention, and an oracle: one query's weights on the keys it sees."""
 
     config: AttentionConfig
     weights: Callable[..., np.ndarray] | None
@@ -192,7 +193,7 @@ MODELS: dict[str, Model] = {
 
 
 def shaken(model: Any, key: Any) -> Any:
-    """All arrays away from their initial zeros and ones, so that each one matters."""
+    """Moves all arrays away from their initial zeros and ones, so that each matters."""
     leaves, structure = jax.tree.flatten(eqx.filter(model, eqx.is_inexact_array))
     keys = jax.random.split(key, len(leaves))
     leaves = [

@@ -1,16 +1,16 @@
-"""Run folders as versions without checksums left them: tests edit their files."""
+"""Removes checksums from run folders, as in older versions, so tests can edit them."""
 
 from icl import checksums
 
 
 def unsealed(folder):
-    """The folder, whose text files may be edited from here on."""
+    """Removes the checksums of the folder's text files, so that tests may edit them."""
     (folder / "checksums.sha256").unlink(missing_ok=True)
     return folder
 
 
 def without_checksum(file):
-    """The file, without what our files have at their end."""
+    """Removes the checksum at the file's end."""
     content = file.read_bytes()
     file.write_bytes(checksums.checked(content, None).content)
     return file

@@ -1,4 +1,4 @@
-"""What the library computes, in plain NumPy and float64, from the formulas."""
+"""The library's computations in plain NumPy and float64, written from the formulas."""
 
 import math
 
@@ -17,12 +17,12 @@ def softmax(x):
 
 
 def gelu(x):
-    """The tanh form: Hendrycks & Gimpel 2016."""
+    """The tanh form of Hendrycks & Gimpel 2016."""
     return 0.5 * x * (1 + np.tanh(math.sqrt(2 / math.pi) * (x + 0.044715 * x**3)))
 
 
 def rope(x, theta):
-    """Rotates each pair of entries, written with complex numbers; x [seq, d_head]."""
+    """Rotates each pair of entries, as complex numbers; x is [seq, d_head]."""
     seq, d = x.shape
     z = x[:, 0::2] + 1j * x[:, 1::2]
     angle = np.outer(np.arange(seq), theta ** (-np.arange(d // 2) * 2.0 / d))
@@ -40,7 +40,7 @@ def sinusoid(seq, d, theta):
 
 
 def softmax_weights(query, keys, scale=None):
-    """Of one query to those keys that it sees."""
+    """The weights of one query on the keys that it sees."""
     return softmax((keys @ query) * (len(query) ** -0.5 if scale is None else scale))
 
 
@@ -52,12 +52,12 @@ def linear_weights(query, keys, scale=None):
 
 
 def product_weights(query, keys, scale=None):
-    """Von Oswald et al. 2023, eq. 3: of either sign, not normalised."""
+    """Von Oswald et al. 2023, eq. 3: weights of either sign, not normalised."""
     return (keys @ query) * (1 if scale is None else scale)
 
 
 def causal(i, seq):
-    """How many of the first keys query `i` sees, and how many keys there are."""
+    """How many keys query `i` sees (the first ones), and how many keys there are."""
     return i + 1, seq
 
 
@@ -70,14 +70,15 @@ def context_only(i, seq):
 
 
 def attention(x, w, *, num_heads, weights, seen, scale, theta):
-    """Head by head and query by query; `w`: query, key, value, output (and biases).
+    """Attention, one head and one query at a time.
 
-    Returns the output and the patterns [head, query, key].
+    `w` has query, key, value, output (and biases). Returns the output and the patterns
+    [head, query, key].
     """
     seq, d_model = x.shape
     d = d_model // num_heads
     q, k, v = (x @ w[n].T + w.get(f"{n}_bias", 0) for n in ("query", "key", "value"))
-    shared = num_heads // (k.shape[1] // d)  # Heads that have the same keys.
+    shared = num_heads // (k.shape[1] // d)  # Heads that share keys.
     patterns = np.zeros((num_heads, seq, seen(0, seq)[1]))
     z = np.zeros((seq, d_model))
     for h in range(num_heads):
@@ -105,9 +106,9 @@ def transformer(
     scale=None,
     theta=1e4,
 ):
-    """Logits of all tokens and the patterns of each layer, for one sequence.
+    """The logits of all tokens and each layer's patterns, for one sequence.
 
-    `w` is the tree of weights that `weights_of` makes; `theta` is None without RoPE.
+    `w` is the tree of weights from `weights_of`; `theta` is None without RoPE.
     """
     context = len(examples) - 1
     if "exemplar" in w:
@@ -176,10 +177,10 @@ def weights_of(model):
 
 
 def descended(x, y, rate):
-    """Linear regression: predictions of the last values, by a step from weights 0.
+    """Linear regression: predicts the last values after one step from weights 0.
 
-    Of gradient descent on the mean over the context of half the squared error; `x` is
-    `[task, point, dim]`, `y` `[task, point]`.
+    The step is gradient descent on half the squared error, averaged over the context.
+    `x` is `[task, point, dim]` and `y` is `[task, point]`.
     """
     gradient = np.einsum("tnd,tn->td", x[:, :-1], y[:, :-1]) / (x.shape[1] - 1)
     return rate * np.einsum("td,td->t", gradient, x[:, -1])

@@ -1,9 +1,9 @@
-"""A two-layer induction model built by hand: its circuit is known.
+"""A two-layer induction model built by hand, so its circuit is known.
 
-The stream has five parts: which token (one-hot position), which exemplar it is, which
-exemplar the token before it was, which label it is, and the answer. Head 0:0 copies the
-previous token's exemplar; head 1:0 finds the label whose previous token is the query's
-exemplar and writes its label as the answer. All other heads write small noise.
+The residual stream has five parts: the token's position (one-hot), its exemplar, the
+previous token's exemplar, its label, and the answer. Head 0:0 copies the previous
+token's exemplar. Head 1:0 finds the label whose previous token is the query's exemplar,
+and writes that label as the answer. All other heads write small noise.
 """
 
 import equinox as eqx
@@ -18,12 +18,12 @@ from icl.models._positions import Learned
 
 CLASSES, LABELS, PAIRS, HEADS = 4, 4, 2, 2
 SEQ = 2 * PAIRS + 1
-# Where each part of the stream begins, and how wide it all is.
+# Where each part of the stream begins, and the total width.
 PLACE, SELF, BEFORE, NAME, ANSWER = np.cumsum([0, SEQ, CLASSES, CLASSES, LABELS])
 D_MODEL = 22
 D_HEAD = D_MODEL // HEADS
 
-# What 0:0 attends to depends on places alone, which are the same in all sequences.
+# Head 0:0 attends by position only, and positions are the same in all sequences.
 CIRCUIT = {
     ("embed", "0:0.v"),
     ("embed", "1:0.q"),
@@ -34,7 +34,7 @@ CIRCUIT = {
 
 
 def induction_model(noise=0.01):
-    """The model, for exemplars that are one-hot vectors."""
+    """The model; exemplars are one-hot vectors."""
     config = TransformerConfig(
         num_layers=2,
         d_model=D_MODEL,
@@ -49,12 +49,12 @@ def induction_model(noise=0.01):
     rng = np.random.default_rng(0)
     heads = np.zeros((2, 4, HEADS, D_HEAD, D_MODEL))  # layer, q k v o, head
     heads[:, :, 1] = noise * rng.normal(size=(2, 4, D_HEAD, D_MODEL))
-    # 0:0 attends from each place to the one before it, and moves what is there.
+    # 0:0 attends from each token to the one before it, and copies its exemplar.
     for t in range(1, SEQ):
         heads[0, 0, 0, t, PLACE + t] = heads[0, 1, 0, t, PLACE + t - 1] = 5.0
     for c in range(CLASSES):
         heads[0, 2, 0, c, SELF + c] = heads[0, 3, 0, c, BEFORE + c] = 1.0
-        # 1:0 looks for the token that came after the query's exemplar.
+        # 1:0 finds the token that follows the query's exemplar.
         heads[1, 0, 0, c, SELF + c] = heads[1, 1, 0, c, BEFORE + c] = 5.0
     for i in range(LABELS):
         heads[1, 2, 0, i, NAME + i] = heads[1, 3, 0, i, ANSWER + i] = 4.0
@@ -79,7 +79,7 @@ def induction_model(noise=0.01):
 
 
 def sequences(seed, count):
-    """Examples and labels of pairs of two classes, the query one of them."""
+    """Examples and labels of two classes; the query is of one of them."""
     rng = np.random.default_rng(seed)
     classes = np.array([rng.permutation(CLASSES)[:PAIRS] for _ in range(count)])
     labels = np.array([rng.permutation(LABELS)[:PAIRS] for _ in range(count)])
@@ -91,7 +91,7 @@ def sequences(seed, count):
 
 
 def logit_difference(logits, examples, labels):
-    """The logit of the correct label less the mean of the others, averaged."""
+    """The correct label's logit minus the mean of the others, averaged."""
     query = logits[:, -1]
     correct = jnp.take_along_axis(query, labels[:, -1:], 1)[:, 0]
     others = (query.sum(-1) - correct) / (query.shape[-1] - 1)

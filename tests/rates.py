@@ -1,4 +1,4 @@
-"""A study: the preset `lsa`, in short, at three learning rates."""
+"""A study: a short version of the preset `lsa` at three learning rates."""
 
 import dataclasses
 
@@ -18,7 +18,7 @@ def trials(scale, folder, data):
 
 
 def at_rate(rate):
-    """100 steps."""
+    """The run with this learning rate and 100 steps."""
     return dataclasses.replace(
         lsa(),
         optimizer=Adam(Constant(rate)),

@@ -1,7 +1,6 @@
-"""A model and a task that `fit` has never heard of: linear regression.
+"""A model and a task that the package does not have: linear regression.
 
-Run as a script it trains into the folders it is given, a member in each; the tests kill
-it.
+As a script, it trains one member into each folder that it is given; the tests kill it.
 """
 
 import contextlib
@@ -24,7 +23,7 @@ TRACES: list[str] = []
 
 
 class Linear(eqx.Module):
-    """`weight . x + bias`, with something that is no weight beside them."""
+    """`weight . x + bias`, with one more field that is no weight."""
 
     weight: Float[Array, " dim"]
     bias: Float[Array, ""]
@@ -76,11 +75,11 @@ def member(optimizer=None, *, dim=3, **fields):
 
 
 def main(folders, cache=None):
-    """Trains a member in each folder, or what is missing there.
+    """Trains one member into each folder, or finishes it.
 
     **Arguments:**
 
-    - `cache`: A folder of compiled programs, which are then not compiled again.
+    - `cache`: A folder of compiled programs to reuse.
     """
     jax.config.update("jax_num_cpu_devices", 2)
     if cache is not None:
@@ -92,7 +91,7 @@ def main(folders, cache=None):
         member(task=task, train_seed=seed, evaluations={"held": examples(task, 20)})
         for seed in range(len(folders))
     ]
-    # Little work and many writes: an evaluation or a checkpoint at almost each batch.
+    # Little work and many writes: almost every batch has an evaluation or a checkpoint.
     training = Training(3840, 8, evaluate_at=Every(32), checkpoint_at=Every(48))
     with contextlib.ExitStack() as stack:
         opened = [

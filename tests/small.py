@@ -1,4 +1,4 @@
-"""The experiment of the run that tests of commands share (`small_run`, conftest.py)."""
+"""The experiment behind `small_run` (conftest.py), which tests of commands share."""
 
 import dataclasses
 from typing import Any
@@ -12,7 +12,7 @@ from icl.training.schedules import Every
 
 
 def small(**changes: Any) -> Experiment:
-    """The main run, small enough to train in a moment; its layers differ in heads."""
+    """The main run, but small and fast; its layers have different numbers of heads."""
     base = induction(LowRankClasses(num_classes=60, num_exemplars=3, dim=16))
     sets = {
         name: dataclasses.replace(base.evaluations[name], size=20)

@@ -1,7 +1,7 @@
-"""Models with taps that know nothing of icl, and what the opto tests share.
+"""Models with taps that know nothing of icl, and helpers that the opto tests share.
 
-`MODELS` is the table of models, each with inputs; `EDITS` the table of edits, each with
-what it should do, in NumPy.
+`MODELS` is the table of models with their inputs. `EDITS` is the table of edits, each
+with its effect in NumPy.
 """
 
 import dataclasses
@@ -19,9 +19,9 @@ from icl.roles import EXEMPLAR, LABEL, QUERY
 
 
 class MLP(eqx.Module):
-    """Sites at every layer and one with an axis `layer`; fields that are no arrays.
+    """Has sites at every layer, a site with an axis `layer`, and fields without arrays.
 
-    Has no `input_axes`: its inputs are always one example.
+    It has no `input_axes`, so its inputs are always one example.
     """
 
     layers: tuple[eqx.nn.Linear, ...]
@@ -55,7 +55,7 @@ class MLP(eqx.Module):
 
 
 class CNN(eqx.Module):
-    """Sites of three axes and of none, of integers and of booleans; takes a key."""
+    """Has sites with three axes and with none, integers and booleans; takes a key."""
 
     conv: eqx.nn.Conv2d
     embedding: jax.Array
@@ -74,7 +74,7 @@ class CNN(eqx.Module):
         dropped = tap("dropped", self.dropout(maps, key=key), "channel row column")
         gate = tap("gate", dropped > 0, "channel row column")
         gated = tap("gated", jnp.where(gate, dropped, -0.1), "channel row column")
-        # Read by nobody: an edit here changes the record and nothing else.
+        # Nothing reads this value: an edit here changes only the record.
         tap("peak", jnp.max(gated), "")
         winner = tap("winner", jnp.argmax(gated, 0), "row column")
         features = tap("features", self.embedding[winner], "row column feature")
@@ -87,7 +87,7 @@ class CNN(eqx.Module):
 
 
 class Heads(eqx.Module):
-    """Attention with the heads as an axis of every weight."""
+    """Attention whose weights all have a head axis."""
 
     query: jax.Array
     key: jax.Array
@@ -149,7 +149,7 @@ class Ragged(eqx.Module):
 
 
 class Waves(eqx.Module):
-    """Two layers of two and three heads that compile in no time."""
+    """Two layers of two and three heads; compiles very fast."""
 
     weights: tuple[jax.Array, ...]
 
@@ -173,7 +173,7 @@ class Waves(eqx.Module):
 
 
 class Tokens(eqx.Module):
-    """One head that attends evenly, to tokens of which it says what they are."""
+    """One head with uniform attention; names the role of each token."""
 
     input_axes = ("exemplar",)
 
@@ -199,7 +199,7 @@ def _normal(seed, *shape):
 
 
 MODELS: dict[str, Callable[[], tuple[Any, tuple[Any, ...]]]] = {
-    # A NumPy input among JAX's.
+    # One input is a NumPy array.
     "mlp": lambda: (MLP(jax.random.key(0)), (_normal(0, 4),)),
     "cnn": lambda: (
         CNN(jax.random.key(1)),
@@ -214,7 +214,7 @@ MODELS: dict[str, Callable[[], tuple[Any, tuple[Any, ...]]]] = {
 
 
 class Counted(eqx.Module):
-    """Counts how often Python runs the model, that is how often it is traced."""
+    """Counts how often Python runs the model, which is how often JAX traces it."""
 
     model: eqx.Module
     count: list = eqx.field(static=True)
@@ -229,14 +229,14 @@ class Counted(eqx.Module):
 
 
 class Count(list):
-    """A list that is compared by identity and so can be a static field."""
+    """A list compared by identity, so that it can be a static field."""
 
     __hash__ = object.__hash__
     __eq__ = object.__eq__
 
 
 class Plain(opto.Tap):
-    """A tap that is none: what a model does without this library."""
+    """A tap that does nothing, as in a model without this library."""
 
     def __call__(self, name, value, axes, *, rows=None):
         return value
@@ -249,14 +249,14 @@ class Plain(opto.Tap):
 
 
 def untapped(model):
-    """The same computation in code without taps, where there is such code."""
+    """The same computation without taps, for models that have it."""
     if hasattr(model, "bare"):
         return model.bare
     return lambda *inputs: model(*inputs, tap=Plain())
 
 
 class Negate(opto.Edit):
-    """A user's own edit: turns the sign of the selected entries."""
+    """A user's own edit: changes the sign of the selected entries."""
 
     site: str = eqx.field(static=True)
     where: opto.Where
@@ -274,7 +274,7 @@ class Negate(opto.Edit):
 
 
 class Apply(opto.Edit):
-    """A user's own edit with a function among its fields, not static."""
+    """A user's own edit with a function as a non-static field."""
 
     site: str = eqx.field(static=True)
     function: Callable
@@ -295,10 +295,10 @@ class Apply(opto.Edit):
 
 @dataclasses.dataclass
 class Case:
-    """An edit of one site: how to make it and what it does.
+    """An edit of one site: how to make it, and its effect.
 
-    `make(site, **keywords)` is the edit; `target(value)` the values of the whole site
-    at strength 1, and `mask(shape)` the entries that take them.
+    `make(site, **keywords)` makes the edit. `target(value)` gives the values of the
+    whole site at strength 1, and `mask(shape)` the entries that take them.
     """
 
     make: Callable[..., opto.Edit]
@@ -319,7 +319,7 @@ def _corner(shape):
 
 
 def _scattered(shape):
-    """Single entries, a third of all."""
+    """Selects a third of all entries, scattered."""
     return np.arange(np.prod(shape, dtype=int)).reshape(shape) % 3 == 1
 
 
@@ -415,7 +415,7 @@ EDITS: dict[str, Case] = {
         lambda v: _draw(v.shape),
         _first,
     ),
-    # Of two, as sums of more may round otherwise.
+    # The mean of two: sums of more may round differently.
     "mean": Case(
         lambda s, **k: opto.Mean(s.name, _recorded(s, _draw((2, *s.shape))), **k),
         lambda v: _draw((2, *v.shape)).sum(0) / 2,

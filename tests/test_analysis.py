@@ -1,4 +1,4 @@
-"""What is read off studies, against NumPy in float64, SciPy and runs by hand."""
+"""The analyses of studies, against NumPy in float64, SciPy and runs by hand."""
 
 import dataclasses
 import json
@@ -27,7 +27,7 @@ from sweeps.studies.induction import analysis as paper
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
-    """A study of which one run is finished, one is not, and one has not begun."""
+    """A study with one finished run, one unfinished run, and one not begun."""
     path = tmp_path_factory.mktemp("runs") / "small"
     icl.run_experiment(_experiment(), path / "main")
     icl.run_experiment(_experiment(), path / "other")
@@ -184,14 +184,14 @@ def test_estimates_say_what_is_not_known():
 def test_an_interval_stays_within_the_bounds(values):
     found = analysis.Estimate.of(values, (0.0, 1.0))
     assert 0 <= found.low <= found.high <= 1
-    # Of the angle, whose cosine is 1 - 2 p; Student's t from SciPy.
+    # The interval is that of the angle with cosine 1 - 2 p; Student's t is SciPy's.
     angle = np.arccos(1 - 2 * np.array(values))
     spread = stats.sem(angle)
     if spread:
         low, high = stats.t.interval(0.95, len(angle) - 1, angle.mean(), spread)
         expected = (1 - np.cos(np.clip([low, high], 0, np.pi))) / 2
         np.testing.assert_allclose([found.low, found.high], expected, atol=1e-12)
-    # On another scale the same.
+    # The same on another scale.
     strengths = analysis.Estimate.of([2 * x - 1 for x in values], (-1.0, 1.0))
     assert strengths.low == pytest.approx(2 * found.low - 1, abs=1e-9)
 
@@ -239,7 +239,7 @@ def test_losses_of_runs_that_are_there(folder):
 
 
 def by_hand(trained, edits, batch):
-    """Which answers are right, and the loss of each, in float64."""
+    """Which answers are right, and each answer's loss, in float64."""
     logits, _ = opto.run(trained.model, *trained.task.inputs(batch), edits=edits)
     logits = np.asarray(logits, np.float64)[:, -1]
     target = np.asarray(batch.labels)[:, -1]

@@ -1,4 +1,4 @@
-"""What the coopetition notebooks read off runs, against NumPy and runs by hand."""
+"""The analyses in the coopetition notebooks, against NumPy and runs by hand."""
 
 import dataclasses
 import json
@@ -29,7 +29,7 @@ from sweeps.studies.coopetition.analysis import (
 
 @pytest.fixture(scope="module")
 def run(tmp_path_factory):
-    """A run of two small layers, of a few steps."""
+    """A run of a few steps with two small layers."""
     path = tmp_path_factory.mktemp("coopetition") / "run"
     icl.run_experiment(_experiment(), path)
     return path
@@ -48,7 +48,7 @@ def _experiment():
     )
 
 
-# When a curve comes and goes
+# When a curve rises and falls
 
 
 def test_gone_at_is_the_last_crossing_of_the_interpolated_curve():
@@ -82,7 +82,7 @@ def test_chance_before_training_is_no_peak():
 def test_a_curve_that_comes_and_goes_by_hand():
     x = np.arange(0.0, 11.0)
     y = np.array([0.9, 0.0, 0.4, 0.8, 0.9, 0.7, 0.6, 0.2, 0.1, 0.1, 0.0])
-    # 0.5 is a quarter of the way from 2 to 3, and from 6 to 7; 0 is before training.
+    # 0.5 is a quarter of the way from 2 to 3 and from 6 to 7; 0 is before training.
     found = passage(x, y)
     assert (found.came_at, found.peak_at, found.gone_at) == pytest.approx(
         (2.25, 4, 6.25)
@@ -98,13 +98,13 @@ def test_no_events_give_no_numbers():
     assert all(map(math.isnan, dataclasses.astuple(missing)))
 
 
-# What runs are made from, and how they train
+# How runs are made, and how they train
 
 
 def test_the_training_curve_is_the_mean_of_the_steps_between_events(run, tmp_path):
     events, means = training_curve(run)
     rows = icl.Run(run).log.train["loss"]
-    # Events after each 2 of the steps.
+    # An event after every 2 steps.
     assert events.tolist() == [32, 64]
     wanted = [rows[:2].mean(dtype=np.float64), rows[2:].mean(dtype=np.float64)]
     np.testing.assert_allclose(means, wanted, rtol=1e-12)
@@ -177,7 +177,7 @@ def test_without_the_way_past_only_the_heads_write_to_the_output(run):
         forward, trained.model, example, record=names, edits=edits
     )[1]
     whole, cut = visit(()), visit(without_way_past(1))
-    # The projection in float64, of what the heads have without any edit.
+    # What the unedited heads write: the output projection of z, in float64.
     z = np.asarray(whole[names[1]], np.float64).transpose(1, 0, 2)
     weight = np.asarray(trained.model.blocks[1].attn.output.weight, np.float64)
     written = z.reshape(len(z), -1) @ weight.T

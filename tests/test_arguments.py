@@ -1,4 +1,4 @@
-"""Numbers that are none: truth values, texts, and what a dtype cannot hold."""
+"""Wrong numbers: truth values, texts, and values that a dtype cannot hold."""
 
 import re
 
@@ -29,7 +29,7 @@ X, MODEL = np.arange(3, dtype=np.float32), Half()
 metric = lambda out, x: out[0].sum()
 each = lambda: Zero("half").each("i")
 
-# By the argument: who gets True, or a text, where another thing is meant.
+# By argument: calls that get True, or a text, instead of the right type.
 WRONG = {
     "strength": lambda x: Zero("half", strength=x),
     "until": lambda x: Graft(MODEL, until=x),
@@ -83,7 +83,7 @@ TOO_LARGE = {
 
 @pytest.mark.parametrize("kind", TOO_LARGE)
 def test_what_a_dtype_cannot_hold_is_refused(kind):
-    """65504 is the largest number of float16, 3.39e38 of bfloat16."""
+    """The largest number of float16 is 65504, of bfloat16 3.39e38."""
     for site, fine, wrong in (("half", 65504.0, 1e6), ("brain", 1e6, 3.4e38)):
         opto.check([TOO_LARGE[kind](site, fine)], opto.sites(MODEL, X))
         with pytest.raises(ValueError, match=r"e\+\d+ is not finite as .*float16"):
@@ -102,7 +102,7 @@ def test_whole_numbers_do_not_wrap_around():
 
 
 def test_what_is_not_finite_in_the_first_place_stays_right():
-    """Such as scores that a model masks with minus infinity."""
+    """For example, scores that a model masks with minus infinity."""
     record = {"half": jnp.array([0.0, -jnp.inf, 1.0])}
     (out, *_), _ = opto.run(MODEL, X, edits=[Patch("half", record)])
     assert np.isneginf(out[1])

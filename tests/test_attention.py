@@ -1,4 +1,4 @@
-"""Attention where kinds differ: forms of one, what they lack, fewer keys than rows."""
+"""Differences between kinds of attention: two forms, missing sites, fewer keys."""
 
 import functools
 import re
@@ -62,7 +62,7 @@ def test_the_running_sum_is_for_queries_that_see_the_first_keys():
 
 
 def test_long_sequences_take_the_form_that_is_asked_for(getkey):
-    """Weights have sites, whose edits act; without them no array is quadratic."""
+    """Edits and records get the weights; without them no array is quadratic."""
     model, inputs = small(LinearAttention(), pairs=60)
     logits, record = opto.run(model, *inputs, record="**.pattern")
     assert record["blocks.0.attn.pattern"].shape == (2, 121, 121)
@@ -73,7 +73,7 @@ def test_long_sequences_take_the_form_that_is_asked_for(getkey):
     assert np.ptp(np.asarray(opto.run(model, *inputs, edits=[clamp])[0] - logits)) > 0
 
 
-# What a kind has not
+# What a kind lacks
 
 
 @functools.cache
@@ -194,7 +194,7 @@ EMPTY_ROWS = {
 def test_a_row_that_is_blocked_whole_is_nan_where_it_would_be_shared_out(name):
     attention, site, wanted = EMPTY_ROWS[name]
     model, inputs = small(attention)
-    edit = opto.Block(distance=0, site=site)  # All that the first token sees.
+    edit = opto.Block(distance=0, site=site)  # The first token sees only this.
     site = "blocks.0.attn.pattern"
     _, record = opto.run(model, *inputs, record=site, edits=[edit])
     pattern = np.asarray(record[site])
@@ -217,7 +217,7 @@ def test_measures_of_shares_refuse_rows_that_are_none(name):
     for attention in (LinearAttention(), SignedAttention()):
         model, inputs = small(attention)
         _, record = opto.run(model, *inputs, record=measure.record)
-        if attention == LinearAttention():  # Whose rows are distributions.
+        if attention == LinearAttention():  # Its rows are distributions.
             assert np.isfinite(measure.fn(record, None, None)).all()
             continue
         message = "at 'blocks.1.attn.pattern' SignedAttention has 'signed'"
@@ -290,7 +290,7 @@ def test_edits_where_keys_are_context_tokens():
     for row in (*labels, 6):
         assert second[0, row].argmax() == row - 1
         assert second[0, row].max() == 1
-    # The query's label is 0, as that of the first pair.
+    # The query's label is 0, the label of the first pair.
     np.testing.assert_array_equal(second[1, -1], np.eye(6)[1])
     copied, _ = opto.run(model, *inputs, edits=[CopyFromPattern(heads="1:0")])
     assert np.isfinite(copied).all()
@@ -321,7 +321,8 @@ def test_measures_where_keys_are_context_tokens():
     np.testing.assert_array_equal(same, 0)
     alike = jnp.full((1, 7, 6), 1 / 6)
     np.testing.assert_allclose(opto.heads.previous_token_excess(alike), 0, atol=1e-6)
-    # All tokens before the query's are keys; with fewer, some have nothing there.
+    # Every token before the query is a key. With fewer keys, some tokens have no
+    # previous one among them.
     few = jnp.full((1, 7, 4), 1 / 4)
     np.testing.assert_allclose(opto.heads.previous_token(few), 4 / 6 / 4, rtol=1e-6)
 

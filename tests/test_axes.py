@@ -1,4 +1,4 @@
-"""Which entries are made of which: what is said, and what moves when one is moved."""
+"""Which entries depend on which: the declared table, and what changes in fact."""
 
 import jax
 import jax.numpy as jnp
@@ -10,7 +10,7 @@ from opto._axes import arrived, begin, read, through
 
 RNG = np.random.default_rng(0)
 W = RNG.normal(size=(4, 3))
-# Of a value of shape (6, 4). Those in FULL move all that is said to.
+# For a value of shape (6, 4). Functions in FULL change all entries that they declare.
 FULL = {
     "elementwise": lambda x: jnp.tanh(x) * 2 + 1,
     "every_other_row": lambda x: x[::2],
@@ -54,7 +54,7 @@ def said(fn, x, entries):
 
 
 def moved(fn, x, entries):
-    """What really moves, tried with several steps."""
+    """The entries that change in fact, for steps of several sizes."""
     steps = [np.where(entries, RNG.normal(size=x.shape), 0) for _ in range(3)]
     return np.any([np.asarray(fn(x) != fn(x + step)) for step in steps], 0)
 

@@ -1,4 +1,4 @@
-"""What was written carries a checksum: damage is refused, and `icl check` finds it."""
+"""Every written file has a checksum: damage is refused, and `icl check` finds it."""
 
 import dataclasses
 import io
@@ -39,7 +39,7 @@ PLAN = small(training=Training(64, 32, None, Every(32), Every(32)))
 
 @pytest.fixture(scope="module")
 def original(tmp_path_factory):
-    """A run of three checkpoints that names heads of another and a file of classes."""
+    """A run with three checkpoints, heads from another run, and a file of classes."""
     place = tmp_path_factory.mktemp("runs")
     source = LowRankClasses(num_classes=60, num_exemplars=3, dim=16)
     save_source(source, place / "classes.h5")
@@ -55,7 +55,7 @@ def run(original, tmp_path):
 
 @pytest.fixture(scope="module")
 def templates(original):
-    """A model, a state and an example of the run's structure; its data's digest."""
+    """A model, a state and an example like the run's, and the digest of its data."""
     trained = icl.load(original)
     member = trained.experiment.build()
     example = example_of(trained.task)
@@ -69,7 +69,7 @@ def leaves(tree):
 
 
 def everything(folder, templates):
-    """All that a reader of a run gets to see, as values that can be compared."""
+    """All that a reader gets from a run, as comparable values."""
     model, state, example, data = templates
     run, writer = Run(folder), RunWriter(folder)
     reader = CheckpointReader(run, model)
@@ -99,7 +99,7 @@ def written(folder):
 
 
 def test_no_flip_is_used(run, templates):
-    """200 of them, as many in each kind of file, where only chance wants them."""
+    """Tries 200 random flips, equally many in each kind of file."""
     rng = np.random.default_rng(0)
     whole = everything(run, templates)
     kinds = {}
@@ -113,7 +113,7 @@ def test_no_flip_is_used(run, templates):
         file = files[rng.integers(len(files))]
         content = file.read_bytes()
         flipped = bytearray(content)
-        # Of the end too, where the checksum is.
+        # Also at the end, where the checksum is.
         last = trial % 3 == 0 and file.suffix in (".eqx", ".h5")
         at = rng.integers(len(content) - 64 if last else 0, len(content))
         flipped[at] ^= 1 << rng.integers(8) if trial % 2 else rng.integers(1, 256)
@@ -140,7 +140,7 @@ def test_files_that_were_cut_or_are_of_another_run(run, templates):
 
 
 def test_a_flip_in_a_checksum_is_no_older_file(tmp_path):
-    """Nor is one that lacks an end, where nothing else says that it was there."""
+    """A damaged or cut checksum does not pass as an older file."""
     file = tmp_path / "x.h5"
     save_source(LowRankClasses(num_classes=3, num_exemplars=2, dim=4), file)
     content = file.read_bytes()
@@ -153,7 +153,7 @@ def test_a_flip_in_a_checksum_is_no_older_file(tmp_path):
         file.write_bytes(each)
         with pytest.raises(ValueError, match="x.h5"):
             HDF5Classes(str(file)).load()
-    file.write_bytes(content[:-96])  # As an older version had written it.
+    file.write_bytes(content[:-96])  # As an older version wrote it.
     HDF5Classes(str(file)).load()
 
 
@@ -253,7 +253,7 @@ def test_check_of_several_and_of_older_runs(original, run, capsys):
 
 
 def test_check_reads_all_of_older_files(run, capsys):
-    """A log under HDF5's own checksums, and a file whose first entry is an array."""
+    """A log with HDF5's own checksums, and a file whose first entry is an array."""
     with h5py.File(run / "log.h5") as file:
         rows = {name: file[name][()] for name in ("train/iter", "train/loss")}
     with h5py.File(unsealed(run) / "log.h5", "w") as file:
@@ -330,7 +330,7 @@ def test_a_whole_file_of_another_run_or_moment_is_refused(run, templates, capsys
         assert table(capsys, run)[0] == 1
         (run / place).write_bytes(content)
     everything(run, templates)
-    # What is taken out of its run is read as it is.
+    # A file outside of its run is read without a check of its owner.
     shutil.copyfile(run / "eval_data.h5", run.parent / "sets.h5")
     assert load_batches(run.parent / "sets.h5", templates[2])
 
@@ -343,10 +343,10 @@ def test_check_of_no_run(tmp_path, capsys):
 
 
 def test_checkpoints_after_the_log_are_not_missed(run, capsys):
-    """A run that is on its way has those that are due, and no others."""
+    """An unfinished run needs only the checkpoints that are due."""
     for part in ("checkpoints", "resume"):
         (run / part / "000000000064.eqx").unlink()
-    assert table(capsys, run)[0] == 0  # It goes on from 0: nothing after counts.
+    assert table(capsys, run)[0] == 0  # It resumes from 0: later files do not count.
 
 
 # icl eval
@@ -381,7 +381,7 @@ def test_no_earlier_checkpoint_takes_the_place_of_the_last(run):
     assert icl.load(run).run.checkpoints == [0, 32, 64]
     Run(run).checkpoint_file(64).unlink()
     for load in (icl.load, lambda path: small(start=Start(str(path))).pinned()):
-        with pytest.raises(ValueError, match="64, is gone; the last that is there is"):
+        with pytest.raises(ValueError, match="64, is gone; the latest that still exists is"):
             load(run)
     assert icl.load(run, 32).model is not None
 
@@ -413,7 +413,7 @@ def test_eval_of_a_model_that_answers_nan(run, templates, capsys):
 
 
 def test_older_logs_have_no_infinity(tmp_path):
-    """Versions before wrote it for a loss that is undefined; not so `loss` itself."""
+    """They wrote infinity for an undefined loss, but never for `loss` itself."""
     log = Log()
     rows = np.float32([1.0, np.inf])
     log.add_evaluation(0, {"held": {"out_of_context_loss": rows, "loss": rows}})
@@ -428,7 +428,7 @@ def test_older_logs_have_no_infinity(tmp_path):
 
 
 def test_no_two_processes_share_a_temporary_file(tmp_path, monkeypatch):
-    """Though they have one number, in two containers."""
+    """Even if they have the same process id, in two containers."""
     names = {temporary_of(tmp_path / "log.h5") for _ in range(100)}
     assert len(names) == 100
     assert _import.temporary_of is temporary_of
@@ -446,7 +446,7 @@ def test_no_two_processes_share_a_temporary_file(tmp_path, monkeypatch):
 
 
 def test_what_another_process_is_writing_is_left(run):
-    """A report is written into the folder without its lock."""
+    """A report is written into the folder without a lock."""
     live, left = temporary_of(run / "report.html"), temporary_of(run / "log.h5")
     for file in (live, left):
         file.write_text("half")
@@ -460,7 +460,7 @@ def test_what_another_process_is_writing_is_left(run):
 
 @pytest.fixture
 def wide():
-    """64 bits, in all threads."""
+    """Enables 64 bits in all threads."""
     jax.config.update("jax_enable_x64", True)
     yield
     jax.config.update("jax_enable_x64", False)
@@ -470,7 +470,7 @@ def test_weights_of_32_bits_are_read_as_64(run, capsys, wide):
     with pytest.warns(UserWarning, match="trained in float32; .* read as float64"):
         trained = icl.load(run)
     with warnings.catch_warnings():
-        warnings.simplefilter("error")  # Said once.
+        warnings.simplefilter("error")  # The warning comes once.
         icl.load(run)
     stored = np.load(io.BytesIO(Run(run).read_checkpoint(64).content))
     first = jax.tree.leaves(eqx.filter(trained.model, eqx.is_array))[0]

@@ -45,7 +45,7 @@ def layer(key, num_heads, d_head, d_model):
 
 
 def matrices(weights):
-    """QK and OV of each head, dense."""
+    """The dense QK and OV matrices of each head."""
     q, k, v, o = (np.asarray(x) for x in jax.tree.leaves(weights))
     return [a.T @ b for a, b in zip(q, k, strict=True)], [
         a @ b for a, b in zip(o, v, strict=True)
@@ -53,7 +53,7 @@ def matrices(weights):
 
 
 def in_order(eigenvalues):
-    """By size; of a conjugate pair the lower first."""
+    """Sorts by size; of a conjugate pair, the lower comes first."""
     return sorted(eigenvalues, key=lambda z: (round(abs(z), 6), z.imag))
 
 
@@ -165,13 +165,13 @@ def turn(angle):
 
 @pytest.mark.usefixtures("x64")
 def test_copying_score_in_closed_form(getkey):
-    """Eigenvalues of a turn by an angle are exp(±i angle): the score is its cosine."""
+    """A rotation has eigenvalues exp(±i angle), so the score is the angle's cosine."""
     angles = np.array([0, np.pi, np.pi / 2, 1.0])
     ov = Factored(
         jnp.stack([jnp.asarray(turn(a)) for a in angles]), jnp.stack([jnp.eye(6)] * 4)
     )
     close(circuits.copying_score(ov), np.cos(angles), atol=1e-12)
-    # Tokens that are orthonormal directions, of which one is not copied.
+    # Tokens are orthonormal directions; one of them is not copied.
     embed, _ = np.linalg.qr(np.random.default_rng(0).standard_normal((6, 6)))
     flip = Factored(jnp.eye(6), jnp.diag(jnp.array([1.0, 1, 1, 1, 1, -1])))
     through = embed @ (embed.T @ flip @ embed) @ embed.T
@@ -226,7 +226,7 @@ def test_composition_is_of_the_dense_circuits(getkey):
 
 
 def test_composition_in_closed_form():
-    """Of a projection onto k of d directions with itself it is 1 / sqrt(k)."""
+    """A projection onto k of d directions composes with itself to 1 / sqrt(k)."""
     onto = lambda *axes: Factored(jnp.eye(8)[:, axes], jnp.eye(8)[axes, :])
     both = lambda f, g: Factored(
         jnp.stack([f.left, g.left]), jnp.stack([f.right, g.right])
@@ -240,7 +240,7 @@ def test_composition_in_closed_form():
 
 @pytest.mark.usefixtures("x64")
 def test_random_composition_is_what_noise_has(getkey):
-    """E score² = 1 / d exactly: the two circuits' directions are turned at random."""
+    """E score² = 1 / d exactly, for circuits at a random rotation to each other."""
     writer, reader = layer(getkey(), 1, 2, 12), layer(getkey(), 3, 4, 12)
     mean, std = circuits.random_composition(writer, reader, key=getkey(), samples=4000)
     close(mean**2 + std**2, 1 / 12, rtol=0.03)
@@ -265,7 +265,7 @@ def test_circuits_run_compiled(getkey):
 
 
 def shaken(model, key):
-    """Norms away from scale one and offset zero, biases from zero."""
+    """Moves norms away from scale one and offset zero, and biases away from zero."""
     leaves, structure = jax.tree.flatten(model)
     keys = jax.random.split(key, len(leaves))
     leaves = [
@@ -309,7 +309,7 @@ def test_a_model_without_norms_is_already_folded(getkey):
     assert eqx.tree_equal(fold_layer_norms(model), model)
 
 
-# Four pairs, bursts of two, and a query of the first class: a b a b, then a.
+# Four pairs with burstiness two, and a query of the first class: a b a b, then a.
 ROLE, PAIR = np.array([EXEMPLAR, LABEL] * 4 + [QUERY]), np.arange(9) // 2
 LABELS = np.array([3, 1, 3, 1, 3])
 CLASSES = np.array([10, 20, 10, 20, 10])
@@ -317,7 +317,7 @@ UNIFORM = (np.tri(9) / np.arange(1, 10)[:, None]).astype(np.float32)
 
 
 def attending(*keys):
-    """A query that attends to these tokens alike; every other token to itself."""
+    """The query attends equally to these tokens, every other token to itself."""
     row = jnp.zeros(9).at[jnp.array(keys)].set(1 / len(keys))
     return jnp.eye(9).at[-1].set(row)
 
@@ -335,17 +335,17 @@ def test_previous_token():
     close(heads.previous_token(pattern, labels), [1, 1, alike, 0], rtol=1e-6)
     corrected = [1 - alike, 1 - alike, 0, -alike]
     close(heads.previous_token_excess(pattern, labels), corrected, atol=1e-6)
-    # Without a causal mask tokens see 9, not as many as are before them.
+    # Without a causal mask each token sees all 9 tokens, not only the earlier ones.
     everywhere = jnp.full((1, 9, 9), 1 / 9)
     close(heads.previous_token_excess(everywhere), [0], atol=1e-6)
     close(heads.previous_token_excess(everywhere, labels), [0], atol=1e-6)
-    # The first token has none before it.
+    # The first token has no previous token.
     first = labels.at[0].set(True)
     close(heads.previous_token(pattern, first), [1, 1, alike, 0], rtol=1e-6)
 
 
 def test_induction_strength():
-    """Labels of the query's class stand at 1 and 5, the others at 3 and 7."""
+    """Labels of the query's class are at 1 and 5, the others at 3 and 7."""
     pattern = jnp.stack(
         [
             attending(1, 5),
@@ -359,7 +359,7 @@ def test_induction_strength():
     role, pair, label = map(jnp.asarray, (ROLE, PAIR, LABELS))
     ours = induction_strength(pattern, role, pair, label)
     close(ours, [1, 1, -1, 1 / 3, 1 / 4, 0], atol=1e-6)
-    # Three of its own out of four.
+    # Three of the four labels equal the query's.
     ours = induction_strength(pattern, role, pair, jnp.array([3, 3, 3, 1, 3]))
     close(ours[-1], (3 - 1) / 9, atol=1e-6)
     nowhere = induction_strength(pattern, role, pair, label.at[-1].set(0))
@@ -367,7 +367,7 @@ def test_induction_strength():
 
 
 def test_induction_strength_goes_by_role():
-    """The query first, then labels ahead of their exemplars."""
+    """The query comes first, and labels come before their exemplars."""
     role = jnp.array([QUERY, LABEL, EXEMPLAR, LABEL, EXEMPLAR])
     pair = jnp.array([2, 0, 0, 1, 1])
     pattern = jnp.array([[[0.1, 0.4, 0.1, 0.3, 0.1]] + [[0.2] * 5] * 4])
@@ -379,14 +379,14 @@ def test_induction_strength_goes_by_role():
 
 @pytest.mark.parametrize("kind", ["ids", "vectors"])
 def test_duplicate_token(kind, getkey):
-    """Exemplars of the query's class stand at 0 and 4, its own at 8."""
+    """Exemplars of the query's class are at 0 and 4; the query is at 8."""
     role, pair, exemplar = map(jnp.asarray, (ROLE, PAIR, CLASSES))
     if kind == "vectors":
         exemplar = jax.random.normal(getkey(), (21, 3))[exemplar]
     pattern = jnp.stack([attending(0, 4), attending(8), attending(0, 2, 1), UNIFORM])
     ours = duplicate_token(pattern, role, pair, exemplar)
     close(ours, [1, 0, 1 / 3, 2 / 9], atol=1e-6)
-    # Another drawing of the class, that differs in one entry, is another exemplar.
+    # An exemplar of the same class that differs in one entry is a different exemplar.
     other = exemplar.at[0].add(1) if kind == "ids" else exemplar.at[0, 1].add(0.1)
     ours = duplicate_token(pattern, role, pair, other)
     close(ours, [1 / 2, 0, 0, 1 / 9], atol=1e-6)
@@ -399,7 +399,7 @@ def test_entropy():
 
 
 def test_detectors_of_a_model(getkey):
-    """From the sites it names, mapped over a batch, for other numbers of pairs."""
+    """They read the model's sites, under `vmap`, for several numbers of pairs."""
     model, _ = probe(NoPositions(), getkey)
     names = [f"tokens.{n}" for n in ("role", "pair", "label", "exemplar")]
     for pairs in (1, 6):

@@ -1,6 +1,9 @@
 import importlib
+import importlib.metadata
+import inspect
 import json
 import re
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -12,11 +15,14 @@ import pytest
 from small import small
 
 import icl
-from icl import cli
+from icl import cli, presets
 from icl.cli import commands
+from icl.cli.options import parse
+from icl.cli.options._sources import figure_kinds, preset_names
 from icl.config import to_json
 from icl.data import LowRankClasses
 from icl.experiments import evaluate
+from icl.report.figures import KINDS
 
 
 README = Path(__file__).parents[1] / "README.md"
@@ -29,7 +35,7 @@ def run(small_run):
 
 
 def call(capsys, *arguments):
-    """Status, stdout and stderr of a command."""
+    """Returns a command's status, stdout and stderr."""
     with pytest.raises(SystemExit) as stop:
         cli.main([str(x) for x in arguments])
     out, err = capsys.readouterr()
@@ -55,7 +61,7 @@ def test_eval_equals_the_log(capsys, run):
 
 
 def test_eval_under_an_edit(capsys, run):
-    """With all attention output off, the query's label cannot depend on the context."""
+    """Without attention output, the answer cannot depend on the context."""
     edit = "Zero('blocks.*.attn.out')"
     _, plain, _ = call(capsys, "eval", run)
     status, out, _ = call(capsys, "eval", run, "--edit", edit)
@@ -96,7 +102,7 @@ def test_set_replaces_any_field(capsys, tmp_path):
 
 
 def test_train_from_a_config_file(capsys, run, tmp_path):
-    """A run's config.json is a preset, and gives the same bits again."""
+    """A run's config.json works as a preset and gives the same bits."""
     out = tmp_path / "again"
     status, text, _ = call(capsys, "train", run / "config.json", "--out", out)
     assert status == 0
@@ -241,10 +247,71 @@ def test_each_command_has_a_file(capsys):
         assert f"icl {name:6} {about}" in call(capsys, "--help")[1]
 
 
-def test_what_draws_is_imported_by_the_commands_that_draw():
-    code = "import sys; from icl.cli import main; print('matplotlib' in sys.modules)"
+LIGHT = """
+import sys
+from icl.cli import main
+for command in {commands}:
+    try:
+        main(command)
+    except SystemExit as stop:
+        print(stop.code or 0, file=sys.stderr)
+print([x for x in ("jax", "numpy", "matplotlib") if x in sys.modules], file=sys.stderr)
+"""
+
+
+def test_help_and_mistyped_commands_do_not_import_jax():
+    commanded = [[name, "--help"] for name in commands.COMMANDS]
+    asked = [*commanded, ["--help"], ["--version"], ["data", "omniglot", "--help"]]
+    wrong = [["plott"], ["plot"], ["replay"], []]
+    code = LIGHT.format(commands=[*asked, *wrong])
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
-    assert done.stdout == "False\n"
+    *told, imported = done.stderr.splitlines()
+    assert imported == "[]"
+    statuses = [int(line) for line in told if line.isdecimal()]
+    assert statuses == [0] * len(asked) + [2] * len(wrong)
+    # Those that print it on stdout: also `icl` without arguments.
+    assert done.stdout.count("\nexample: icl ") == len(asked) - 1 + 1
+
+
+def test_without_arguments_commands_show_their_usage(capsys):
+    status, out, err = call(capsys, "replay")
+    assert (status, out) == (2, "")
+    assert err == (
+        "usage: icl replay RUN --measure NAME [options]\n"
+        "example: icl replay runs/demo --measure induction_strength\n"
+        "icl replay --help lists the options\n"
+    )
+
+
+def test_examples_of_help_texts_are_right(capsys):
+    """Each can be read by its command's options."""
+    options = {
+        file: importlib.import_module(f"icl.cli.options.{file}")
+        for file, _ in commands.COMMANDS.values()
+    }
+    read = 0
+    for module in options.values():
+        for kind in vars(module).values():
+            if not (isinstance(kind, type) and getattr(kind, "EXAMPLE", "")):
+                continue
+            _, command, *arguments = shlex.split(kind.EXAMPLE)
+            if kind.__module__.endswith(".data"):
+                command, arguments = f"data {arguments[0]}", arguments[1:]
+            assert isinstance(parse(kind, arguments, command), kind)
+            read += 1
+    assert read == len(commands.COMMANDS) - 1  # Without train and figure; data has two.
+
+
+def test_help_lists_what_there_is():
+    assert preset_names() == [*presets.presets()]
+    about = {name: inspect.getdoc(make) for name, make in KINDS.items()}
+    assert figure_kinds() == about
+
+
+def test_version(capsys):
+    status, out, _ = call(capsys, "--version")
+    assert (status, out) == (0, f"icl-opto {icl.__version__}\n")
+    assert icl.__version__ == importlib.metadata.version("icl-opto")
 
 
 def test_eval_on_some_sets(capsys, run):
@@ -263,7 +330,7 @@ def test_eval_on_some_sets(capsys, run):
 
 
 def test_a_process_of_its_own_is_quiet_when_piped(run):
-    """The entry point itself: no progress bar, no traceback when the pipe closes."""
+    """The real entry point has no progress bar, and no traceback if the pipe closes."""
     command = f"{sys.executable} -m icl sites {run} | head -n 1"
     done = subprocess.run(["sh", "-c", command], capture_output=True, text=True)
     assert done.stdout.startswith("site ")
@@ -271,7 +338,7 @@ def test_a_process_of_its_own_is_quiet_when_piped(run):
 
 
 def test_readme_example_runs(run, capsys):
-    """The README's Python, word for word but for the run it reads."""
+    """The README's Python, unchanged except for the run it reads."""
     code = re.search(r"```python\n(.*?)```", README.read_text(), re.DOTALL)[1]
     names = {}
     exec(code.replace("runs/demo", str(run)), names)

@@ -41,7 +41,7 @@ def trained(run):
 
 
 def call(capsys, *arguments):
-    """Status, stdout and stderr of a command."""
+    """Returns a command's status, stdout and stderr."""
     with pytest.raises(SystemExit) as stop:
         cli.main([str(x) for x in arguments])
     out, err = capsys.readouterr()
@@ -49,7 +49,7 @@ def call(capsys, *arguments):
 
 
 def read(file):
-    """The rows of a table, numbers as numbers, by all that is not one."""
+    """Reads the rows of a CSV table."""
     with open(file, newline="") as stream:
         return list(csv.DictReader(stream))
 
@@ -62,16 +62,16 @@ def means(trained, name, *edits, training_edits=True):
 
 
 def in_effect(trained, *edits):
-    """The edits of training that others, of the same head, do not overwrite."""
+    """The training edits that no later edit of the same head overwrites."""
     sets = [x for x in edits if x.site == Z and not hasattr(x, "factor")]
     here = opto.sites(trained.model, *trained.task.interface.structs)
-    own = {0: 2}  # By layer, the head that the run's edit scales.
+    own = {0: 2}  # The head that the run's edit scales, by layer.
     covered = [all_of(x, here, *own.popitem()) for x in sets[:1]]
     return () if any(covered) else trained.edits
 
 
 def all_of(edit, table, layer, head):
-    """Whether an edit sets a whole head."""
+    """Returns whether an edit sets a whole head."""
     mask = edit.where.mask(table[f"blocks.{layer}.attn.z"])
     return mask is None or bool(np.asarray(mask)[head].all())
 
@@ -116,7 +116,7 @@ def test_ablate_all_heads(capsys, run, trained):
             if np.isfinite(base):
                 close(row["difference"], value - base)
     check_picture(run / "ablate/heads.png")
-    # What is printed: the most important first, the total last.
+    # The output has the most important head first and the total last.
     loss = [x for x in rows if x["metric"] == "loss" and x["set"] == "train"]
     best = max(loss[:-1], key=lambda row: abs(float(row["difference"])))
     lines = out.splitlines()
@@ -142,7 +142,7 @@ def test_ablate_to_what_other_sequences_have(capsys, run, trained, tmp_path, kin
     )
     make = {"mean": opto.Mean, "resample": opto.Resample}[kind]
     for key, heads in {("0", "2"): "0:2", ("all", "all"): "0:2 1:1"}.items():
-        # The run's own edit is of head 0:2, which is set here.
+        # The run's own edit is at head 0:2, and this test overwrites that head.
         edits = (fixed, make(Z, record, heads=heads))
         outputs, _ = opto.run(trained.model, *inputs, edits=edits)
         labels = np.asarray(inputs[1])[:, -1]
@@ -234,7 +234,7 @@ def test_patch(capsys, run, trained, tmp_path, kind):
 def test_patching_what_makes_all_of_the_difference_gives_the_clean_run(
     capsys, run, tmp_path
 ):
-    """A layer's whole stream at once; and the query's own after the last layer."""
+    """Patches a layer's whole stream, or the query's stream after the last layer."""
     options = ["--site", "blocks.*.resid_post", "--out", tmp_path]
     assert call(capsys, "patch", run, *options)[0] == 0
     for row in read(tmp_path / "patch.csv"):
@@ -289,7 +289,7 @@ def test_other_sequences():
 def test_the_logit_difference():
     logits = jnp.array([[1.0, 5.0, 2.0, 9.0], [0.0, 1.0, 2.0, 3.0]])
     labels = jnp.array([[0, 2, 1, 1], [3, 3, 0, 0]])
-    # 5 less the better of 1 and 2; 0 less 3. The best of all is in no context.
+    # 5 minus the larger of 1 and 2; 0 minus 3. The largest logit is in no context.
     assert logit_difference(logits[0], labels[0]) == pytest.approx(3)
     assert logit_difference(logits[1], labels[1]) == pytest.approx(-3)
     assert jnp.isnan(logit_difference(logits[0], jnp.array([1, 1, 1, 1])))
@@ -381,7 +381,7 @@ def test_bad_input_is_one_line_and_status_2(capsys, name, run, tmp_path):
     assert err.startswith("icl: ")
     assert "Traceback" not in err
     assert SAYS.get(name, "") in err
-    assert not list(tmp_path.iterdir())  # Nothing was left behind.
+    assert not list(tmp_path.iterdir())  # No files are left.
 
 
 @pytest.mark.parametrize("command", ["ablate", "patch", "import", "sites"])
@@ -413,7 +413,7 @@ def test_sites_are_a_table(capsys, run, trained):
 
 
 def test_eval_under_a_graft(capsys, run, trained, tmp_path):
-    """The first layer of the run's own first checkpoint, with the edit it had."""
+    """Grafts the first layer of the run's first checkpoint, with the run's edit."""
     text = f"Graft({str(run)!r}, until=0, checkpoint=0)"
     status, out, _ = call(capsys, "eval", run, "--edit", text, "--no-training-edits")
     assert status == 0
@@ -448,14 +448,14 @@ def test_an_imported_run(capsys, tmp_path):
     assert "blocks.1.attn.pattern" in call(capsys, "sites", out)[1]
     evaluated = call(capsys, "eval", out)[1]
     loss = next(x.split()[1] for x in evaluated.splitlines() if x.startswith("loss"))
-    assert float(loss) < 0.1  # It has learnt.
+    assert float(loss) < 0.1  # The run has learned.
     assert call(capsys, "ablate", out)[0] == 0
     rows = [r for r in read(out / "ablate/heads.csv") if r["metric"] == "loss"]
     assert len(rows) == 17
     assert float(rows[0]["baseline"]) == pytest.approx(float(loss), abs=1e-3)
-    assert float(rows[-1]["difference"]) > 1  # Without all heads it knows nothing.
+    assert float(rows[-1]["difference"]) > 1  # Without heads the model fails.
     assert call(capsys, "patch", out)[0] == 0
-    # The labels in context say the answer: half of it comes back with each.
+    # The labels in context decide the answer: each one restores half of it.
     for row in read(out / "patch/patch.csv"):
         expected = 0.5 if row["pos"] in ("1", "3") else 0.0
         assert float(row["recovered"]) == pytest.approx(expected, abs=0.1)
@@ -487,7 +487,7 @@ def test_changes_that_are_undefined_say_so():
     fig = change_maps(undefined, together, colours={"change in x": "RdBu"})
     ax = fig.axes[0]
     assert ax.get_title() == "change in x\na (all together undefined)"
-    assert fig.axes == [ax]  # No scale of nothing.
+    assert fig.axes == [ax]  # Empty data has no colour scale.
 
 
 def test_bars_of_changes():

@@ -43,10 +43,10 @@ reference = pytest.mark.skipif(
 )
 
 
-# Synthetic runs: files as that code writes them, from random weights
+# Synthetic runs: files like those of icl-dynamics, with random weights
 
 
-# The main run of the induction-head paper, smaller; all else is that code's default.
+# A smaller main run of the induction-head paper, otherwise with that code's defaults.
 CONFIG = {
     "depth": 2,
     "d_model": 16,
@@ -78,7 +78,7 @@ DIM = 7
 
 
 def random_weights(config, rng):
-    """A model's arrays by name, in the order of the file."""
+    """Random arrays of a model, by name, in the order of the file."""
     d, labels = config["d_model"], config["model_output_classes"]
     weights = {}
 
@@ -114,7 +114,7 @@ def random_weights(config, rng):
 
 
 def write_eqx(path, weights, iteration):
-    """The weights with plain numbers between them, then Adam's state and the keys."""
+    """Writes the weights with plain numbers in between, then Adam's state and keys."""
     scalars = [np.int64(8), np.float64(0.0), np.bool_(False)]
     with open(path, "wb") as file:
         np.save(file, np.int64(iteration))
@@ -130,7 +130,7 @@ def write_eqx(path, weights, iteration):
 
 
 def write_log(path, events=(0, 32, 96), steps=(32.0, 64.0, 96.0)):
-    """Values that tell their place: event or step, sequence."""
+    """Writes a log whose values encode their position: event or step, and sequence."""
     with h5py.File(path, "w") as file:
         file["eval_iter"] = np.array(events)
         place = 10.0 * np.arange(len(events))[:, None] + np.arange(6)
@@ -146,7 +146,7 @@ def write_log(path, events=(0, 32, 96), steps=(32.0, 64.0, 96.0)):
 
 @pytest.fixture
 def peer(tmp_path):
-    """Makes a run folder of icl-dynamics; fields of the config as arguments."""
+    """Makes a run folder of icl-dynamics; arguments set fields of the config."""
 
     def make(name="run", **changes):
         folder = tmp_path / name
@@ -184,7 +184,7 @@ STRUCTURES = {
 
 
 def forward(examples, labels, weights, config):
-    """Their model in float64; `oracles.transformer` on our names of the weights."""
+    """Their model in float64: `oracles.transformer` with our names of the weights."""
     w = {name: array.astype(np.float64) for name, array in weights.items()}
     seq, d = 2 * len(examples) - 1, config["d_model"]
     kind = config.get("pos_embedding_type", "rope")
@@ -275,7 +275,7 @@ def cut(folder):
 
 
 def without_the_end(folder):
-    """Whole arrays, but too few of them."""
+    """Complete arrays, but too few of them."""
     file = folder / "checkpoints/0000000096.eqx"
     write_eqx(file, {"a": np.ones((16, DIM), np.float32)}, 0)
     content = file.read_bytes()
@@ -422,7 +422,7 @@ def test_imported_runs_evaluate_and_replay(peer, tmp_path):
 
 
 def test_a_log_that_was_appended_to(peer, tmp_path):
-    """Started again at 32 after 96, and not logged at all before 64."""
+    """The run restarted at 32 after 96, and has no log before 64."""
     folder = peer()
     write_log(folder / "log.h5", (0, 32, 96, 32, 64), (96.0, 160.0, 96.0, 128.0))
     import_run(folder, tmp_path / "out")
@@ -458,7 +458,7 @@ COOPETITION = {
 
 
 def test_class_labels_and_sets_from_a_file(peer, tmp_path):
-    """Six labels for eight classes; its evaluation sets are another run's."""
+    """Six labels for eight classes; the evaluation sets come from another run."""
     folder = peer(**COOPETITION)
     (tmp_path / "default_eval").mkdir()
     rng = np.random.default_rng(3)
@@ -551,7 +551,7 @@ def test_settings_of_the_config(peer):
 
 
 def test_evaluation_sets_of_the_config(peer):
-    """The five of Singh et al. 2025, and others' parts."""
+    """The five sets of Singh et al. 2025, and parts of others."""
     experiment = convert(
         peer,
         fs_relabel=0,
@@ -739,7 +739,7 @@ def test_split_in_a_given_order():
 
 
 def their_names():
-    """Keys of the activations and our sites; the rest is inputs or said twice."""
+    """Their activation keys and our sites; other keys are inputs or duplicates."""
     names = {
         "tok_embedding": "tok_embed",
         "embedding": "embed",
@@ -785,10 +785,10 @@ def test_every_activation_equals_theirs():
     for theirs, ours in names.items():
         value = np.asarray(record[ours])
         if ours.endswith(".z"):
-            value = value.swapaxes(1, 2)  # Heads side by side there.
+            value = value.swapaxes(1, 2)  # There, heads are side by side.
         expected = saved[theirs].reshape(value.shape)
         np.testing.assert_allclose(value, expected, atol=2e-5, err_msg=theirs)
-    # The tokens before they are interleaved, and q, k and v in one.
+    # The tokens before interleaving; q, k and v are one array.
     embedded = np.asarray(record["tok_embed"])
     exemplars, labels = saved["example_embedding"], saved["label_embedding"]
     np.testing.assert_allclose(embedded[:, ::2], exemplars, atol=2e-5)
@@ -799,7 +799,7 @@ def test_every_activation_equals_theirs():
         ]
         qkv = saved[f"transformer_output/block_outputs/{i}/attn_output/qkv"]
         np.testing.assert_allclose(np.stack(both, 1), qkv, atol=2e-5)
-    # Nothing is left over but inputs, and the MLP that there is none of.
+    # Only the inputs are left, and an MLP that this model does not have.
     covered = {*names, "examples", "labels", "out"}
     left = {key.split("/")[-1] for key in saved if key not in covered}
     assert left == {
@@ -849,7 +849,7 @@ def _check_reference_log(log):
         assert len(rows) == len(file["icl"])
         np.testing.assert_array_equal(rows["loss"], file["icl/loss"])
         np.testing.assert_array_equal(rows["accuracy"], file["icl/acc"])
-    # What the names promise of each other.
+    # Identities between the metrics.
     within = rows["in_context_probability"] * rows["context_probability"]
     np.testing.assert_allclose(rows["probability"], within, rtol=1e-4, atol=1e-7)
     np.testing.assert_allclose(np.exp(-rows["loss"]), rows["probability"], rtol=1e-4)

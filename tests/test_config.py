@@ -51,7 +51,7 @@ from icl.training.schedules import At, Dense, Every, LogSpaced, Schedule
 
 MIXTURE = Mixture((Context(4, 2, distractor=True), Context(4, 0)), (0.25, 0.75))
 
-# For each field that is a union, a value of each member of it.
+# For each union field, one value of each member.
 UNIONS = {
     "data": (
         Source,
@@ -113,7 +113,7 @@ BASE = Experiment(
 
 
 def with_field(config, path, value):
-    """The config with another value at a path of fields and keys."""
+    """Returns the config with another value at a path of fields and keys."""
     name, *rest = path.split(".", 1)
     if rest:
         inner = config[name] if isinstance(config, dict) else getattr(config, name)
@@ -170,7 +170,7 @@ def test_missing_fields_take_their_defaults_and_whole_numbers_are_numbers_too():
 
 
 MISTAKES = {
-    # An unknown name, and the nearest that there is.
+    # An unknown name, and the nearest known one.
     "training.batch_sizee": (3, ["training: Training", "mean 'batch_size'"]),
     "evaluations.held.siz": (3, ["evaluations.held", "'siz'", "mean 'size'"]),
     "nothing_like_it": (3, ["Experiment has no field 'nothing_like_it'"]),
@@ -181,7 +181,7 @@ MISTAKES = {
     "evaluations.held.labels": ({"type": 3}, ["evaluations.held.labels: type", "3"]),
     "task.classes": ("trian", ["task.classes", "'val'", "'trian'", "mean 'train'"]),
     "evaluations.held.relabelling": ("all", ["held.relabelling", "null", "'all'"]),
-    # A value of the wrong type.
+    # Values of the wrong type.
     "training.batch_size": ("32", ["training.batch_size: wanted int, got '32'"]),
     "training.num_sequences": (1e6, ["num_sequences: wanted int, got 1000000.0"]),
     "init_seed": (True, ["init_seed: wanted int, got True"]),
@@ -197,10 +197,10 @@ MISTAKES = {
     "edits.": ([3], ["edits.0: wanted str, got 3"]),
     "model.num_heads": ([2, 2.0], ["model.num_heads.1: wanted int, got 2.0"]),
     "model.mlp_ratio": ([4], ["model.mlp_ratio: wanted float or null, got [4]"]),
-    # A field that is not there.
+    # Missing fields.
     "task": ({}, ["task: ExemplarLabel lacks the field 'class_split'", "exemplar_spl"]),
     "task.exemplar_split": ({}, ["task.exemplar_split: Split lacks the field 'train'"]),
-    # What the config itself refuses.
+    # Values that the config itself refuses.
     "training.": ({"num_sequences": 0}, ["training: num_sequences must be a positive"]),
     "model.d_model": (12, ["model: num_heads must divide d_model=12, got 8"]),
     "data.num_classes": (-1, ["data: num_classes must be", "-1"]),

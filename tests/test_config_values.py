@@ -1,4 +1,4 @@
-"""Values of the wrong kind: each field of each config class refuses them, in a line."""
+"""Each field of each config class refuses values of the wrong type, in one line."""
 
 import dataclasses
 import math
@@ -15,7 +15,7 @@ from icl.unions import OpenUnion
 
 SPLIT = {"train": 5}
 TASK = {"type": "ExemplarLabel", "class_split": SPLIT, "exemplar_split": SPLIT}
-# What has no default, of the classes that have such fields.
+# Values for fields without a default, by class.
 REQUIRED: dict[str, dict[str, Any]] = {
     "Experiment": {"task": TASK},
     "ExemplarLabel": TASK,
@@ -34,7 +34,7 @@ REQUIRED: dict[str, dict[str, Any]] = {
     "RankedHeads": {"run": "a", "measure": "previous_token", "layer": 0},
     "Start": {"run": "a"},
 }
-# Where a number below zero means something.
+# Fields where a negative number has a meaning.
 SIGNED = {
     ("TransformerConfig", "scale"),
     ("RankedHeads", "checkpoint"),
@@ -63,7 +63,7 @@ def options(hint: Any) -> tuple[Any, ...]:
 
 
 def classes(hint: Any, found: dict[str, type]) -> dict[str, type]:
-    """Every config class that a field of this type can lead to."""
+    """Every config class that a field of this type can hold, also nested."""
     for option in options(hint):
         for part in typing.get_args(option):
             if not isinstance(part, str):
@@ -74,7 +74,7 @@ def classes(hint: Any, found: dict[str, type]) -> dict[str, type]:
         elif dataclasses.is_dataclass(option) and isinstance(option, type):
             members = {option.__name__: option}
         for name, member in members.items():
-            # Other tests define kinds of their own.
+            # Other tests define their own kinds.
             if name not in found and member.__module__.startswith("icl."):
                 found[name] = member
                 for inner in typing.get_type_hints(member).values():
@@ -86,7 +86,7 @@ CLASSES = classes(Experiment, {})
 
 
 def may_be(value: Any, hint: Any, signed: bool) -> bool:
-    """Whether a value is of a type that a field may have, by its hint."""
+    """Returns whether a value has a type that the field's hint allows."""
     kinds = [*map(typing.get_origin, options(hint)), *options(hint)]
     if value is None:
         return type(None) in kinds

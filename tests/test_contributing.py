@@ -1,4 +1,4 @@
-"""CONTRIBUTING.md: each example is short, complete, and does what its commands say."""
+"""CONTRIBUTING.md: each example is short and complete, and its commands succeed."""
 
 import os
 import re
@@ -26,14 +26,14 @@ def test_there_is_a_section_for_each_kind():
 
 @pytest.mark.parametrize("name", SECTIONS)
 def test_an_example_runs_as_it_stands(name, folder):
-    """In the order of the text: a later one may read what an earlier one trained."""
+    """Runs them in the order of the text: a later example may read an earlier run."""
     (code,) = re.findall(r"```python\n(.*?)```", SECTIONS[name], re.S)
     assert len(code.splitlines()) < 40, f"{name} is too long"
     first, rest = code.split("\n", 1)
     (folder / first.removeprefix("# ")).write_text(rest)
     (commands,) = re.findall(r"```sh\n(.*?)```", SECTIONS[name], re.S)
     tools = {"icl": [sys.executable, "-m", "icl"], "python": [sys.executable]}
-    # As in a clone, whose packages are installed.
+    # As in a clone, where the packages are installed.
     path = os.pathsep.join([str(Path(__file__).parents[1]), *sys.path])
     for command in commands.splitlines():
         tool, *arguments = shlex.split(command)

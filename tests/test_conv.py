@@ -22,12 +22,12 @@ TINY = data.ConvEncoder(dim=16, num_training=6, steps=3)
 
 @pytest.fixture(scope="module")
 def features() -> np.ndarray:
-    """Those of `TINY` for `scribbles(8, 20)`."""
+    """The features of `TINY` for `scribbles(8, 20)`."""
     return TINY.encode(scribbles(8, 20))
 
 
 def scribbles(num_classes: int, num_exemplars: int, size: int = 15) -> np.ndarray:
-    """Blurred strokes, a class each; exemplars are shifted by up to two pixels."""
+    """Blurred strokes, one class each; exemplars are shifted by up to two pixels."""
     rng = np.random.default_rng(0)
     images = np.zeros((num_classes, num_exemplars, size, size), np.float32)
     for row in images:
@@ -44,7 +44,7 @@ def scribbles(num_classes: int, num_exemplars: int, size: int = 15) -> np.ndarra
 
 
 def nearest_class(features: np.ndarray) -> float:
-    """How often an exemplar is most alike, in cosine, to the first of its class."""
+    """How often an exemplar is nearest, in cosine, to the first of its own class."""
     flat = features.reshape(*features.shape[:2], -1).astype(np.float64)
     unit = flat / np.linalg.norm(flat, axis=-1, keepdims=True)
     guess = np.einsum("ced,kd->cek", unit[:, 1:], unit[:, 0]).argmax(-1)
@@ -58,7 +58,7 @@ def test_split_divides_the_classes():
     assert (np.diff(training) > 0).all()
     assert (np.diff(encoded) > 0).all()
     other = data.ConvEncoder(seed=4).split(242)[0]
-    # Drawn at random: the expected overlap of two draws is 92 * 92 / 242 = 35.
+    # Random draws: the expected overlap of two of them is 92 * 92 / 242 = 35.
     assert 20 < len(set(training) & set(other)) < 50
 
 
@@ -71,7 +71,7 @@ def test_features_have_their_shape_sign_and_unit(features):
 
 
 def test_the_unit_is_that_of_the_training_classes():
-    """Encoded classes that are copies of the training ones have a mean square of 1."""
+    """If the encoded classes copy the training classes, their mean square is 1."""
     training, encoded = TINY.split(12)
     images = np.empty((12, 20, 15, 15), np.float32)
     images[training] = images[encoded] = scribbles(6, 20)
@@ -85,7 +85,7 @@ def test_the_settings_decide_the_bits(features):
 
 
 def test_encoded_classes_do_not_train(features):
-    """Whatever the other drawings of the encoded classes, one has the same features."""
+    """A drawing's features do not depend on the other drawings of encoded classes."""
     images = scribbles(8, 20)
     training, encoded = TINY.split(8)
     images[encoded, 1:] = 1 - images[encoded, 1:]
@@ -122,7 +122,7 @@ def test_a_convolution_is_that_of_its_formula(getkey, size):
 
 
 def test_moved_drawings_keep_their_place_within_bounds(getkey):
-    """The centre of a blot goes where an affine map with small entries puts it."""
+    """The centre of a blot moves as a small affine map predicts."""
     image = np.zeros((28, 28), np.float32)
     image[13:15, 13:15] = 1
     centres = []
@@ -132,7 +132,7 @@ def test_moved_drawings_keep_their_place_within_bounds(getkey):
         mass = moved / moved.sum()
         centres.append([mass.sum(1) @ np.arange(28), mass.sum(0) @ np.arange(28)])
     away = np.array(centres) - 13.5
-    assert np.abs(away).max() < 3.5  # two pixels, and what the linear map makes of them
+    assert np.abs(away).max() < 3.5  # two pixels, plus the linear map's part
     assert away.std(0).min() > 0.5
 
 
@@ -152,7 +152,7 @@ def test_too_few_characters():
 
 @pytest.fixture
 def characters(tmp_path):
-    """A zip laid out as Omniglot's, with 8 characters."""
+    """A zip with the layout of Omniglot's and 8 characters."""
     file = tmp_path / "small.zip"
     with zipfile.ZipFile(file, "w") as archive:
         for number, row in enumerate(scribbles(8, 20)):

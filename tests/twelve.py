@@ -1,4 +1,4 @@
-"""A study of twelve tiny runs in three levels, five programs among them."""
+"""A study of twelve tiny runs in three levels and five programs."""
 
 import dataclasses
 

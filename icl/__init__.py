@@ -5,21 +5,12 @@ Here are short names for what most programs use. Everything else is in the subpa
 runs.
 """
 
-from .edits.ranked import RankedHeads as RankedHeads
-from .experiments import (
-    Experiment as Experiment,
-    load as load,
-    run_experiment as run_experiment,
-    run_experiments as run_experiments,
-    Start as Start,
-    Trained as Trained,
-)
-from .protocols import TaskSet as TaskSet
-from .replay import Replay as Replay, replay as replay, replays as replays
-from .runs import open_run as open_run, Run as Run
-from .tasks.exemplar_label import EvaluationSet as EvaluationSet
-from .tasks.exemplar_label.dense import (
-    dense_set as dense_set,
-    GroupedSequences as GroupedSequences,
-)
-from .training import fit as fit, Member as Member, Training as Training
+from importlib.metadata import version
+
+import lazy_loader
+
+
+__version__ = version("icl-opto")
+
+# As in `opto`: a name of __init__.pyi is imported when it is first used.
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

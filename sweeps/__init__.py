@@ -5,5 +5,8 @@ draw its runs. Each paper has a folder in `studies`. Code that trains, edits or 
 a single run belongs in `icl`.
 """
 
-from .study import StudyScale as StudyScale, Trial as Trial
-from .watch import collected as collected
+import lazy_loader
+
+
+# As in `opto`: the help of `icl figure` does not wait for JAX.
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

@@ -7,18 +7,18 @@ import dataclasses
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import ClassVar
 
 import tyro
 
 from icl.cli import guarded
-from icl.cli.options import parse
+from icl.cli.options import CommandOptions, parse
 from icl.plugins import import_from
 from icl.training.loggers import check_logger
 
 from .execute import (
     alive_jobs,
     cancel_jobs,
-    ClusterKind,
     data_of,
     executor_of,
     plan,
@@ -28,6 +28,7 @@ from .execute import (
 )
 from .figures.command import figure
 from .folder import Folder
+from .options import ClusterKind
 from .plan import pinned, wanted
 from .study import list_trials, load_study, study_names, StudyScale
 from .watch import collect, status
@@ -63,8 +64,13 @@ It may be repeated. The study's own file may define them too."""
 
 
 @dataclasses.dataclass(frozen=True)
-class LaunchOptions:
+class LaunchOptions(CommandOptions):
     """Train the runs of a study. Finished runs are skipped, unfinished ones resumed."""
+
+    USAGE: ClassVar[str] = "--out DIR [options]"
+    EXAMPLE: ClassVar[str] = (
+        "python -m sweeps induction --out runs/induction --scale smoke"
+    )
 
     out: Path
     """The study's folder; each run gets its own folder in it."""
@@ -123,8 +129,11 @@ def _launch(name: str, arguments: list[str]) -> int:
 
 
 @dataclasses.dataclass(frozen=True)
-class CancelOptions:
+class CancelOptions(CommandOptions):
     """Stop a study's jobs. They save first, and the next launch resumes them."""
+
+    USAGE: ClassVar[str] = "DIR"
+    EXAMPLE: ClassVar[str] = "python -m sweeps cancel runs/induction"
 
     folder: tyro.conf.Positional[Path]
     """The study's folder."""

@@ -5,15 +5,15 @@ import re
 import reprlib
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any, Literal, Protocol
+from typing import Any, Protocol
 
 from icl import Experiment
 from icl.data import Source
 from icl.plugins import import_plugin
 from opto.hints import did_you_mean
 
+from .options import StudyScale as StudyScale
 
-StudyScale = Literal["smoke", "small", "paper"]
 
 STUDIES = "sweeps.studies"
 """The package that holds a folder for each paper."""

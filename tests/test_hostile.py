@@ -460,7 +460,7 @@ def test_a_field_of_an_experiment_is_of_its_kind(name):
             "each of experiments must be of type Experiment, got 5",
         ),
         (lambda run: replayed(run, edits=5), "edits is a sequence of edits, got one"),
-        (lambda run: replayed(run, checkpoints=5), "checkpoints is a list of them"),
+        (lambda run: replayed(run, checkpoints=5), "checkpoints must be a list"),
     ],
 )
 def test_values_of_another_kind_are_refused(small_run, mistake, message):
@@ -567,7 +567,7 @@ def test_errors_of_options_are_one_line_in_any_encoding(monkeypatch, capsys, enc
     with pytest.raises(ValueError, match=f"^{text}-name$"):
         parse(EvalOptions, ["-run"], "eval")
     with pytest.raises(ValueError, match="^PATH is missing$"):
-        parse(EvalOptions, [], "eval")
+        parse(EvalOptions, ["--set", "train"], "eval")
 
 
 def test_warnings_are_one_line_each():

@@ -23,7 +23,7 @@ from icl.batches import batch
 from icl.data import LowRankClasses
 from icl.measures import EachSequence, GroupMean, Measure, OfModel, Under
 from icl.presets.induction import induction
-from icl.replay import _stacks as _replay_stacks
+from icl.replaying import _stacks as _replay_stacks
 from icl.runs import open_run
 from icl.training.optimizers import Adam, Constant
 from icl.training.schedules import Every
@@ -370,10 +370,10 @@ def test_the_dense_set_has_a_name(trained):
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        ({"data": np.zeros(3)}, "data is the name of an evaluation set, .* ndarray"),
-        ({"data": {"train": np.zeros(3)}}, "data is the name .* got dict"),
+        ({"data": np.zeros(3)}, "must be the name of an evaluation set, .* ndarray"),
+        ({"data": {"train": np.zeros(3)}}, "data must be the name .* got dict"),
         ({"data": "trian"}, "no evaluation set 'trian'; did you mean"),
-        ({"measures": {"..": LOSS}}, "a measure's name is some text"),
+        ({"measures": {"..": LOSS}}, "a measure's name must be text"),
     ],
 )
 def test_slips_are_said(trained, arguments, said):
@@ -394,7 +394,7 @@ def test_what_cannot_be_kept_is_returned_with_a_warning(trained):
 
 SCRIPT = """
 import sys, time, numpy as np, icl
-from icl.replay import _stacks as _replay_stacks
+from icl.replaying import _stacks as _replay_stacks
 from icl.measures import Measure
 
 run, out, slow = sys.argv[1:]
@@ -448,7 +448,7 @@ def test_a_saved_replay_is_read_back(trained, tmp_path):
     with pytest.raises(ValueError, match=r"config.json is not a replay"):
         Replay.read(trained.run.path / "config.json")
     log = (trained.run.path / "log.h5").read_bytes()
-    with pytest.raises(ValueError, match=r"log.h5 is there and not a replay"):
+    with pytest.raises(ValueError, match=r"log.h5 exists and is not a replay"):
         found.save(trained.run.path / "log.h5")
     assert (trained.run.path / "log.h5").read_bytes() == log
     found.save(tmp_path / "x.h5")
@@ -459,14 +459,14 @@ def test_measures_of_weights_say_that_edits_do_nothing(trained):
     found = replay(trained, biases)
     model = trained.run.load(trained.model, -1)
     close(found["b"][-1], np.asarray(model.unembed.bias))
-    with pytest.raises(ValueError, match="'b' is of the weights, .* ask it without"):
+    with pytest.raises(ValueError, match="'b' reads the weights, .* remove the edits"):
         replay(trained, biases, edits=parsed(HEAD))
 
 
 def test_weights_that_a_graft_has_replaced_are_refused(trained):
     grafted = dataclasses.replace(trained, edits=(opto.Graft(trained.model, until=0),))
     biases = {"b": measures.unembedding_biases()}
-    with pytest.raises(ValueError, match="'b' is of the run's own weights, .* Graft"):
+    with pytest.raises(ValueError, match="'b' reads the run's own weights, .* Graft"):
         replay(grafted, biases)
     assert replay(grafted, biases, edits=())["b"].shape == (11, 5)
 
@@ -485,11 +485,11 @@ def test_axes_of_one_name_are_told_apart(trained):
 @pytest.mark.parametrize(
     ("wrong", "message"),
     [
-        ({"measures": {}}, "measures is a mapping of names to measures, got none"),
+        ({"measures": {}}, "measures must be a mapping of names to measures, got none"),
         ({"measures": {"l": loss}}, "measure 'l' must be an icl.measures.Measure"),
         ({"measures": {"a/b": LOSS}}, "text without '/', got 'a/b'"),
         ({"data": "trian"}, "no evaluation set 'trian'; did you mean 'train'"),
-        ({"data": 3}, "data is the name of an evaluation set, or a batch"),
+        ({"data": 3}, "data must be the name of an evaluation set, or a batch"),
         ({"checkpoints": [33]}, "no checkpoint 33 .*nearest 32"),
         ({"checkpoints": []}, "no checkpoints to replay"),
         ({"edits": ["Zero('blocks.1.attn.zz')"]}, "did you mean 'blocks.1.attn.z'"),
@@ -497,7 +497,7 @@ def test_axes_of_one_name_are_told_apart(trained):
         ({"measures": {"m": Measure(loss, ("blocks.7.z",))}}, "measure 'm': no site"),
         (
             {"measures": {"m": dataclasses.replace(LOSS, over=GroupMean([0, 1]))}},
-            "GroupMean has one index for each sequence, got 2 groups for 600",
+            "GroupMean needs one index for each sequence, got 2 groups for 600",
         ),
     ],
 )

@@ -4,9 +4,8 @@ It writes a table, `heads.csv`, and a figure, `heads.png` and `heads.pdf`.
 """
 
 import copy
-import dataclasses
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 from matplotlib.figure import Figure
@@ -21,23 +20,9 @@ from ..plots import change_bars, change_maps
 from ..text import number
 from .notes import note_undefined
 from .options import parse
-from .probe import opened, ProbeOptions
+from .options.ablate import AblateOptions
+from .probe import opened
 from .results import free_folder, indented, write_results
-
-
-@dataclasses.dataclass(frozen=True)
-class AblateOptions(ProbeOptions):
-    """Ablate heads, each by itself and all of them together.
-
-    Writes heads.csv and a figure, and prints the heads that matter most.
-    """
-
-    heads: str = "all"
-    """Which heads, as layer:head from 0, such as "1:3 1:7"; or all."""
-    site: str = "blocks.*.attn.z"
-    """What of a head is ablated."""
-    ablation: Literal["zero", "mean", "resample"] = "zero"
-    """Set to zero, to the mean over the set's sequences, or to another sequence's."""
 
 
 KINDS = {"zero": opto.Zero, "mean": opto.Mean, "resample": opto.Resample}

@@ -1,30 +1,14 @@
 """`icl check`: whether the files of runs are as they were written."""
 
-import dataclasses
 import itertools
 from collections.abc import Iterable
 from pathlib import Path
-
-import tyro
 
 from ..runs import file_states, FileState, is_run, Run, was_begun, WRONG
 from ..text import aligned
 from ..training import expected_files
 from .options import parse
-
-
-@dataclasses.dataclass(frozen=True)
-class CheckOptions:
-    """Say whether each file of some runs is whole, by its checksum.
-
-    A file is whole, damaged, missing (the config, the log or the list of checksums has
-    it), or has no checksum, as those of older versions; a config may be of a version
-    or a plug-in that is not here, and is not understood. The status is 1 if something
-    is damaged, missing or not understood.
-    """
-
-    run: tyro.conf.Positional[tuple[Path, ...]]
-    """Run folders."""
+from .options.check import CheckOptions
 
 
 def check(arguments: list[str]) -> int:

@@ -11,9 +11,8 @@ import os
 import sys
 import warnings
 from collections.abc import Callable, Iterator, Sequence
+from importlib.metadata import version
 from typing import Any
-
-import jax
 
 from opto.hints import did_you_mean
 
@@ -29,6 +28,7 @@ _LESS = (
 _LONGEST = 2000
 
 
+_HELP = ("-h", "--help")
 COMMANDS: dict[str, tuple[str, str]] = {
     "demo": ("demo", "train until induction heads form, and see them"),
     "train": ("train", "train a preset, or a config.json, into a run folder"),
@@ -74,14 +74,16 @@ def guarded(program: str, command: Callable[[], int]) -> int:
             return command()
     except ValueError as error:
         return fail(str(error), 2)
+    except RecursionError:  # What is read is checked: this is for what was missed.
+        return fail("something that was given is nested too deeply", 2)
     except FloatingPointError as error:  # The input was fine, the training was not.
         return fail(str(error), 1)
-    except (jax.errors.JaxRuntimeError, MemoryError) as error:
+    except (RuntimeError, MemoryError) as error:
+        if isinstance(error, RuntimeError) and not _of_jax(error):
+            raise
         message = str(error) or "out of memory"
         short = isinstance(error, MemoryError) or "RESOURCE_EXHAUSTED" in message
         return fail(f"{message}{_LESS if short else ''}", 1)
-    except RecursionError:  # What is read is checked: this is for what was missed.
-        return fail("something that was given is nested too deeply", 2)
     except KeyboardInterrupt as error:
         return fail(str(error) or "interrupted", 130)
     except BrokenPipeError:  # `icl sites RUN | head`
@@ -89,6 +91,12 @@ def guarded(program: str, command: Callable[[], int]) -> int:
         return 0
     except OSError as error:
         return fail(f"{error.filename or 'file'}: {error.strerror or error}", 2)
+
+
+def _of_jax(error: RuntimeError) -> bool:
+    """Whether JAX raised it; if JAX was not imported, it did not."""
+    jax = sys.modules.get("jax")
+    return jax is not None and isinstance(error, jax.errors.JaxRuntimeError)
 
 
 @contextlib.contextmanager
@@ -116,17 +124,26 @@ def _print_anything() -> None:
 
 
 def _dispatch(arguments: list[str]) -> int:
-    if not arguments or arguments[0] in ("-h", "--help"):
+    if not arguments or arguments[0] in _HELP:
         print(_usage())
         return 0 if arguments else 2
+    if arguments[0] == "--version":
+        print(f"icl-opto {version('icl-opto')}")
+        return 0
     name, *rest = arguments
     if name not in COMMANDS:
         hint = did_you_mean(name, COMMANDS, cutoff=0.4) or f"; {', '.join(COMMANDS)}"
         raise ValueError(f"no command {name!r}{hint}")
     file, _ = COMMANDS[name]
-    # Only now: what draws, for one, takes a second to import.
-    module = importlib.import_module(f".{file}", __package__)
-    return getattr(module, file)(rest) or 0
+    # Commands import JAX, which takes a second; their options do not.
+    wants_help = not rest or {*_HELP} & {*rest}
+    if wants_help and _module(f"options.{file}").show_help(rest):
+        return 0
+    return getattr(_module(file), file)(rest) or 0
+
+
+def _module(name: str) -> Any:
+    return importlib.import_module(f".{name}", __package__)
 
 
 def _usage() -> str:
@@ -140,5 +157,7 @@ def _usage() -> str:
             "icl COMMAND --help tells more. --import MODULE, with any command, makes",
             "known what a module or a file.py of yours defines: tasks, models, edits,",
             "measures, presets. It may be repeated.",
+            "",
+            "example: icl demo",
         ]
     )

@@ -1,7 +1,5 @@
 """`icl eval`: a run's metrics on its evaluation sets."""
 
-import dataclasses
-
 import jax
 
 from ..experiments import evaluate as evaluated, load
@@ -11,12 +9,9 @@ from ..summaries import scalars, summarise
 from ..text import aligned, number
 from ..training import last_checkpoint, missing_files
 from .notes import note, note_undefined
-from .options import parse, SetOptions
-
-
-@dataclasses.dataclass(frozen=True)
-class EvalOptions(SetOptions):
-    """Print the metrics of a run's model on its evaluation sets."""
+from .options import parse
+from .options.evaluate import EvalOptions
+from .probe import edits_in_force
 
 
 def evaluate(arguments: list[str]) -> None:
@@ -31,7 +26,7 @@ def evaluate(arguments: list[str]) -> None:
     at = options.checkpoint
     checkpoint = last_checkpoint(run) if at == -1 else run.find(at)
     trained = load(options.run, checkpoint)
-    edits = options.in_force(trained)
+    edits = edits_in_force(options, trained)
     table, rows_of = {}, {}
     for name, batch in find_sets(trained, options.set).items():
         found = evaluated(trained.model, trained.task, batch, edits=edits)

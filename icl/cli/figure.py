@@ -6,9 +6,7 @@ its command as an entry point of the group `icl.commands`, as any package may.
 
 from collections.abc import Callable
 from importlib.metadata import entry_points
-
-
-GROUP = "icl.commands"
+from typing import Any
 
 
 def figure(arguments: list[str]) -> int:
@@ -19,12 +17,15 @@ def figure(arguments: list[str]) -> int:
     return plugged("figure")(arguments)
 
 
-def plugged(name: str) -> Callable[[list[str]], int]:
-    """A command that a package registers, a function of the arguments after its name.
+def plugged(name: str, group: str = "icl.commands") -> Callable[..., Any]:
+    """What a package registers of a command.
 
-    **Raises:** `ValueError` if none does.
+    That is the command itself, a function of the arguments after its name; or, in the
+    group `icl.help`, a function that prints its help.
+
+    **Raises:** `ValueError` if no package does.
     """
-    found = list(entry_points(group=GROUP, name=name))
+    found = list(entry_points(group=group, name=name))
     if not found:
         raise ValueError(
             f"no installed package brings the command {name!r}: install icl-opto again "

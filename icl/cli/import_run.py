@@ -1,29 +1,9 @@
 """`icl import`: another codebase's run as one of ours."""
 
-import dataclasses
-from pathlib import Path
-
-import tyro
-
 from ..compat import icl_dynamics
 from ..runs import Run
 from .options import parse
-
-
-@dataclasses.dataclass(frozen=True)
-class ImportOptions:
-    """Turn a run of icl-dynamics (Singh et al.) into a run folder.
-
-    Every command that reads a run works on it then. What is not quite as it was there
-    is printed.
-    """
-
-    folder: tyro.conf.Positional[Path]
-    """The run: config.json, checkpoints/ and log.h5."""
-    out: Path
-    """The run folder to make; an existing one is refused."""
-    data: Path | None = None
-    """The file of classes, if it is not where the run's config says."""
+from .options.import_run import ImportOptions
 
 
 def import_run(arguments: list[str]) -> None:

@@ -3,7 +3,6 @@
 It writes a table, `patch.csv`, and a figure, `patch.png` and `patch.pdf`.
 """
 
-import dataclasses
 import itertools
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
@@ -29,30 +28,9 @@ from ..experiments.sets import find_sets
 from ..plots import recovered_maps
 from ..text import number
 from .options import parse
-from .probe import opened, ProbeOptions
+from .options.patch import PatchOptions
+from .probe import opened
 from .results import free_folder, indented, write_results
-
-
-@dataclasses.dataclass(frozen=True)
-class PatchOptions(ProbeOptions):
-    """Patch activations: what of the right answer comes back with each of them?
-
-    Values of the run on the evaluation sequences (clean) are put into the run on
-    sequences with another answer (the source), place by place. Measured is how strongly
-    the clean answer is given: the logit of the clean sequence's label less the best
-    other one of its context, or, where there are no labels, the negative loss. Writes
-    patch.csv and a figure, and prints the places where most comes back.
-    """
-
-    site: str = "blocks.*.resid_pre"
-    """What is patched."""
-    over: tuple[str, ...] = ("layer", "pos")
-    """The axes of the site whose indices are patched one by one, and layer; up to
-    three."""
-    source: str = ""
-    """What has another answer: labels-swapped, the same sequences with the query's
-    label and another in their context exchanged; exemplars-swapped; or resample, other
-    sequences of the set. The default is the first that the task has."""
 
 
 COLUMNS = ("patched", "source", "clean", "recovered")

@@ -5,11 +5,8 @@ import hashlib
 import re
 import sys
 from collections.abc import Mapping
-from pathlib import Path
-from typing import Literal
 
 import numpy as np
-import tyro
 
 from .. import plots
 from ..report.figures import KINDS, kinds_of
@@ -17,38 +14,8 @@ from ..report.grouping import Inapplicable
 from ..runs import disk
 from .notes import note
 from .options import parse
-from .subject import SubjectOptions
-
-
-@dataclasses.dataclass(frozen=True)
-class PlotOptions(SubjectOptions):
-    """Draw figures of a run; each is a file, with its numbers in another beside it.
-
-    A file is named after the kind and, where they are not the default, the options that
-    say what is drawn.
-    """
-
-    kinds: tyro.conf.Positional[tuple[str, ...]] = ()
-    """What to draw, one or several of the above; all for everything."""
-    out: Path | None = None
-    """The folder of the figures, made if need be; the default is the run's figures."""
-    format: Literal["png", "pdf", "svg"] = "png"
-    """Of the figures; pdf and svg for print."""
-    numbers: Literal["h5", "csv"] = "h5"
-    """The format of the numbers: HDF5, or a tidy table."""
-    metric: str = "loss"
-    """What metric and similarity draw, such as accuracy or in_context_loss."""
-    by: str = ""
-    """What metric groups sequences by, where these have labels: position (of the
-    answer, the default), label, labels (those
-    in the context), class, similarity; of dense also class-pair, label-pair, …"""
-    checkpoint: int = -1
-    """Sequences seen at the checkpoint that maps draws; -1 is the last."""
-
-
-# What tyro shows under --help.
-_LISTED = "\n\n".join(f"- {name}: {make.__doc__}" for name, make in KINDS.items())
-PlotOptions.__doc__ = f"{PlotOptions.__doc__}\n\n{_LISTED}"
+from .options.plot import PlotOptions
+from .subject import subject_of
 
 
 def plot(arguments: list[str]) -> None:
@@ -63,7 +30,7 @@ def plot(arguments: list[str]) -> None:
     if out.exists() and not out.is_dir():
         raise ValueError(f"out: {out} is a file; name a folder")
     subject = dataclasses.replace(
-        options.subject(),
+        subject_of(options),
         metric=options.metric,
         by=options.by,
         checkpoint=options.checkpoint,

@@ -1,23 +1,37 @@
-"""What `icl ablate` and `icl patch` share: a model under edits, and its sites."""
-
-import dataclasses
-from pathlib import Path
+"""The model that a command looks at: a run under edits, and its sites."""
 
 import equinox as eqx
 
 import opto
+from opto.toolkit import Observed, with_effect
 
 from ..batches import example_of
+from ..edits.grafts import check_grafts, read_edits
 from ..experiments import load, Trained
-from .options import SetOptions
+from .options import ProbeOptions, RunOptions
 
 
-@dataclasses.dataclass(frozen=True)
-class ProbeOptions(SetOptions):
-    """Which model, under which edits, on which sequences, and where results go."""
+def edits_in_force(
+    options: RunOptions, trained: Trained, record: str | None = None
+) -> tuple[opto.AbstractEdit, ...]:
+    """The edits that are in force: those of training first.
 
-    out: Path | None = None
-    """The folder of the results, made if need be; the default is one in the run's."""
+    Those of training that the others take all effect from are left out.
+
+    **Arguments:** `record`: The sites that are looked at, besides the outputs.
+
+    **Raises:** `ValueError` for a text that is no edit, and for a graft of a model
+    that does not take the task's examples.
+    """
+    own = trained.edits if options.training_edits else ()
+    edits = read_edits(options.edit)
+    check_grafts(edits, trained.task)
+    if own and edits:
+        example = example_of(trained.task)
+        table = opto.sites(trained.task.forward, trained.model, example)
+        recorded = [s.name for s in table.match(record)] if record else []
+        own = with_effect(own, edits, table, Observed.too(recorded))
+    return (*own, *edits)
 
 
 def opened(
@@ -28,7 +42,7 @@ def opened(
     **Raises:** `ValueError` for a run, a checkpoint or an edit that cannot be.
     """
     trained = load(options.run, options.checkpoint)
-    edits = options.in_force(trained)
+    edits = edits_in_force(options, trained)
     task, example = trained.task, example_of(trained.task)
     # Checks the edits without a computation.
     forward = opto.lift(task.forward)

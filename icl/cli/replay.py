@@ -1,36 +1,12 @@
 """`icl replay`: measures over a run's checkpoints."""
 
-import dataclasses
-from pathlib import Path
-
-import tyro
-
 from .. import measures
 from ..experiments import load
-from ..replay import check_replay_file, replay as replay_run
+from ..replaying import check_replay_file, replay as replay_run
 from .notes import note_undefined
-from .options import parse, RunOptions
-
-
-@dataclasses.dataclass(frozen=True)
-class ReplayOptions(RunOptions):
-    """Take measures at a run's checkpoints and write them to a file.
-
-    The file has `sequences`, the sequences seen at each checkpoint, and an array
-    `measures/NAME` for each measure, whose attribute `axes` names its axes.
-    """
-
-    measure: tyro.conf.UseAppendAction[tuple[str, ...]] = ()
-    """A measure, such as induction_strength, "induction_strength(layer=1)" or loss; may
-    be repeated. Without one, the measures that there are are listed."""
-    data: str = "train"
-    """An evaluation set of the run; of exemplar-label sequences also dense, every label
-    pair and order of 100 pairs of classes, or dense:N, of N."""
-    checkpoint: tyro.conf.UseAppendAction[tuple[int, ...]] = ()
-    """Sequences seen at a checkpoint, -1 for the last; may be repeated. The default is
-    all of them."""
-    out: Path = Path("replay.h5")
-    """The file to write, .h5."""
+from .options import parse
+from .options.replay import ReplayOptions
+from .probe import edits_in_force
 
 
 def replay(arguments: list[str]) -> None:
@@ -50,7 +26,7 @@ def replay(arguments: list[str]) -> None:
         text: measures.parse(text, trained.task, trained.model)
         for text in options.measure
     }
-    edits = options.in_force(trained, record="**")
+    edits = edits_in_force(options, trained, record="**")
     found = replay_run(
         trained,
         asked,

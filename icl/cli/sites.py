@@ -1,23 +1,11 @@
 """`icl sites`: what can be recorded and edited."""
 
-import dataclasses
-from pathlib import Path
-
-import tyro
-
 import opto
 
 from ..experiments import load
 from ..text import aligned
 from .options import parse
-
-
-@dataclasses.dataclass(frozen=True)
-class SitesOptions:
-    """List what can be recorded and edited in a run's model."""
-
-    run: tyro.conf.Positional[Path]
-    """A run folder."""
+from .options.sites import SitesOptions
 
 
 def sites(arguments: list[str]) -> None:

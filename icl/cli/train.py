@@ -3,7 +3,7 @@
 import dataclasses
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, ClassVar
 
 import tyro
 
@@ -16,22 +16,7 @@ from ..presets import presets
 from ..runs import Log, read_object, Run
 from ..training.loggers import Logger, open_logger
 from .options import parse
-
-
-@dataclasses.dataclass(frozen=True)
-class TrainOptions:
-    """Where to train to, and how; besides there are the fields of the experiment."""
-
-    out: Path
-    """The run folder; refused if it holds a run, unless --resume is given."""
-    resume: bool = False
-    """Continue the run that is there, to the same bits."""
-    logger: str = ""
-    """Where else numbers go: tensorboard, wandb or wandb:PROJECT."""
-    set: tyro.conf.UseAppendAction[tuple[str, ...]] = ()
-    """A field of the config and its value as JSON, applied after the options; may
-    be repeated. For what has no option of its own, another kind of optimizer, say:
-    'optimizer={"type": "AdamW", "weight_decay": 0.1}'."""
+from .options.train import train_usage, TrainOptions
 
 
 def train(arguments: list[str]) -> None:
@@ -44,24 +29,18 @@ def train(arguments: list[str]) -> None:
     if not arguments or arguments[0].startswith("-"):
         if not {"-h", "--help"} & set(arguments):
             raise ValueError(f"train needs a preset first: {', '.join(known)}")
-        print(_usage(known))
+        print(train_usage(known))
         return
     preset, *rest = arguments
-    options = parse(_options_from(_base(preset, known)), rest, f"train {preset}")
+    options = parse(
+        _options_from(preset, _base(preset, known)), rest, f"train {preset}"
+    )
     experiment = with_fields(options.experiment, options.set)
     logger = _logger(options, experiment)
     result = run_experiment(
         experiment, options.out, resume=options.resume, logger=logger
     )
     print(f"{options.out}: trained for {_last_line(result.log, experiment)}")
-
-
-def _usage(known: Mapping[str, Any]) -> str:
-    return (
-        "usage: icl train PRESET --out DIR [--resume] [options]\n\nPRESET is "
-        f"{' | '.join(known)}, or a run or its config.json, to repeat it.\n"
-        "icl train PRESET --help lists every option of its config."
-    )
 
 
 def _base(preset: str, known: Mapping[str, Callable[[], Any]]) -> Experiment:
@@ -89,12 +68,14 @@ def _stored(path: Path) -> Experiment:
         return from_json(Experiment, data)
 
 
-def _options_from(base: Experiment) -> type:
-    """The options of `icl train PRESET`, whose defaults are the preset's."""
+def _options_from(name: str, base: Experiment) -> type:
+    """The options of `icl train NAME`; the preset gives their defaults."""
 
     @dataclasses.dataclass(frozen=True)
     class PresetOptions(TrainOptions):
         """Train one model into a run folder."""
+
+        EXAMPLE: ClassVar[str] = f"icl train {name} --out runs/mine"
 
         experiment: Annotated[Experiment, tyro.conf.arg(name="")] = base
 

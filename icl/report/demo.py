@@ -17,7 +17,7 @@ from ..experiments.curves import curves
 from ..experiments.events import first_below, HALF_LN_2, since
 from ..files import write_bytes
 from ..presets.induction import induction
-from ..replay import Replay, replay
+from ..replaying import Replay, replay
 from ..tasks.exemplar_label.answers import answer_accuracy, token_letters
 
 

@@ -18,7 +18,7 @@ from ..experiments import Trained
 from ..experiments.curves import Curves, curves
 from ..experiments.events import first_below
 from ..experiments.sets import find_set
-from ..replay import Replay, replay
+from ..replaying import Replay, replay
 from ..tasks.exemplar_label.dense import GroupedSequences
 from .grouping import GROUPS, Inapplicable, missing_field
 

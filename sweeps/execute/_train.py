@@ -1,16 +1,16 @@
-"""To train what is asked of a study, and to wait for it: what all launches do."""
+"""Trains the runs that a launch asks for, and waits for them."""
 
 import os
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Literal
 
 import h5py
 
 from icl.data import HDF5Classes
 
 from ..folder import Folder
+from ..options import ClusterKind
 from ..plan import Wanted
 from ..study import StudyScale
 from ._cluster import default_file, read_cluster
@@ -20,15 +20,13 @@ from ._local import Debug, Local
 from ._slurm import Slurm
 
 
-ClusterKind = Literal["local", "slurm", "debug"]
-
-
 def executor_of(cluster: ClusterKind, cluster_file: Path | None, jobs: int) -> Executor:
-    """What gets through the jobs, as the options say.
+    """The executor that the options ask for.
 
-    **Raises:** `ValueError` for a file that is not for this, or cannot be read.
+    **Raises:** `ValueError` for a cluster file without Slurm, one that cannot be read,
+    or a Slurm that does not answer.
     """
-    # JAX would keep most of a GPU's memory for this process.
+    # Otherwise JAX would reserve most of a GPU's memory for this process.
     os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")
     if cluster == "slurm":
         return Slurm(read_cluster(cluster_file or default_file()))
@@ -38,9 +36,9 @@ def executor_of(cluster: ClusterKind, cluster_file: Path | None, jobs: int) -> E
 
 
 def data_of(text: str) -> HDF5Classes | None:
-    """The classes of an option, `FILE.h5` or `FILE.h5:DATASET`; `None` if empty.
+    """The classes that `--data` names, `FILE.h5` or `FILE.h5:DATASET`; `None` if empty.
 
-    **Raises:** `ValueError` if there is no such file, or it is not HDF5.
+    **Raises:** `ValueError` if the file does not exist or is not HDF5.
     """
     if not text:
         return None
@@ -65,18 +63,19 @@ def train(
     members: int | None = None,
     logger: str = "",
 ) -> bool:
-    """Trains what is not finished; `True` if all went well.
+    """Trains the unfinished runs; returns `True` if all went well.
 
-    Waits for it, but for jobs on Slurm, which are sent off. What went wrong is said on
-    stderr, and what is done.
+    Waits for the jobs, except on Slurm, where it only submits them. Prints a summary
+    and the failures to stderr.
 
     **Arguments:**
 
-    - `members`: The most members of a job; `None` is as many as memory allows.
-    - `logger`: Where else numbers go.
+    - `members`: The largest number of members of a job; `None` means as many as memory
+        allows.
+    - `logger`: A further logger, as for `icl.training.loggers.open_logger`.
 
-    **Raises:** `ValueError` for a folder of another study or in use, and for what
-    cannot be launched.
+    **Raises:** `ValueError` if the folder belongs to another study or is in use, or the
+    jobs cannot be launched.
     """
     with folder.claimed(study, scale):
         made = plan(folder, asked, executor, members, measure=False)
@@ -93,7 +92,7 @@ def train(
 
 
 def _check_not_waiting(made: Launch, executor: Executor) -> None:
-    """Jobs that are elsewhere cannot be waited for by this launch."""
+    """Raises `ValueError` if jobs of an earlier launch are in the way of this one."""
     for job in made.queued if made.jobs else ():
         if job.cluster == executor.name == "slurm":
             continue
@@ -101,13 +100,13 @@ def _check_not_waiting(made: Launch, executor: Executor) -> None:
         if job.cluster != "slurm" or needed:
             raise ValueError(
                 f"job {job.name} of an earlier launch is still there ({job.cluster}, "
-                f"{job.job_id}); wait for it, or python -m sweeps cancel "
-                f"{made.folder.path}"
+                f"{job.job_id}); wait for it, or cancel it with python -m sweeps "
+                f"cancel {made.folder.path}"
             )
 
 
 def launch_summary(made: Launch, members: int | None) -> str:
-    """What a launch is to do, in a line."""
+    """The plan of a launch in one line."""
     runs = sum(len(job.runs) for job in made.jobs)
     queued = sum(len(job.runs) for job in made.queued)
     parts = [f"{runs} runs in {len(made.jobs)} jobs"]
@@ -117,12 +116,12 @@ def launch_summary(made: Launch, members: int | None) -> str:
         parts.append(f"{queued} queued or running already")
     larger = sum(len(job.runs) > members for job in made.jobs) if members else 0
     if larger:
-        parts.append(f"{larger} of the jobs larger than --members, as they began")
+        parts.append(f"{larger} of the jobs larger than --members, as when they began")
     return ", ".join(parts)
 
 
 def _failures(folder: Folder, made: Launch, waits: bool) -> Iterator[str]:
-    """A line for each run that was launched and failed, or that had failed before."""
+    """A line for each run that failed now, or that is finished and had failed."""
     trained = {run for job in made.jobs for run in job.runs} if waits else set()
     for run in made.chosen:
         report = folder.report(run)

@@ -1,8 +1,8 @@
-"""`icl figure`: one figure of a paper, from nothing.
+"""`icl figure`: makes one figure of a paper from scratch.
 
-Which figures there are is in the folders of `sweeps.studies`; here is what is done with
-one. Its runs are trained, unless they are there; what is measured on them is set beside
-what was published, and drawn.
+The command trains the runs that are missing, measures them, compares the numbers with
+the published ones, and draws the figure. The figures are in the folders of
+`sweeps.studies`.
 """
 
 import dataclasses
@@ -13,16 +13,15 @@ import os
 import sys
 from pathlib import Path
 
-import tyro
-
 from icl import Experiment, plots
 from icl.cli.options import parse
 from icl.data import HDF5Classes, Source
 from icl.files import write_bytes
 from icl.runs import disk
 
-from ..execute import ClusterKind, data_of, executor_of, plan, plan_table, train
+from ..execute import data_of, executor_of, plan, plan_table, train
 from ..folder import Folder
+from ..options import FigureOptions
 from ..plan import pinned, Wanted, wanted
 from ..study import list_trials, load_study, StudyModule, StudyScale
 from ._figure import Figure, Measured, Runs
@@ -32,44 +31,10 @@ from ._table import as_json, figures_table, Judged, report
 from ._verdict import Verdict
 
 
-@dataclasses.dataclass(frozen=True)
-class FigureOptions:
-    """Make one figure of a paper: train its runs, measure, compare and draw.
-
-    Runs that are there are taken, a launch that was stopped goes on. The status is 0 if
-    the claims hold, 1 if not; at scale smoke, where training is too short to tell, 0.
-    """
-
-    name: tyro.conf.Positional[str] = ""
-    """Such as induction/5b; without one, the figures that there are are listed."""
-    scale: StudyScale = "small"
-    """`smoke`: a minute or two; `small`: laptop-sized; `paper`: as published."""
-    out: Path = Path("runs")
-    """The folder of the studies' folders; the figure goes to its folder figures."""
-    data: str = ""
-    """An HDF5 file of classes, FILE.h5 or FILE.h5:DATASET, in place of the study's."""
-    seeds: tuple[int, ...] = ()
-    """Of the study's seeds, those that are wanted; all by default."""
-    cluster: ClusterKind = "local"
-    """Processes of this machine, a Slurm cluster, or this very process."""
-    jobs: int = 1
-    """How many jobs to run at once, for --cluster local."""
-    cluster_file: Path | None = None
-    """What to ask Slurm for; see sweeps/cluster.example.toml."""
-    dry_run: bool = False
-    """Print what would be trained, with estimates from a measured step; do nothing."""
-
-    def __post_init__(self):
-        if self.jobs < 1:
-            raise ValueError(f"--jobs must be at least 1, got {self.jobs}")
-        if len({*self.seeds}) < len(self.seeds):
-            raise ValueError(f"--seeds must be each once, got {self.seeds}")
-
-
 def figure(arguments: list[str], program: str = "icl") -> int:
     """Runs the command; returns its exit status.
 
-    **Raises:** `ValueError` for what cannot be.
+    **Raises:** `ValueError` for options that cannot be satisfied.
     """
     options = parse(FigureOptions, arguments, "figure", program)
     if not options.name:
@@ -91,7 +56,7 @@ def figure(arguments: list[str], program: str = "icl") -> int:
         if not train(folder, chosen.study, options.scale, asked, executor):
             return 1
         if needed.unfinished:  # They are on a cluster.
-            print("the same command draws the figure once the runs are finished")
+            print("once the runs are finished, the same command draws the figure")
             return 0
     measured = chosen.measure(needed.runs)
     print(f"runs: {needed.folder.path}", file=sys.stderr)
@@ -103,9 +68,9 @@ def _toy(chosen: Figure, options: FigureOptions) -> int:
     for name in ("data", "seeds", "dry_run", "cluster_file"):
         if getattr(options, name):
             option = f"--{name.replace('_', '-')}"
-            raise ValueError(f"{option}: {chosen.name} is of a toy, and has no runs")
+            raise ValueError(f"{option}: {chosen.name} is a toy model without runs")
     measured = chosen.measure(Runs({}, (0,)))
-    about = ["a toy, which needs no runs: as published at any scale"]
+    about = ["a toy model without runs: the same at every scale, as published"]
     return _finish(chosen, options, measured, (0,), about)
 
 
@@ -116,20 +81,20 @@ class _Needed:
     folder: Folder
     asked: Wanted
     names: dict[str, dict[int, str]]
-    """By what a run is in the figure, and its seed."""
+    """The names of the runs by label in the figure and by seed."""
 
     @property
     def unfinished(self) -> list[str]:
-        """Those that are still to be trained, and those that they need."""
+        """The runs of the figure that are not finished yet."""
         experiments = {n: self.asked.experiments[n] for n in self.asked.chosen}
         done = self.folder.finished
-        # Runs that are needed by finished ones need not be there any more.
+        # A run that only finished runs need may be gone.
         drawn = {run for by_seed in self.names.values() for run in by_seed.values()}
         return [n for n in drawn if not done(n, experiments[n])]
 
     @property
     def runs(self) -> Runs:
-        """Where they are."""
+        """The folders and seeds of the runs."""
         folders = {
             label: tuple(self.folder.run(run) for run in by_seed.values())
             for label, by_seed in self.names.items()
@@ -139,7 +104,7 @@ class _Needed:
 
     @property
     def data(self) -> str:
-        """What stands in for the paper's features."""
+        """A line on the classes that replace the paper's features."""
         run = next(iter(next(iter(self.names.values())).values()))
         data = self.asked.experiments[run].data
         return "" if data is None else _data_text(data)
@@ -162,7 +127,7 @@ def _needed(chosen: Figure, options: FigureOptions) -> _Needed:
     folder, notes = place(options.out, study, options.scale, planned, runs)
     folder.check(study, options.scale)
     for note in notes:
-        print(f"{note}; not taken", file=sys.stderr)
+        print(f"{note}; not used", file=sys.stderr)
     return _Needed(folder, wanted(folder, planned(folder.path), runs), names)
 
 
@@ -175,13 +140,13 @@ def _experiments(
 def _data_text(data: Source) -> str:
     if isinstance(data, HDF5Classes):
         name = Path(data.file).name
-        return f"on {name}, as they are, for the paper's features of Omniglot"
+        return f"on {name} as it is, in place of the paper's features of Omniglot"
     kind = type(data).__name__
-    return f"on synthetic classes ({kind}), for the paper's features of Omniglot"
+    return f"on synthetic classes ({kind}), in place of the paper's Omniglot features"
 
 
 def _named(data: str) -> str:
-    """A short name of one's own data; another file or dataset has another one."""
+    """A short name for the user's data, different for each file and dataset."""
     file, _, _ = data.partition(".h5")
     whole = hashlib.sha256(os.path.abspath(data).encode()).hexdigest()
     return f"{Path(file).name}-{whole[:6]}"
@@ -194,12 +159,12 @@ def _finish(
     seeds: tuple[int, ...],
     about: list[str],
 ) -> int:
-    """Writes the figure, prints the numbers; the status."""
+    """Writes the figure, prints the numbers, and returns the exit status."""
     folder = options.out / "figures"
     with disk(folder):
         folder.mkdir(parents=True, exist_ok=True)
     judged = options.scale != "smoke" or not chosen.study
-    # Figures of one scale, of some seeds, or on one's own data, do not replace others.
+    # Figures of different scales, seeds or data do not overwrite each other.
     scale = f"-{options.scale}" if chosen.study else ""
     own = f"-{_named(options.data)}" if options.data else ""
     some = "".join(f"-seed-{seed}" for seed in options.seeds) if chosen.study else ""
@@ -216,6 +181,6 @@ def _finish(
     )
     write_bytes(path.with_suffix(".json"), json.dumps(content, indent=2).encode())
     print(report(found, about, judged))
-    print(f"{path}, .pdf; what is drawn: .h5; the table: .json", file=sys.stderr)
+    print(f"{path}, .pdf; drawn data: .h5; the table: .json", file=sys.stderr)
     failed = {Verdict.NOT_REPRODUCED, Verdict.ABSENT} & {*found.claims.values()}
     return 1 if judged and failed else 0

@@ -8,14 +8,14 @@ import sys
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import h5py
 import numpy as np
 import tyro
 from tqdm import tqdm
 
-from icl.cli.options import parse
+from icl.cli.options import CommandOptions, parse
 from icl.config import from_json
 from icl.files import write_bytes, write_hdf5
 from icl.plugins import import_plugin, is_there, made_with
@@ -32,32 +32,35 @@ from ._swept import column, swept, text
 Summaries = Mapping[str, Summary | None]
 
 TRAINING = "training"
-"""The set whose metrics are those of the steps since the last event."""
+"""The set of the training metrics: means over the steps since the last event."""
 _MARK = "icl-opto collection"
 _TEXT = h5py.string_dtype()
 
 
 @dataclasses.dataclass(frozen=True)
-class CollectOptions:
+class CollectOptions(CommandOptions):
     """Gather what all runs of a study logged in one table.
 
-    It has a row for each run, evaluation set and event; what the runs differ in, the
-    sequences seen and each metric are columns.
+    It has a row for each run, evaluation set and event. The columns are the config
+    fields in which runs differ, the sequences seen, and each metric.
     """
+
+    USAGE: ClassVar[str] = "DIR [options]"
+    EXAMPLE: ClassVar[str] = "python -m sweeps collect runs/induction --out all.csv"
 
     folder: tyro.conf.Positional[Path]
     """The study's folder."""
     out: Path | None = None
-    """The file to write, .h5 or .csv; collected.h5 in the study's folder by default."""
+    """The file to write, .h5 or .csv; by default collected.h5 in the study's folder."""
     only: tyro.conf.UseAppendAction[tuple[str, ...]] = ()
-    """A pattern of runs' names, such as 'clamp-*'; may be repeated."""
+    """A pattern of run names, such as 'clamp-*'. May be repeated."""
 
 
 def collect(arguments: list[str]) -> int:
     """Runs the command; returns its exit status, 1 if a run could not be read.
 
-    **Raises:** `ValueError` for a folder that is no study's, a pattern of no run, a
-    file that is in the way, and if no run has logged anything.
+    **Raises:** `ValueError` if the folder holds no study, a pattern matches no run, the
+    output would replace another file, or no run has logged anything.
     """
     options = parse(CollectOptions, arguments, "collect", program="python -m sweeps")
     folder = Folder(options.folder)
@@ -88,16 +91,17 @@ def collect(arguments: list[str]) -> int:
 
 
 def collected(folder: str | os.PathLike) -> dict[str, np.ndarray]:
-    """The columns of the table of a study's runs, as far as they are.
+    """The columns of the table of a study's runs, with what they have logged so far.
 
-    `run`, the fields that the runs differ in, `sequences`, `set` and the metrics: what
-    a set comes to (`icl.summaries.scalars`: a metric by position has two columns) or,
-    of the set `training`, means over the steps since the last event. What a row has not
-    is NaN, or the empty text. Warns of configs and logs that cannot be read.
+    The columns are `run`, the config fields in which runs differ, `sequences`, `set`
+    and the metrics. A metric is the summary of a set (`icl.summaries.scalars`: a metric
+    by position has two columns); for the set `training` it is the mean over the steps
+    since the last event. Missing values are NaN or empty texts. Warns of configs and
+    logs that cannot be read.
 
-    A plug-in of the study that fails or is gone matters only to the runs that need it.
+    If a plug-in of the study fails or is gone, only the runs that need it are missing.
 
-    **Raises:** `ValueError` for a folder that is no study's.
+    **Raises:** `ValueError` if the folder holds no study.
     """
     study = Folder(folder)
     configs = study.configs
@@ -114,14 +118,14 @@ def collected(folder: str | os.PathLike) -> dict[str, np.ndarray]:
 class _Gathered:
     columns: dict[str, np.ndarray]
     units: dict[str, str]
-    """Of the columns whose unit is known."""
+    """The units of the columns, where known."""
     problems: list[str]
-    """Runs whose config or log could not be read, and why."""
+    """A line for each run whose config or log could not be read."""
     empty: list[str]
     """Runs that have logged nothing."""
 
 
-# A run, a set of it, the sequences seen at each event, and the metrics there.
+# A run, one of its sets, the sequences seen at each event, and the metrics there.
 _Block = tuple[str, str, np.ndarray, Mapping[str, np.ndarray]]
 
 
@@ -136,7 +140,7 @@ def _gather(folder: Folder, configs: Mapping[str, Any], runs: list[str]) -> _Gat
         file = folder.run(run) / "log.h5"
         try:
             if is_run(folder.run(run)):
-                # A damaged one is said: the plan does not stand in for it.
+                # A damaged config is reported: the planned one does not replace it.
                 _ = Run(folder.run(run)).config
             with made_with(plugins):
                 task = _task(configs[run], waiting)
@@ -158,8 +162,8 @@ def _gather(folder: Folder, configs: Mapping[str, Any], runs: list[str]) -> _Gat
 def _task(config: Mapping[str, Any], waiting: list[str]) -> TaskConfig:
     """A run's task, which says how rows become numbers.
 
-    Imports those of the plug-ins that wait, the latest first, which it takes to read
-    it: two copies of one study's file cannot both be known.
+    Imports the waiting plug-ins one by one, the latest first, until the task can be
+    read: two copies of one study's file cannot both be imported.
     """
     while True:
         try:
@@ -194,7 +198,7 @@ def _columns(
 
 
 def _units(blocks: list[_Block], loss_units: Mapping[str, str]) -> dict[str, str]:
-    """The units of columns: of losses, where the tasks of all runs have the same."""
+    """The units of columns; losses have one if the tasks of all runs have the same."""
     found: dict[str, set[str]] = {}
     for run, _, _, metrics in blocks:
         for name in metrics:
@@ -210,8 +214,9 @@ def _blocks(
 ) -> Iterator[tuple[str, np.ndarray, dict[str, np.ndarray]]]:
     """Each set of a log: its name, the sequences seen at each event, and the metrics.
 
-    One array of the log is in memory at a time. **Raises:** `ValueError` if it is no
-    log.
+    One array of the log is in memory at a time.
+
+    **Raises:** `ValueError` if the log cannot be read.
     """
     try:
         with open_log(file) as log:
@@ -233,7 +238,7 @@ def _read(
 ) -> Iterator[tuple[str, np.ndarray, dict[str, np.ndarray]]]:
     events = np.asarray(log["eval/iter"][()], np.int64)
     steps = log["train/iter"][()]
-    # Nothing was trained on before an event at 0: it has no row.
+    # No step comes before an event at 0, so that event has no row.
     ends = np.searchsorted(steps, events, side="right")
     starts = np.concatenate([[0], ends[:-1]])
     some = ends > starts
@@ -246,7 +251,7 @@ def _read(
         yield TRAINING, events[some], means
     for name, metrics in log["eval"].items():
         if name == TRAINING:
-            raise ValueError(f"an evaluation set is named {TRAINING!r}, as the steps")
+            raise ValueError(f"an evaluation set must not be named {TRAINING!r}")
         if name != "iter" and len(events):
             yield (
                 name,
@@ -256,7 +261,7 @@ def _read(
 
 
 def _summed(group: Any, count: int, summaries: Summaries) -> dict[str, np.ndarray]:
-    """What a set comes to at each event."""
+    """The summaries of a set at each event."""
     numbers: dict[str, np.ndarray] = {}
     for name, rows in _rows(group, count):
         if name not in summaries:
@@ -284,7 +289,7 @@ _Writer = Callable[
 
 
 def _writer(out: Path) -> _Writer:
-    """What writes such a file; raises `ValueError` if that would lose another."""
+    """The writer for a file; raises `ValueError` if it would replace another file."""
     kinds = {".h5": (_is_hdf5, _write_hdf5), ".csv": (_is_csv, _write_csv)}
     if out.suffix not in kinds:
         raise ValueError(f"--out: {out} must end in .h5 or .csv")
@@ -292,7 +297,7 @@ def _writer(out: Path) -> _Writer:
     if not out.parent.is_dir():
         raise ValueError(f"--out: there is no folder {out.parent}")
     if out.exists() and not is_ours(out):
-        raise ValueError(f"--out: {out} is there and not a table of this command")
+        raise ValueError(f"--out: {out} exists and is not a table of this command")
     return write
 
 
@@ -338,6 +343,6 @@ def _write_csv(
     content = io.StringIO()
     writer = csv.writer(content, lineterminator="\n")
     writer.writerow(columns)
-    # As Python's numbers they are written to the last bit.
+    # Python numbers are written without loss.
     writer.writerows(zip(*(x.tolist() for x in columns.values()), strict=True))
     write_bytes(out, content.getvalue().encode())

@@ -1,4 +1,4 @@
-"""`python -m sweeps status`: how far each run of a study is, as text."""
+"""`python -m sweeps status`: the progress of each run of a study, as text."""
 
 import dataclasses
 import shutil
@@ -7,10 +7,11 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
+from typing import ClassVar
 
 import tyro
 
-from icl.cli.options import parse
+from icl.cli.options import CommandOptions, parse
 
 from ..folder import Folder, Job
 from ..text import counted, duration, NONE, table
@@ -22,21 +23,26 @@ _LOG_LINES = 20
 
 
 @dataclasses.dataclass(frozen=True)
-class StatusOptions:
-    """Tell how far each run of a study is; status 1 if one has failed, or never can."""
+class StatusOptions(CommandOptions):
+    """Show the progress of each run of a study. The exit status is 1 if a run has
+    failed, or can never start because a run that it needs has failed."""
+
+    USAGE: ClassVar[str] = "DIR [options]"
+    EXAMPLE: ClassVar[str] = "python -m sweeps status runs/induction --watch"
 
     folder: tyro.conf.Positional[Path]
     """The study's folder."""
     watch: bool = False
-    """Go on telling until nothing is queued or running."""
+    """Keep showing it until nothing is queued or running."""
     failed: bool = False
-    """Only runs that failed, never can start or were killed, with their logs' ends."""
+    """Show only runs that failed, were killed or can never start, and the last lines
+    of their logs."""
 
 
 def status(arguments: list[str]) -> int:
-    """Runs the command; returns its exit status, 1 if a run has failed or never can.
+    """Runs the command; returns its status, 1 if a run has failed or can never start.
 
-    **Raises:** `ValueError` for a folder that is no study's.
+    **Raises:** `ValueError` if the folder holds no study.
     """
     options = parse(StatusOptions, arguments, "status", program="python -m sweeps")
     folder = Folder(options.folder)
@@ -56,7 +62,7 @@ _Text = Callable[[Folder, Iterable[Seen], Iterable[Seen], str], str]
 def _watch(
     folder: Folder, text: _Text, seen: dict[str, Seen], note: str
 ) -> dict[str, Seen]:
-    """Shows how it goes until nothing is queued or running; returns what was last."""
+    """Shows the progress until nothing is queued or running; returns the last state."""
     before: dict[str, SeenState] = {}
     while True:
         every = seen.values()
@@ -74,7 +80,7 @@ def _watch(
 def _redraw(text: str) -> None:
     size = shutil.get_terminal_size()
     lines = [line[: size.columns - 1] for line in text.splitlines()]
-    # From the corner; what was there is cleared to each line's end, and below.
+    # From the top left corner; clears the rest of each line, and all lines below.
     shown = "".join(f"{line}\x1b[K\n" for line in lines[: size.lines - 1])
     print(f"\x1b[H{shown}\x1b[J", end="", flush=True)
 
@@ -86,9 +92,9 @@ _TELLING: tuple[SeenState, ...] = (
 
 
 def _most_telling(seen: Iterable[Seen]) -> list[Seen]:
-    """As many runs as the terminal has lines for."""
+    """The runs that matter most, as many as the terminal has lines for."""
     seen = list(seen)
-    # The header, the summary and the cursor take the others.
+    # The header, the summary and the cursor take the other lines.
     most = max(1, shutil.get_terminal_size().lines - 7)
     kept = sorted(seen, key=lambda each: _TELLING.index(each.state))[:most]
     return [each for each in seen if each in kept]
@@ -125,7 +131,7 @@ def _bar(done: int, total: int, width: int = 8) -> str:
 
 
 def _percent(done: int, total: int) -> str:
-    """Rounded down: 100% is all of it."""
+    """The percentage, rounded down: 100% means all."""
     return f"{100 * done // total if total else 100:3d}%"
 
 
@@ -145,7 +151,7 @@ def _summary(every: Sequence[Seen]) -> str:
 
 
 def _left(every: Iterable[Seen]) -> float | None:
-    """At the rate of those that run now, for all that run or will."""
+    """The seconds left for all active runs, at the rate of those that run now."""
     active = [each for each in every if each.state in ACTIVE]
     rate = sum(each.rate for each in active)
     if not rate:
@@ -157,7 +163,7 @@ def _left(every: Iterable[Seen]) -> float | None:
 def _failures(
     folder: Folder, shown: Iterable[Seen], every: Iterable[Seen], note: str
 ) -> str:
-    """What went wrong with some of the runs, by their jobs."""
+    """What went wrong with the shown runs, job by job."""
     bad = [
         each for each in shown if each.state in WRONG or each.error.startswith(KILLED)
     ]
@@ -165,7 +171,7 @@ def _failures(
     for each in bad:
         by_job.setdefault(each.job, []).append(each)
     parts = [_failure(folder, job, runs) for job, runs in by_job.items()]
-    nothing = "no run has failed, was killed or waits in vain"
+    nothing = "no run has failed, was killed or is blocked"
     return "\n".join(["\n\n".join(parts) or nothing, *([note] if note else [])])
 
 

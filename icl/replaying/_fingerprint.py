@@ -1,4 +1,4 @@
-"""Digests of what a function computes, and of arrays."""
+"""Digests of the program of a function, and of arrays."""
 
 import hashlib
 import os
@@ -15,11 +15,11 @@ from jaxtyping import PyTree
 
 
 def fingerprint(fn: Callable[..., Any], *args: PyTree) -> str:
-    """What a function computes of arrays of these shapes, as a digest.
+    """A digest of what a function computes from arrays of these shapes.
 
-    It is that of the traced program with its constants: a measure that was written
-    anew, but computes the same, has the same. What calls back into Python has another
-    each time.
+    It is the digest of the traced program with its constants. So a measure that was
+    rewritten but computes the same has the same digest. A function that calls back into
+    Python has a new digest each time.
     """
     closed = jax.make_jaxpr(fn)(*args)
     found = hashlib.blake2b(digest_size=16)
@@ -31,7 +31,7 @@ def fingerprint(fn: Callable[..., Any], *args: PyTree) -> str:
 
 
 def _parts(jaxpr: Jaxpr, consts: Iterable[Any]) -> Iterator[bytes]:
-    """What the text of a program leaves out, of the programs within it too."""
+    """What the text of a program leaves out, also for programs inside it."""
     for const in consts:
         yield array_bytes(const)
     for eqn in jaxpr.eqns:
@@ -59,7 +59,7 @@ def content(tree: PyTree) -> str:
 
 
 def array_bytes(leaf: Any) -> bytes:
-    """What an array is: its type, shape and content; of a key, its data."""
+    """An array's type, shape and content as bytes; for a key, those of its data."""
     if isinstance(leaf, jax.Array) and jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key):
         leaf = jax.random.key_data(leaf)
     array = np.asarray(leaf)

@@ -1,4 +1,4 @@
-"""What replays of a run have found, kept in its folder by what was asked."""
+"""The values that replays of a run have found, stored in the run's folder."""
 
 import dataclasses
 import warnings
@@ -17,11 +17,11 @@ _COLUMNS = ("sequences", "size", "modified", "digest", "value")
 
 
 class Kept:
-    """One measure's values at the checkpoints where it was taken already.
+    """The values of one measure at the checkpoints where it was taken already.
 
-    A file of `RUN/replays` has them, named by a digest of the measure's program, the
-    edits and the data. A value holds for a checkpoint whose file is as it was: of the
-    same size and time or, if that has changed, of the same content.
+    They are in a file in `RUN/replays`, whose name is a digest of the measure's
+    program, the edits and the data. A value is valid if the checkpoint's file is
+    unchanged: it has the same size and time or, if these differ, the same content.
     """
 
     def __init__(self, run: Run, key: str):
@@ -48,13 +48,13 @@ class Kept:
     def add(
         self, checkpoint: int, stamp: Stamp, content: str, value: np.ndarray
     ) -> None:
-        """Keeps the value at a checkpoint, until `write` in memory alone."""
+        """Keeps the value at a checkpoint; only in memory until `write`."""
         self._rows[checkpoint] = _Row(stamp, content, value)
 
     def write(self, about: Mapping[str, Any]) -> None:
-        """Writes the file; warns if that cannot be, as on a read-only disk.
+        """Writes the file; warns if it cannot, for example on a read-only disk.
 
-        **Arguments:** `about`: What was asked, in words, for who opens the file.
+        **Arguments:** `about`: What was asked, in words, for people who open the file.
         """
         order = sorted(self._rows)
         rows = [self._rows[checkpoint] for checkpoint in order]
@@ -86,7 +86,7 @@ class Kept:
                 for at, a, b, text, value in zip(*columns, strict=True)
             }
         except (AttributeError, KeyError, OSError, RuntimeError, TypeError, ValueError):
-            return {}  # Damaged; nothing is lost but time.
+            return {}  # The file is damaged: measure again.
 
 
 @dataclasses.dataclass(frozen=True)

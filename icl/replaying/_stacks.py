@@ -1,4 +1,4 @@
-"""The work of a replay: what is not known yet is measured, stack by stack."""
+"""The work of a replay: takes the missing measures, stack by stack."""
 
 import contextlib
 import dataclasses
@@ -26,19 +26,19 @@ from ._fingerprint import content, fingerprint
 from ._program import Batch, computation
 
 
-# What has been measured is written when this many seconds have passed since last time.
+# New values are written if this many seconds have passed since the last time.
 _SAVE_EVERY = 10.0
-# Checkpoints that are read and mapped over at once, if no more than this many bytes.
+# How many checkpoints are mapped over at once, if they have at most so many bytes.
 _STACK, _STACK_BYTES = 8, 2**27
 
 
 @dataclasses.dataclass(frozen=True)
 class Question:
-    """A measure, and what of it is known."""
+    """A measure, and its values that are known already."""
 
     measure: AnyMeasure
     program: str
-    """A digest of what it computes."""
+    """A digest of what the measure computes."""
     kept: Kept
 
     @staticmethod
@@ -71,7 +71,7 @@ def answer(
     about: Mapping[str, str],
     check: Callable[[], None],
 ) -> None:
-    """Measures what is not known yet, and keeps it; `check` is called before."""
+    """Measures what is missing and keeps it; calls `check` before it measures."""
     todo = {
         name: [at for at in chosen if at not in question.kept]
         for name, question in questions.items()
@@ -80,7 +80,7 @@ def answer(
     if not asked:
         return
     check()
-    # All measures together where one is missing: a forward costs more than they do.
+    # Where one measure is missing, take all: the forward costs more than the measures.
     missing = sorted({at for name in asked for at in todo[name]})
     saved, written = time.monotonic(), 0.0
 
@@ -100,7 +100,7 @@ def answer(
                     question.kept.add(at, stamp, text, values[name])
                 done += 1
                 bar.update()
-                # Seldom enough that writing does not slow it down.
+                # Write seldom, so that writing does not slow the replay down.
                 if time.monotonic() - saved > max(_SAVE_EVERY, 10 * written):
                     start = time.monotonic()
                     write()
@@ -121,7 +121,7 @@ def _measured(
     found: opto.Combinations,
     batch: Batch,
 ) -> Iterator[_Row]:
-    """The values at each checkpoint; the stacks come as they are done."""
+    """The values at each checkpoint; stacks come in the order in which they finish."""
     run, template = trained.run, eqx.filter(trained.model, eqx.is_array)
     size = sum(leaf.nbytes for leaf in jax.tree.leaves(template))
     stack = max(1, min(_STACK, _STACK_BYTES // max(size, 1)))
@@ -135,7 +135,7 @@ def _measured(
             reader.arrays(checked.content, at)
             for checked, at in zip(found, some, strict=True)
         ]
-        # The last stack is filled up: one shape, one compilation.
+        # Fill up the last stack, so that one compiled shape serves all stacks.
         trees += [trees[-1]] * (stack - len(trees))
         values = program(jax.tree.map(lambda *xs: np.stack(xs), *trees), len(some))
         return [
@@ -143,7 +143,7 @@ def _measured(
             for k, at in enumerate(some)
         ]
 
-    # Some wait for the disk and the rest of XLA's threads while others compute.
+    # Some threads wait for the disk or for XLA while others compute.
     workers = min(4, os.cpu_count() or 1)
     stacks = [missing[k : k + stack] for k in range(0, len(missing), stack)]
     with ThreadPoolExecutor(workers) as pool:
@@ -164,13 +164,13 @@ def _compiled(
     found: opto.Combinations,
     batch: Batch,
 ) -> Callable[[PyTree, int], dict[str, np.ndarray]]:
-    """The program for stacks of checkpoints; compiled once for runs of one shape."""
+    """The program for stacks of checkpoints, compiled once for runs of one shape."""
     measures = {name: question.measure for name, question in asked.items()}
     compute = computation(trained, measures)
     inputs, still = eqx.partition((found, batch), eqx.is_array)
     leaves, structure = jax.tree.flatten(inputs)
 
-    @jax.jit  # So that it is traced once, for its shapes and for its values.
+    @jax.jit  # Traced only once, both for its shapes and for its values.
     def one(arrays: PyTree, leaves: list[Any]) -> Any:
         inputs = eqx.combine(jax.tree.unflatten(structure, leaves), still)
         return compute(arrays, *inputs)
@@ -185,7 +185,7 @@ def _compiled(
 
         return jax.lax.fori_loop(0, count, at, rows)
 
-    # Programs of one digest may differ in what their edits are called, in nothing else.
+    # Programs with the same digest differ at most in the names of their edits.
     key = (tuple((n, question.program) for n, question in asked.items()), stack)
     if key not in _PROGRAMS:
         if len(_PROGRAMS) >= 32:
@@ -202,7 +202,7 @@ def _compiled(
 
 @contextlib.contextmanager
 def _saying(name: str) -> Iterator[None]:
-    """Says of which measure it is that something went wrong."""
+    """Adds the name of the measure to an error."""
     try:
         yield
     except (KeyError, TypeError, ValueError) as error:

@@ -1,4 +1,4 @@
-"""What a replay compiles: measures of one checkpoint's model on a batch."""
+"""The program that a replay compiles: measures of one checkpoint's model on a batch."""
 
 import dataclasses
 import functools
@@ -37,7 +37,7 @@ from ..tasks.exemplar_label import ExemplarLabelTask
 from ..tasks.exemplar_label.dense import GroupedSequences
 
 
-# Sequences that go through the model side by side: what they need stays in the caches.
+# How many sequences go through the model at once, so that they fit into the caches.
 _CHUNK = 128
 
 Values = dict[str, Array]
@@ -45,11 +45,11 @@ Compute = Callable[[PyTree, opto.Combinations, "Batch"], Values]
 
 
 class Batch(eqx.Module):
-    """Sequences, of which each different exemplar is kept once if they are few.
+    """Sequences; if few different exemplars occur in them, each is stored only once.
 
     **Attributes:**
 
-    - `sequences`: Their `examples` are ids, if there is a table.
+    - `sequences`: The sequences; if there is a table, their `examples` are ids.
     - `table`: The exemplars by their id.
     """
 
@@ -60,11 +60,11 @@ class Batch(eqx.Module):
         return size_of(self.sequences)
 
     def at(self, which: Any) -> PyTree:
-        """One of the sequences, or some."""
+        """One of the sequences, or some of them, with their exemplars."""
         return self.whole(jax.tree.map(lambda x: x[which], self.sequences))
 
     def whole(self, sequences: PyTree) -> PyTree:
-        """Some of the sequences with their exemplars."""
+        """The given sequences with their exemplars in place of ids."""
         if self.table is None:
             return sequences
         examples = self.table[sequences.examples]
@@ -72,7 +72,7 @@ class Batch(eqx.Module):
 
 
 def batch_of(trained: Trained, sequences: PyTree) -> Batch:
-    """The sequences as a batch; ids for exemplars if that saves work."""
+    """The sequences as a batch, with ids for exemplars if that saves work."""
     if isinstance(sequences, GroupedSequences):
         if sequences.table.ndim == 2 and isinstance(trained.model, ExemplarLabelModel):
             return Batch(sequences.places, sequences.table)
@@ -94,9 +94,9 @@ def batch_of(trained: Trained, sequences: PyTree) -> Batch:
 
 
 def computation(trained: Trained, measures: Mapping[str, AnyMeasure]) -> Compute:
-    """The function of a checkpoint's arrays, edits and a batch to the measures.
+    """The function that computes the measures from a checkpoint's arrays.
 
-    The axes of a sweep are in front of each.
+    It also takes the edits and a batch. In each result, the axes of a sweep come first.
     """
     static = eqx.filter(trained.model, eqx.is_array, inverse=True)
 
@@ -119,7 +119,7 @@ def _under_edits(
     edits: tuple[opto.AbstractEdit, ...],
 ) -> Values:
     values: Values = {}
-    # By the further edits, which are the same if they are the same objects.
+    # Measures by their further edits; two edits are equal if they are one object.
     forwards: dict[tuple[int, ...], dict[str, Measure]] = {}
     further: dict[tuple[int, ...], tuple[opto.AbstractEdit, ...]] = {}
     for name, measure in measures.items():
@@ -145,7 +145,7 @@ def _forward(
     edits: tuple[opto.AbstractEdit, ...],
     measures: Mapping[str, Measure],
 ) -> Values:
-    """The measures in one forward of the batch, chunk by chunk."""
+    """Takes the measures in one forward of the batch, chunk by chunk."""
     record = sites_of(measures)
     table = opto.sites(task.forward, model, batch.at(0))
     fast = _known(task, model, batch, record, edits, table)
@@ -156,7 +156,7 @@ def _forward(
 
     def one(example: PyTree) -> Values:
         whole = batch.whole(example)
-        # A measure's own edits may take the effect from those in force.
+        # A measure's own edits may undo the other edits; that is not a mistake.
         outputs, seen = visit_within(
             forward, model, example if by_id else whole, record=record, edits=edits
         )
@@ -169,7 +169,7 @@ def _forward(
 
 
 class _QueryForward(eqx.Module):
-    """A task's forward that computes the last block for the query alone."""
+    """A task's forward that computes the last block only for the query."""
 
     task: Any
 
@@ -183,17 +183,17 @@ def _reduced(
     count: int,
     measures: Mapping[str, Measure],
 ) -> Values:
-    """The values of all sequences, put together as each measure says."""
+    """The values of all sequences, combined as each measure says."""
     chunks = math.ceil(count / _CHUNK)
     size = math.ceil(count / chunks)
-    # The last chunk is filled up with the last sequence, which does not count then.
+    # The last chunk is padded with copies of the last sequence, which do not count.
     order = np.minimum(np.arange(chunks * size), count - 1).reshape(chunks, size)
     counts = np.arange(chunks * size).reshape(chunks, size) < count
 
     def group_of(over: GroupMean) -> np.ndarray:
         if len(over.index) != count:
             got = f"{len(over.index)} groups for {count} sequences"
-            raise ValueError(f"GroupMean has one index for each sequence, got {got}")
+            raise ValueError(f"GroupMean needs one index for each sequence, got {got}")
         return np.where(counts, over.index[order], -1)
 
     groups = {
@@ -223,7 +223,7 @@ def _part(over: Any, value: Array, counts: Array, groups: Array | None) -> Array
     if isinstance(over, SequenceMean):
         shape = (-1, *[1] * (value.ndim - 1))
         return jnp.sum(jnp.where(counts.reshape(shape), value, 0), 0)
-    # An index of -1 is that of no group.
+    # An index of -1 means no group.
     total = jnp.zeros((over.count, *value.shape[1:]), value.dtype)
     return total.at[groups].add(value, mode="drop", wrap_negative_indices=False)
 
@@ -246,10 +246,10 @@ def _known(
     edits: tuple[opto.AbstractEdit, ...],
     table: opto.Sites,
 ) -> PyTree | None:
-    """The model for exemplars by their id that does least, and has all that is asked.
+    """The cheapest model on ids of exemplars that still has all sites asked for.
 
-    `None` if there is none: for edits that are derived from the inputs, it is not known
-    what they look at.
+    `None` if there is none. There is none for edits that are derived from the inputs,
+    because it is not known which sites these read.
     """
     plain = [edit.site for edit in edits if isinstance(edit, opto.Edit)]
     if batch.table is None or len(plain) < len(edits):
@@ -271,7 +271,10 @@ def _query_alone(
     edits: tuple[opto.AbstractEdit, ...],
     table: opto.Sites,
 ) -> bool:
-    """Whether, after the last block's mixing, nobody looks at other tokens."""
+    """Whether the last block is needed only for the query.
+
+    Then no edit changes it or what follows, and no measure reads other tokens there.
+    """
     last = max(site.layer for site in table.values() if site.layer is not None)
     late = lambda site: site.layer == last or site.name.startswith(("final", "logits"))
     plain = [edit for edit in edits if isinstance(edit, opto.Edit)]

@@ -1,4 +1,4 @@
-"""Measures over the checkpoints of a run."""
+"""Takes measures over the checkpoints of a run."""
 
 import math
 import os
@@ -32,10 +32,10 @@ from ._program import Batch, batch_of
 from ._stacks import answer, Question
 
 
-# Sequences that edits are tried on at once, to bound the memory.
+# How many sequences edits are tried on at once, to bound the memory.
 _CHECKED = 4096
 
-# Swept ones too.
+# Edits, which may be swept.
 Edits = Sequence[Any]
 
 
@@ -49,11 +49,11 @@ def replay(
 ) -> Replay:
     """Takes measures of a batch at each checkpoint of a run, in one compiled program.
 
-    What was found is kept in the run's folder, in `replays/`, by what it depends on:
+    The values are stored in the run's folder, in `replays/`, with all they depend on:
     the checkpoint's content, the traced program of the measure, the edits and the
-    batch. A replay that was killed goes on from there, one that was done reads it.
+    batch. A replay that was killed continues from there; one that was finished is read.
 
-    Memory does not grow with the number of checkpoints, but for the results.
+    Only the results need more memory if there are more checkpoints.
 
     ```python
     found = icl.replay(
@@ -68,19 +68,19 @@ def replay(
 
     - `run`: A run's folder, or what `icl.load` gives.
     - `measures`: What to measure, by name; see `icl.measures`.
-    - `data`: The name of one of the run's evaluation sets, `dense` or `dense:N` (every
-        sequence of 100 or N pairs of classes), what `icl.dense_set` gives, or a batch
-        of examples of its task, from `load_sequences` of `icl.tasks.exemplar_label` or
-        `icl.batches.batch`.
-    - `edits`: In force; `None` is the edits that the run was trained under. Those made
-        with `each` or `opto.stack` are swept: all combinations are measured.
-    - `checkpoints`: Sequences seen, -1 for the last; `None` is all there are.
+    - `data`: The name of one of the run's evaluation sets; or `dense` or `dense:N`
+        (every sequence of 100 or N pairs of classes); or what `icl.dense_set` gives; or
+        a batch of examples of the run's task, from `load_sequences` of
+        `icl.tasks.exemplar_label` or from `icl.batches.batch`.
+    - `edits`: The edits to apply; `None` takes those that the run was trained under.
+        Edits made with `each` or `opto.stack` are swept: all combinations are measured.
+    - `checkpoints`: Sequences seen, -1 for the last; `None` takes all checkpoints.
 
     **Returns:**
 
-    A `Replay`, whose arrays have the axes checkpoint, those of the sweep, and the
-    measure's. An axis of the sweep with the name of one of the measure's has `edit_` in
-    front.
+    A `Replay`. The axes of its arrays are the checkpoint, then those of the sweep, then
+    those of the measure. If an axis of the sweep has the same name as one of the
+    measure, it gets the prefix `edit_`.
 
     **Raises:** `ValueError` for a set, checkpoint, site or edit that does not exist,
     and for edits that cannot apply to these sequences.
@@ -119,9 +119,9 @@ def replays(
     measures: Mapping[str, AnyMeasure],
     **arguments: Any,
 ) -> list[Replay]:
-    """`replay` of several runs; those of one shape share the compiled programs.
+    """`replay` for several runs; runs of the same shape share the compiled programs.
 
-    **Arguments:** As for `replay`. A set's name is that of each run's own set.
+    **Arguments:** As for `replay`. A set's name means each run's own set of that name.
     """
     return [replay(run, measures, **arguments) for run in runs]
 
@@ -131,33 +131,33 @@ def replays(
 
 def _check(measures: Mapping[str, AnyMeasure], edits: Edits | None) -> None:
     if isinstance(edits, opto.AbstractEdit):
-        raise ValueError(f"edits is a list of edits, [{edits!r}]; got one")
+        raise ValueError(f"edits must be a list of edits, [{edits!r}]; got one edit")
     if not isinstance(measures, Mapping) or not measures:
         got = "none" if isinstance(measures, Mapping) else type(measures).__name__
-        raise ValueError(f"measures is a mapping of names to measures, got {got}")
+        raise ValueError(f"measures must be a mapping of names to measures, got {got}")
     for name, measure in measures.items():
-        # They are names in HDF5 files.
+        # The names are also names in HDF5 files.
         plain = isinstance(name, str) and name.strip(".") and not {*"/\0"} & {*name}
         if not plain:
-            raise ValueError(f"a measure's name is some text without '/', got {name!r}")
+            raise ValueError(f"a measure's name must be text without '/', got {name!r}")
         if not isinstance(measure, Measure | Under | OfModel):
             kind = type(measure).__name__
             wanted = "an icl.measures.Measure, Under or OfModel"
             raise ValueError(f"measure {name!r} must be {wanted}, got {kind}")
         if edits and isinstance(measure, OfModel) and measure.reads == "weights":
-            wanted = "is of the weights, which edits do not change: ask it without them"
+            wanted = "reads the weights, which edits do not change: remove the edits"
             raise ValueError(f"measure {name!r} {wanted}")
 
 
 def _check_weights(
     trained: Trained, measures: Mapping[str, AnyMeasure], edits: Edits | None
 ) -> None:
-    """Raises `ValueError` for weights that the run has, but does not use."""
+    """Raises `ValueError` for measures of weights that a graft replaced."""
     grafts = [edit for edit in trained.edits if isinstance(edit, opto.Graft)]
     for name, measure in measures.items():
         weights = isinstance(measure, OfModel) and measure.reads == "weights"
         if edits is None and weights and grafts:
-            was = "is of the run's own weights, but it was trained with other ones in"
+            was = "reads the run's own weights, but a graft replaced them in training"
             raise ValueError(
                 f"measure {name!r} {was}: {grafts[0]!r}; pass edits=() for its own"
             )
@@ -171,7 +171,7 @@ def _chosen(run: Run, checkpoints: Iterable[int] | None) -> list[int]:
     if checkpoints is None:
         chosen = run.checkpoints
     elif not isinstance(checkpoints, Iterable):
-        raise ValueError(f"checkpoints is a list of them, [{checkpoints!r}]; got one")
+        raise ValueError(f"checkpoints must be a list, [{checkpoints!r}]; got one")
     else:
         chosen = list(dict.fromkeys(run.find(at) for at in checkpoints))
     if not chosen:
@@ -188,7 +188,7 @@ def _sequences(trained: Trained, data: str | PyTree) -> PyTree:
         if not same or isinstance(data, Mapping | np.ndarray | jax.Array):
             kind = type(data).__name__
             wanted = "the name of an evaluation set, or a batch of sequences"
-            raise ValueError(f"data is {wanted}, got {kind}")
+            raise ValueError(f"data must be {wanted}, got {kind}")
         return data
     return find_set(trained, data)
 
@@ -203,7 +203,7 @@ def _combinations(
 def _check_sites(
     trained: Trained, measures: Mapping[str, AnyMeasure], batch: Batch
 ) -> None:
-    """Raises `ValueError` for a measure of what the model does not have."""
+    """Raises `ValueError` for a measure that the model lacks the sites for."""
     table = opto.sites(trained.task.forward, trained.model, batch.at(0))
     for name, measure in measures.items():
         if reason := lacking(measure, table, trained.model):
@@ -218,9 +218,9 @@ def _check_apply(
     found: opto.Combinations,
     batch: Batch,
 ) -> None:
-    """Raises `ValueError` for sequences that an edit has no answer to.
+    """Raises `ValueError` if an edit cannot apply to some of the sequences.
 
-    Compiled, nobody could tell: the values would be NaN.
+    A compiled program cannot raise this error: its values would be NaN.
     """
     further = [(), *(tuple(m.edits) for m in measures.values() if isinstance(m, Under))]
     for every in [(*base, *more) for base in _bases(found) for more in further]:
@@ -232,7 +232,7 @@ def _check_apply(
 
 
 def _bases(found: opto.Combinations) -> Iterator[tuple[opto.AbstractEdit, ...]]:
-    """The edits of each combination; of one, if what is derived is not swept."""
+    """The edits of each combination; of only one if no derived edit is swept."""
     if not found.axes:
         yield found.at([])
         return
@@ -250,7 +250,7 @@ def _plain(measure: AnyMeasure) -> Measure | OfModel:
 def _all_axes(
     measure: AnyMeasure, value: np.ndarray, found: opto.Combinations
 ) -> list[str]:
-    """The names of the sweep's axes and of the measure's, each another one."""
+    """The names of the sweep's axes and of the measure's axes, all different."""
     own = _axes(measure, value, found)
     return [*(f"edit_{name}" if name in own else name for name in found.axes), *own]
 
@@ -258,7 +258,7 @@ def _all_axes(
 def _axes(
     measure: AnyMeasure, value: np.ndarray, found: opto.Combinations
 ) -> list[str]:
-    """The names of a measure's axes, counted through where it does not say them."""
+    """The names of a measure's axes; numbers if the measure does not name them."""
     plain = _plain(measure)
     over = plain.over if isinstance(plain, Measure) else None
     front = {EachSequence: ["sequence"], GroupMean: ["group"]}.get(type(over), [])

@@ -1,4 +1,4 @@
-"""What a replay found, in memory and in a file."""
+"""The result of a replay, in memory and in a file."""
 
 import dataclasses
 import os
@@ -22,9 +22,9 @@ class Replay:
     **Attributes:**
 
     - `sequences`: Sequences seen at each checkpoint, `[checkpoint]`.
-    - `values`: By the name of the measure, `[checkpoint, ...]`.
-    - `axes`: Of each measure the names of its axes, `"checkpoint layer head"`.
-    - `labels`: What each measure is, for the axis of a figure.
+    - `values`: For each measure, by name, `[checkpoint, ...]`.
+    - `axes`: For each measure, the names of its axes: `"checkpoint layer head"`.
+    - `labels`: For each measure, its label on the axis of a figure.
     """
 
     sequences: np.ndarray
@@ -40,7 +40,7 @@ class Replay:
 
         **Arguments:** `about`: Attributes of the file.
 
-        **Raises:** `ValueError` if another file is there that is not a replay.
+        **Raises:** `ValueError` if `file` exists and is not a replay.
         """
         check_replay_file(Path(file))
 
@@ -58,7 +58,7 @@ class Replay:
 
     @staticmethod
     def read(file: str | os.PathLike) -> "Replay":
-        """What `save` wrote; raises `ValueError` for another file."""
+        """Reads what `save` wrote; raises `ValueError` for any other file."""
         try:
             with open_hdf5(file) as opened:
                 found: Any = opened["measures"]
@@ -79,6 +79,6 @@ def check_replay_file(file: Path) -> None:
     if not file.parent.is_dir():
         raise ValueError(f"out: there is no folder {file.parent}")
     if not os.access(file.parent, os.W_OK):
-        raise ValueError(f"out: nothing can be written in {file.parent}")
+        raise ValueError(f"out: cannot write in {file.parent}")
     if file.exists() and hdf5_kind(file) != _MARK:
-        raise ValueError(f"out: {file} is there and not a replay; name another file")
+        raise ValueError(f"out: {file} exists and is not a replay; name another file")

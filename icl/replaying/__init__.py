@@ -1,6 +1,6 @@
-"""Replays: measures over the checkpoints of a run, and what is kept of them.
+"""Replays: measures taken over the checkpoints of a run, and their stored values.
 
-What is measured belongs to `icl.measures`.
+The measures themselves belong to `icl.measures`.
 """
 
 from ._found import check_replay_file as check_replay_file, Replay as Replay

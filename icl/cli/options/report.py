@@ -1,0 +1,25 @@
+"""The options of `icl report`."""
+
+import dataclasses
+from pathlib import Path
+from typing import ClassVar
+
+from . import help_of, SubjectOptions
+
+
+@dataclasses.dataclass(frozen=True)
+class ReportOptions(SubjectOptions):
+    """Write one HTML page about a run, which needs no network and no other file.
+
+    Its config, learning curves, heads over training, and attention patterns at each of
+    its checkpoints.
+    """
+
+    USAGE: ClassVar[str] = "RUN [options]"
+    EXAMPLE: ClassVar[str] = "icl report runs/demo"
+
+    out: Path | None = None
+    """The file; the default is report.html in the run's folder."""
+
+
+show_help = help_of(ReportOptions, "report")

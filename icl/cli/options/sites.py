@@ -1,0 +1,23 @@
+"""The options of `icl sites`."""
+
+import dataclasses
+from pathlib import Path
+from typing import ClassVar
+
+import tyro
+
+from . import CommandOptions, help_of
+
+
+@dataclasses.dataclass(frozen=True)
+class SitesOptions(CommandOptions):
+    """List what can be recorded and edited in a run's model."""
+
+    USAGE: ClassVar[str] = "RUN"
+    EXAMPLE: ClassVar[str] = "icl sites runs/demo"
+
+    run: tyro.conf.Positional[Path]
+    """A run folder."""
+
+
+show_help = help_of(SitesOptions, "sites")

@@ -181,7 +181,7 @@ def test_a_config_that_was_edited_is_refused(run, tmp_path):
 
 def test_a_text_file_that_is_gone(run):
     (run / "data.sha256").unlink()
-    with pytest.raises(ValueError, match="data.sha256 is gone, which the run"):
+    with pytest.raises(ValueError, match="data.sha256 is gone, but the run"):
         icl.load(run)
 
 
@@ -381,7 +381,9 @@ def test_no_earlier_checkpoint_takes_the_place_of_the_last(run):
     assert icl.load(run).run.checkpoints == [0, 32, 64]
     Run(run).checkpoint_file(64).unlink()
     for load in (icl.load, lambda path: small(start=Start(str(path))).pinned()):
-        with pytest.raises(ValueError, match="64, is gone; the latest that still exists is"):
+        with pytest.raises(
+            ValueError, match="64, is gone; the latest that still exists is"
+        ):
             load(run)
     assert icl.load(run, 32).model is not None
 
@@ -493,7 +495,7 @@ def test_weights_of_64_bits_are_read_as_32(tmp_path):
     assert np.array_equal(first, stored.astype(np.float32))
     found = icl.replay(trained, {"s": measures.induction_strength()})
     assert np.isfinite(found["s"][:, 0]).all()
-    match = "has float64 arrays, .* go on with float32: resume with JAX_ENABLE_X64=1"
+    match = "has float64 arrays, .* continue with float32: resume with JAX_ENABLE_X64=1"
     with pytest.raises(ValueError, match=match):
         icl.run_experiment(PLAN, tmp_path / "wide", resume=True)
 
@@ -501,7 +503,7 @@ def test_weights_of_64_bits_are_read_as_32(tmp_path):
 def test_a_run_of_32_bits_does_not_go_on_with_64(original, run, wide):
     experiment = Run(original).read(icl.Experiment)
     (run / "resume/000000000064.eqx").unlink()
-    match = "has float32 arrays, .* go on with float64: resume with JAX_ENABLE_X64=0"
+    match = "has float32 arrays, .* continue with float64: resume with JAX_ENABLE_X64=0"
     with pytest.raises(ValueError, match=match):
         icl.run_experiment(experiment, run, resume=True)
     assert Run(run).checkpoints == [0, 32, 64]

@@ -115,9 +115,9 @@ def test_several_tells_all_and_closes_all():
     [
         ("tensorbord", "no logger 'tensorbord'; did you mean 'tensorboard'?"),
         ("wnb:p", "no logger 'wnb:p'; did you mean 'wandb'?"),
-        ("", "no logger ''; there is tensorboard, wandb or wandb:PROJECT"),
+        ("", "no logger ''; choose tensorboard, wandb or wandb:PROJECT"),
         ("tensorboard:p", "tensorboard takes no project, got 'tensorboard:p'"),
-        ("wandb:", "takes a project's name of up to 128 .* got 'wandb:'"),
+        ("wandb:", "takes a project name of at most 128 .* got 'wandb:'"),
         ("wandb:team/p", r"without any of # % / : \? .* got 'wandb:team/p'"),
     ],
 )
@@ -253,7 +253,7 @@ def test_a_package_that_does_not_import_is_said_at_once(tmp_path, monkeypatch):
     monkeypatch.syspath_prepend(tmp_path)
     check_logger("wandb")
     with pytest.raises(
-        ValueError, match="^the logger wandb does not import: protobuf "
+        ValueError, match="^the logger wandb cannot be imported: protobuf "
     ):
         opened(tmp_path, "wandb")
 

@@ -285,7 +285,7 @@ def test_a_point_between_two_steps_means_the_later_one(schedule, steps):
         (lambda: Every(True), ["sequences", "integer", "True"]),
         (
             lambda: Training(64, 32, None, At((5, 65))),
-            ["beyond the end at 64", "[65]"],
+            ["after the end at 64", "[65]"],
         ),
         (lambda: At((5, -1)), ["sequences", "(5, -1)"]),
         (lambda: At((0.5,)), ["sequences", "integers", "0.5"]),

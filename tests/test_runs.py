@@ -329,7 +329,7 @@ def test_a_full_disk_is_an_error_and_loses_nothing(train, tmp_path, monkeypatch)
         wrong, _, hint = message.partition("; ")
         assert wrong == f"cannot write to {folder}: No space left on device"
         began = (folder / "config.json").exists()
-        intact = "what was saved before is intact, and the run resumes from there"
+        intact = "everything saved before is intact, and the run resumes from there"
         assert hint == (intact if began else "")
         train(folder)
         assert contents(folder) == wanted
@@ -441,7 +441,7 @@ def test_a_run_that_is_not_there(tmp_path):
 def test_a_checkpoint_that_is_not_there(plain_run):
     run = Run(plain_run[0])
     with pytest.raises(
-        ValueError, match=r"no checkpoint 13 \(3 of them, the nearest 16"
+        ValueError, match=r"no checkpoint 13 \(it has 3; the nearest is 16"
     ):
         run.load(linear(), 13)
     shutil.rmtree(run.path / "checkpoints")

@@ -259,7 +259,7 @@ def test_a_member_that_diverges_leaves_the_others_alone(alone):
         edits=(opto.Clamp("terms", 0.0, dim=1, strength=0.0),),
         evaluations={"held": examples(regression(), 10)},
     )
-    message = "member 1: the loss is inf at step 1; the others go on"
+    message = "member 1: the loss is inf at step 1; the others continue"
     with pytest.warns(UserWarning, match=message) as seen:
         first, diverged, last = fit([eight()[0], bad, eight()[2]], LONG)
     assert len(seen) == 1  # Once, not at each dispatch.
@@ -281,7 +281,9 @@ def test_once_all_diverge_it_stops_and_the_folders_resume(tmp_path):
             runs = [stack.enter_context(open_run(f, {}, resume=True)) for f in folders]
             stack.enter_context(warnings.catch_warnings())
             warnings.simplefilter("ignore")
-            with pytest.raises(FloatingPointError, match="no other is left") as caught:
+            with pytest.raises(
+                FloatingPointError, match="no other member is left"
+            ) as caught:
                 fit(members, plan, runs=runs, resume_interval=0.0)
             message = r"member 0: the loss is inf at step (\d+);"
             stopped += [int(n) for n in re.findall(message, str(caught.value))]

@@ -1,6 +1,6 @@
-"""The run folder: config, log, checkpoints, resume points, and what keeps them whole.
+"""The run folder: config, log, checkpoints, resume points, and their checksums.
 
-What a config means belongs to `icl.experiments`; here it is JSON.
+`icl.experiments` knows what a config means; here it is only JSON.
 """
 
 from ._disk import disk as disk, read_object as read_object

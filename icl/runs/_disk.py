@@ -1,4 +1,4 @@
-"""What goes wrong with files, as one clear error."""
+"""Errors of the disk as one clear `ValueError`."""
 
 import contextlib
 import reprlib
@@ -12,13 +12,13 @@ from ._sums import read_text
 
 @contextlib.contextmanager
 def disk(folder: Path) -> Iterator[None]:
-    """Turns what goes wrong while writing to a run folder into a `ValueError`."""
+    """Turns an error while writing to a run folder into a `ValueError`."""
     try:
         yield
     except OSError as error:
         reason = error.strerror or error
         began = (folder / "config.json").exists()
-        hint = "; what was saved before is intact, and the run resumes from there"
+        hint = "; everything saved before is intact, and the run resumes from there"
         raise ValueError(
             f"cannot write to {folder}: {reason}{hint if began else ''}"
         ) from error
@@ -27,8 +27,8 @@ def disk(folder: Path) -> Iterator[None]:
 def read_object(file: Path) -> dict[str, Any]:
     """The object in a JSON file.
 
-    **Raises:** `ValueError` if it cannot be read, holds something else, or is not as
-    the run wrote whose folder it is in.
+    **Raises:** `ValueError` if it cannot be read, is not an object, or is not what the
+    run in its folder wrote.
     """
     text = read_text(file)
     try:

@@ -1,4 +1,4 @@
-"""Whether a folder holds a run, and whether that was trained to its end."""
+"""Whether a folder holds a run, and whether that run was trained to its end."""
 
 import os
 from collections.abc import Mapping
@@ -9,25 +9,25 @@ from .folder import Run
 
 
 def is_run(path: str | os.PathLike) -> bool:
-    """Whether a folder is a run's, however far that is."""
+    """Whether a folder holds a run, finished or not."""
     return os.path.isfile(os.path.join(path, "config.json"))
 
 
 def was_begun(path: str | os.PathLike) -> bool:
-    """Whether a folder is a run's, or was before its config was lost."""
+    """Whether a folder holds a run, or held one before its config was lost."""
     kept = any(os.path.isfile(os.path.join(path, x)) for x in (SUMS, "log.h5"))
     return is_run(path) or kept
 
 
 def is_finished(path: str | os.PathLike) -> bool:
-    """Whether a folder holds a run that was trained to its end, for one who reads it.
+    """Whether a folder holds a run that was trained to its end, for readers.
 
-    Its last checkpoint is enough, as an imported run has no points to resume from.
+    The last checkpoint is enough, because an imported run has no resume points.
     """
     try:
         run = Run(path)
         total = total_sequences(run.config)
-    except ValueError:  # No run yet, or one of another codebase.
+    except ValueError:  # No run yet, or a run of another codebase.
         return False
     return max([*run.checkpoints, *run.resume_points], default=0) >= total
 
@@ -35,7 +35,7 @@ def is_finished(path: str | os.PathLike) -> bool:
 def total_sequences(config: Mapping[str, Any]) -> int:
     """How many sequences a run of this config sees, in whole batches.
 
-    **Raises:** `ValueError` for a config that does not say it.
+    **Raises:** `ValueError` for a config that does not have the numbers.
     """
     training = config.get("training") or {}
     size, total = (training.get(k) for k in ("batch_size", "num_sequences"))

@@ -1,4 +1,4 @@
-"""The lock of a folder: one process writes to it."""
+"""The lock of a folder: only one process writes to it."""
 
 import contextlib
 import fcntl
@@ -12,7 +12,7 @@ from ._disk import disk
 
 @contextlib.contextmanager
 def lock(folder: Path) -> Iterator[None]:
-    """Holds the folder; the kernel lets go when the process ends, however it ends."""
+    """Holds the folder; the kernel releases it when the process ends in any way."""
     with disk(folder):
         file = open(folder / ".lock", "a+b", buffering=0)
     with file:

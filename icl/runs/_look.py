@@ -1,4 +1,4 @@
-"""What state the files of a run are in, each by its checksum."""
+"""The state of each file of a run, from its checksum."""
 
 import dataclasses
 from collections.abc import Iterable
@@ -20,27 +20,27 @@ WRONG: tuple[State, ...] = ("damaged", "missing", "not understood")
 
 @dataclasses.dataclass(frozen=True)
 class FileState:
-    """A file of a run, and what state it is in."""
+    """A file of a run and its state."""
 
     name: str
-    """Within the folder."""
+    """Its name within the folder."""
     state: State
-    """`no checksum` is of an older version's file, which can be read."""
+    """`no checksum` means a file of an older version, which is readable."""
     why: str = ""
-    """What is wrong with a damaged one."""
+    """What is wrong with a damaged file."""
 
 
 def file_states(folder: Path, expected: Iterable[str] = ()) -> list[FileState]:
     """The state of each file that a run has written, in order.
 
-    **Arguments:** `expected`: The names of files that must be there besides.
+    **Arguments:** `expected`: The names of more files that must be there.
     """
     listed: list[str] = []
     if is_sealed(folder):
         try:
             listed = [*sums(folder)]
         except ValueError:
-            pass  # Its own row says so.
+            pass  # The row of the list itself says so.
     there = [name for name in (SUMS, *LISTED) if (folder / name).is_file()]
     there += [name for name in ("log.h5", "eval_data.h5") if (folder / name).is_file()]
     for part in ("checkpoints", "resume"):
@@ -82,11 +82,11 @@ def _state(folder: Path, name: str) -> FileState | None:
 
 
 def _owner(file: Path) -> str | None:
-    """Whose file it must be, if the list that says so is whole."""
+    """Whose file it must be, if the list of checksums is whole."""
     try:
         return owner_of(file)
     except ValueError:
-        return None  # That list has a row of its own.
+        return None  # That list has its own row.
 
 
 def _read_dataset(name: str, x: h5py.Dataset | h5py.Group) -> None:
@@ -95,7 +95,7 @@ def _read_dataset(name: str, x: h5py.Dataset | h5py.Group) -> None:
 
 
 def _read_through(file: Path) -> None:
-    """Reads all arrays of a file without a checksum; raises for one that is cut."""
+    """Reads all arrays of a file without a checksum; raises if the file is cut."""
     if file.suffix == ".h5":
         with h5py.File(file, "r") as opened:
             opened.visititems(_read_dataset)

@@ -16,7 +16,7 @@ _PACKAGES = ("icl-opto", "jax", "jaxlib", "equinox", "optax", "numpy", "h5py")
 
 
 def provenance() -> dict[str, Any]:
-    """What this process can say of itself, as JSON data."""
+    """What this process knows about itself, as JSON data."""
     return {
         "versions": {name: metadata.version(name) for name in _PACKAGES},
         "python": platform.python_version(),
@@ -29,9 +29,9 @@ def provenance() -> dict[str, Any]:
 
 
 def code_version() -> str | None:
-    """The commit of this checkout, with `-dirty` if it was changed since.
+    """The commit of this checkout, with `-dirty` if files were changed since.
 
-    `None` without git, and for an installed package, wherever it lies.
+    `None` without git, and for an installed package in any folder.
     """
     root = Path(__file__).parents[2]
     if not (root / ".git").exists():

@@ -1,8 +1,8 @@
-"""The checksums of a run's text files, in one file that `sha256sum -c` reads too.
+"""The checksums of a run's text files, in one file that `sha256sum -c` can read too.
 
-People read and copy those files, so they hold nothing but what they are about. A folder
-with this file was made by a version that gives every file a checksum: of its binary
-files, one that has none is refused.
+People read and copy the text files, so these hold only their own content. If a folder
+has this file, the version that made it gives every file a checksum: a binary file
+without one is refused.
 """
 
 import hashlib
@@ -16,22 +16,23 @@ from ..files import write_bytes
 SUMS = "checksums.sha256"
 """The name of the file."""
 LISTED = ("config.json", "meta.json", "data.sha256", "heads.json", "imported.json")
-"""The files that are listed there, if they were written."""
+"""The files that are listed there, if the run has them."""
 
-# A comment for sha256sum: what makes a damaged line of this file known.
+# A comment for sha256sum. It shows whether a line of this file is damaged.
 _FIRST = "# SHA-256 of the lines below: "
 
 
 def is_sealed(folder: Path) -> bool:
-    """Whether a run's files must have checksums: not if an older version made it."""
+    """Whether a run's files need checksums; not if an older version made the run."""
     return (folder / SUMS).exists()
 
 
 def owner_of(file: Path) -> str | None:
-    """What a binary file of a run is bound to; `None` if an older version made the run.
+    """The owner of a run's binary file; `None` if an older version made the run.
 
-    That is the run's config and the file's name: a checkpoint of another run, or of
-    another moment, is not taken for this one. Runs of one config have the same files.
+    The owner is the run's config and the file's name. So a checkpoint of another run,
+    or of another moment, is never taken for this one. Runs of one config have the same
+    files.
     """
     folder = file.parent
     if folder.name in ("checkpoints", "resume"):
@@ -44,7 +45,7 @@ def owner_of(file: Path) -> str | None:
 def begin(folder: Path, contents: Mapping[str, str]) -> None:
     """Writes the first text files of a run, in order, after their checksums.
 
-    A kill in between leaves checksums of files that are not there, which nobody reads.
+    A kill in between leaves checksums of missing files, which nobody reads.
     """
     _write_sums(folder, {name: _sum(text.encode()) for name, text in contents.items()})
     for name, text in contents.items():
@@ -52,7 +53,7 @@ def begin(folder: Path, contents: Mapping[str, str]) -> None:
 
 
 def keep(folder: Path, name: str, text: str) -> None:
-    """Writes a further text file of a run, after its checksum."""
+    """Writes one more text file of a run, after its checksum."""
     content = text.encode()
     if is_sealed(folder):
         _write_sums(folder, {**sums(folder), name: _sum(content)})
@@ -60,9 +61,9 @@ def keep(folder: Path, name: str, text: str) -> None:
 
 
 def read_text(file: Path) -> str:
-    """A text file, as it was written if its folder has a checksum of it.
+    """A text file; if its folder has a checksum of it, that is checked.
 
-    **Raises:** `ValueError` if it cannot be read or is another than was written.
+    **Raises:** `ValueError` if the file cannot be read or is not what was written.
     """
     try:
         content = file.read_bytes()
@@ -70,32 +71,32 @@ def read_text(file: Path) -> str:
     except OSError as error:
         raise ValueError(f"{file} cannot be read: {error.strerror}") from None
     except UnicodeDecodeError as error:
-        raise ValueError(f"{file} is no text: {error}") from None
+        raise ValueError(f"{file} is not text: {error}") from None
     if file.name in LISTED and is_sealed(file.parent):
         if sums(file.parent).get(file.name) != _sum(content):
             raise ValueError(
-                f"{file} is not as the run wrote it: it was edited or is damaged "
-                f"({SUMS} beside it says so); to train with another config, edit a copy"
+                f"{file} is not what the run wrote: it was edited or is damaged (see "
+                f"{SUMS} beside it); to train with another config, edit a copy"
             )
     return text
 
 
 def was_kept(file: Path) -> bool:
-    """Whether a run has written a text file of these.
+    """Whether a run has written a text file.
 
-    **Raises:** `ValueError` if it has, and the file is gone.
+    **Raises:** `ValueError` if it has, but the file is gone.
     """
     folder = file.parent
     if file.is_file() or not is_sealed(folder) or file.name not in sums(folder):
         return file.is_file()
     # A kill may come between a checksum and its file, but not after the first save.
     if (folder / "log.h5").exists():
-        raise ValueError(f"{file} is gone, which the run was made with")
+        raise ValueError(f"{file} is gone, but the run was made with it")
     return False
 
 
 def sums(folder: Path) -> dict[str, str]:
-    """The SHA-256 of each text file by its name.
+    """The SHA-256 of each text file, by name.
 
     **Raises:** `ValueError` if the file that lists them is damaged.
     """
@@ -107,7 +108,7 @@ def sums(folder: Path) -> dict[str, str]:
     lines = rest.decode(errors="replace").splitlines()
     rows = [re.fullmatch(r"([0-9a-f]{64})  ([^/]+)", line) for line in lines]
     if first != (_FIRST + _sum(rest)).encode() or not all(rows):
-        raise ValueError(f"{file} is damaged: its lines are not as they were written")
+        raise ValueError(f"{file} is damaged: its lines are not what was written")
     return {row[2]: row[1] for row in rows if row}
 
 

@@ -1,4 +1,4 @@
-"""The arrays of a model or of a state, in a file."""
+"""The arrays of a model or a training state in a file."""
 
 import functools
 import io
@@ -17,18 +17,18 @@ from ..checksums import Checked, checked, DamagedFileError
 
 Tree = TypeVar("Tree", bound=PyTree)
 Recast = Callable[[Path, np.dtype, np.dtype], None]
-"""Is told that a file has one precision and this process another."""
+"""A function that is called if a file has one precision and this process another."""
 
 
 def tree_bytes(tree: PyTree) -> memoryview:
-    """The file of a tree's arrays, without whatever else is in it."""
+    """A file of a tree's arrays, without the rest of the tree."""
     buffer = io.BytesIO()
     eqx.tree_serialise_leaves(buffer, eqx.filter(tree, eqx.is_array))
     return buffer.getbuffer()
 
 
 def read_checked(file: Path, owner: str | None) -> Checked:
-    """The content of a file of arrays, after a look at its checksum.
+    """The content of a file of arrays, after a check of its checksum.
 
     **Raises:** `ValueError` if the file cannot be read or is damaged.
     """
@@ -43,9 +43,9 @@ def read_checked(file: Path, owner: str | None) -> Checked:
 def tree_of(content: memoryview, file: Path, template: Tree, recast: Recast) -> Tree:
     """The template with the arrays of a file's content.
 
-    Arrays of another precision (32 or 64 bits of one kind) become the template's.
+    Arrays of another precision (32 or 64 bits of one kind) get the template's.
 
-    **Arguments:** `recast`: Is told of that, and may refuse it.
+    **Arguments:** `recast`: Called in that case; it may refuse.
 
     **Raises:** `ValueError` if the content is damaged or does not fit.
     """
@@ -78,30 +78,30 @@ def tree_of(content: memoryview, file: Path, template: Tree, recast: Recast) -> 
 
 
 def say_recast(file: Path, stored: np.dtype, wanted: np.dtype) -> None:
-    """Warns that weights are read in another precision, once for a run."""
+    """Warns that weights are read in another precision, once per run."""
     _say_recast(file.parents[1], stored, wanted)
 
 
 def refuse_recast(file: Path, stored: np.dtype, wanted: np.dtype) -> None:
-    """Raises `ValueError`: a run does not change its precision on the way."""
+    """Raises `ValueError`: a run keeps its precision to the end."""
     setting = int(stored.itemsize == 8)
     raise ValueError(
-        f"{file} has {stored} arrays, and this process would go on with {wanted}: "
-        f"resume with JAX_ENABLE_X64={setting}, as the run began"
+        f"{file} has {stored} arrays, but this process would continue with {wanted}: "
+        f"resume with JAX_ENABLE_X64={setting}, as at the run's start"
     )
 
 
 @functools.cache
 def _say_recast(run: Path, stored: np.dtype, wanted: np.dtype) -> None:
     text = f"{run} was trained in {stored}; here its weights are read as {wanted}"
-    warnings.warn(f"{text}, as jax_enable_x64 differs", stacklevel=2)
+    warnings.warn(f"{text}, because jax_enable_x64 differs", stacklevel=2)
 
 
 def _dtype(stream: io.BytesIO) -> np.dtype:
-    """What an array holds that begins here."""
+    """The dtype of the array that begins here."""
     version = np.lib.format.read_magic(stream)
     if version != (1, 0):
-        raise ValueError(f"an array of format {version}")
+        raise ValueError(f"it has an array of format {version}")
     return np.lib.format.read_array_header_1_0(stream)[2]
 
 

@@ -1,4 +1,4 @@
-"""Checkpoints read fast: many files of one layout."""
+"""Fast reading of many checkpoints with one layout."""
 
 import dataclasses
 import hashlib
@@ -18,15 +18,15 @@ from .folder import Run
 
 @dataclasses.dataclass(frozen=True)
 class Stamp:
-    """What tells whether a file has changed: cheap signs of it, and its content."""
+    """What shows whether a file has changed: cheap properties of the file."""
 
     size: int
     modified: int
-    """Nanoseconds."""
+    """In nanoseconds."""
 
     @staticmethod
     def of(file: Path) -> "Stamp":
-        """Of a file as it is now; raises `ValueError` if it is not there."""
+        """The stamp of a file as it is now; raises `ValueError` if it is missing."""
         try:
             status = file.stat()
         except OSError as error:
@@ -35,27 +35,27 @@ class Stamp:
 
 
 def digest(content: bytes | memoryview) -> str:
-    """Of some content, such as that of a checkpoint without a checksum."""
+    """A digest of some content, for example of a checkpoint without a checksum."""
     return hashlib.blake2b(content, digest_size=16).hexdigest()
 
 
 def digest_of(checkpoint: Checked) -> str:
-    """Of a checkpoint's content: its checksum if it has one, which is known already."""
+    """A digest of a checkpoint: its checksum if it has one, because that is known."""
     return checkpoint.digest or digest(checkpoint.content)
 
 
 class CheckpointReader:
     """Reads the arrays of a run's checkpoints.
 
-    They are NumPy arrays one after the other in a file, all with the same headers:
-    where each begins is found out once. A file with others is read the slow way, which
-    knows what to say of it.
+    A file has NumPy arrays one after the other, and all files have the same headers. So
+    the start of each array is computed once. A file with other headers is read in the
+    slow way, which gives better errors.
     """
 
     def __init__(self, run: Run, template: PyTree):
         """**Arguments:** `template`: A model of the run's structure."""
         self._run = run
-        # Not of JAX: checkpoints are read in threads, and need not be on a device.
+        # NumPy arrays: threads read checkpoints, and no device needs to hold them.
         self._template = jax.tree.map(np.asarray, eqx.filter(template, eqx.is_array))
         leaves, self._structure = jax.tree.flatten(self._template)
         headers, spans, start = [], [], 0
@@ -82,7 +82,7 @@ class CheckpointReader:
 
 
 def _header(leaf: Any) -> bytes:
-    """What stands before an array in the file that `numpy.save` writes."""
+    """The bytes before an array in a file that `numpy.save` writes."""
     buffer = io.BytesIO()
     empty = np.lib.format.header_data_from_array_1_0(np.empty(leaf.shape, leaf.dtype))
     np.lib.format.write_array_header_1_0(buffer, empty)

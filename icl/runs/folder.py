@@ -1,8 +1,8 @@
 """The run folder: config, log, checkpoints, and the point to resume from.
 
-Iterations are sequences seen. Whatever kills the process, the folder resumes to the
-same bits: each file is whole or absent, and the resume point is written after the log
-and the checkpoints that belong to it; what lies beyond it is dropped on resuming.
+Iterations are sequences seen. Even if the process is killed, the folder resumes to the
+same bits: each file is whole or absent, and the resume point is written after its log
+and checkpoints. On resuming, everything later than the resume point is deleted.
 """
 
 import contextlib
@@ -46,7 +46,7 @@ from .log import last_logged, Log
 
 
 class Run:
-    """A run folder that is read: its config, log and checkpoints."""
+    """A run folder for reading: its config, log and checkpoints."""
 
     def __init__(self, path: str | os.PathLike):
         """**Raises:** `ValueError` if there is no run at `path`."""
@@ -64,34 +64,34 @@ class Run:
 
     @property
     def is_sealed(self) -> bool:
-        """Whether all its files must have a checksum: not if an older version began."""
+        """Whether all its files need a checksum; not if an older version began it."""
         return is_sealed(self.path)
 
     @property
     def plugins(self) -> tuple[str, ...]:
         """The plug-ins that were imported when it was made; see `icl.plugins`."""
         file = self.path / "meta.json"
-        # A help for errors: without the file a run is read as well.
+        # Only a help for errors: a run without the file is also readable.
         return tuple(read_object(file).get("plugins", ())) if file.exists() else ()
 
     def read(self, kind: type[Config]) -> Config:
         """The run's config as a dataclass.
 
-        **Raises:** `ValueError` as `from_json`; it says what to import if the config
-        names kinds of a plug-in.
+        **Raises:** `ValueError` as in `from_json`. If the config needs kinds of a
+        plug-in, the error says what to import.
         """
         with made_with(self.plugins):
             return from_json(kind, self.config)
 
     @property
     def log(self) -> Log:
-        """What was logged, up to the last save; empty before the first."""
+        """The log up to the last save; empty before the first save."""
         file = self.path / "log.h5"
         return Log.read(file) if file.exists() else Log()
 
     @property
     def logged_sequences(self) -> int:
-        """Sequences seen at the last step that was logged, 0 before the first save.
+        """Sequences seen at the last logged step; 0 before the first save.
 
         **Raises:** `ValueError` if the log cannot be read.
         """
@@ -105,7 +105,7 @@ class Run:
 
     @property
     def resume_points(self) -> list[int]:
-        """Sequences seen at the states that a later process can continue from."""
+        """Sequences seen at the states from which a later process can continue."""
         return resume_points(self.path)
 
     def load(self, template: Tree, checkpoint: int = -1) -> Tree:
@@ -113,11 +113,11 @@ class Run:
 
         **Arguments:**
 
-        - `template`: A model of the run's structure, whose arrays are replaced.
+        - `template`: A model of the run's structure; its arrays are replaced.
         - `checkpoint`: Sequences seen, one of `checkpoints`; -1 is the last.
 
-        A model of 32 bits is read as one of 64, and the other way around, with a
-        warning, if `jax_enable_x64` is another here than where it was trained.
+        If `jax_enable_x64` is not as in training, a 32-bit model is read as a 64-bit
+        one, or the other way around, with a warning.
 
         **Raises:** `ValueError` if there is no such checkpoint, it is damaged or it
         does not fit.
@@ -126,7 +126,7 @@ class Run:
         return self._read(file, template, say_recast)
 
     def read_checkpoint(self, checkpoint: int) -> Checked:
-        """The content of a checkpoint's file, whole.
+        """The whole content of a checkpoint's file.
 
         **Raises:** `ValueError` if it cannot be read or is damaged.
         """
@@ -139,16 +139,16 @@ class Run:
         return read_checked(file, self.owner(file))
 
     def owner(self, file: Path) -> str | None:
-        """What a file of the run is bound to; see `icl.checksums`."""
+        """The owner of a file of the run; see `icl.checksums`."""
         return owner_of(file)
 
     def find(self, checkpoint: int) -> int:
-        """The checkpoint, -1 being the last; raises `ValueError` if it is not there."""
+        """The checkpoint (-1 is the last); raises `ValueError` if there is none."""
         if isinstance(checkpoint, bool) or not isinstance(checkpoint, int | np.integer):
             wanted = "checkpoint must be an integer, the sequences seen"
             raise ValueError(f"{wanted}, got {checkpoint!r}")
         checkpoint = int(checkpoint)
-        # No listing of the folder where one file will do: replays ask for each.
+        # Do not list the folder if one file answers it: replays ask for each.
         if checkpoint >= 0 and self.checkpoint_file(checkpoint).is_file():
             return checkpoint
         known = self.checkpoints
@@ -157,22 +157,22 @@ class Run:
         if checkpoint == -1:
             return known[-1]
         nearest = min(known, key=lambda n: abs(n - checkpoint))
-        have = f"{len(known)} of them, the nearest {nearest}"
+        have = f"it has {len(known)}; the nearest is {nearest}"
         raise ValueError(f"{self.path} has no checkpoint {checkpoint} ({have})")
 
     def check_data(self, digest: str | None) -> None:
-        """Raises `ValueError` if the data's file is not the one the run began with.
+        """Raises `ValueError` if the data's file changed since the run began.
 
         **Arguments:**
 
-        - `digest`: Of the file; `None` for data that is drawn from a seed.
+        - `digest`: The digest of the file; `None` for data that is drawn from a seed.
         """
         file = self._digest_file
         known = read_text(file) if was_kept(file) else digest
         if known != digest:
             raise ValueError(
                 f"the data's file has changed since {self.path} was trained on it: "
-                f"its SHA-256 was {known}, now {digest}"
+                f"its SHA-256 was {known}, now it is {digest}"
             )
 
     @property
@@ -180,32 +180,32 @@ class Run:
         return self.path / "data.sha256"
 
     def checkpoint_file(self, sequences: int) -> Path:
-        """The file of a checkpoint, whether it is there or not."""
+        """The file of a checkpoint, whether it exists or not."""
         return self.path / "checkpoints" / f"{sequences:012d}.eqx"
 
 
 class RunWriter(Run):
-    """A run folder that this process, and no other, writes; made by `open_run`."""
+    """A run folder that only this process writes; made by `open_run`."""
 
     def keep_data(self, digest: str | None) -> None:
-        """As `check_data`, and notes the digest the first time."""
+        """Does `check_data`, and stores the digest the first time."""
         self.check_data(digest)
         if digest is not None and not self._digest_file.exists():
             with disk(self.path):
                 keep(self.path, self._digest_file.name, digest)
 
     def save_checkpoint(self, sequences: int, model: PyTree) -> None:
-        """Keeps the arrays of `model` as `checkpoints/<sequences>.eqx`."""
+        """Writes the arrays of `model` to `checkpoints/<sequences>.eqx`."""
         with disk(self.path):
             self._write_tree(self.checkpoint_file(sequences), model)
 
     def save_resume_point(
         self, sequences: int, state: PyTree, log: Log, batch_size: int
     ) -> None:
-        """Writes the log, then the state that a later process continues from.
+        """Writes the log, then the state from which a later process continues.
 
-        The point before is kept too: members that train together, killed between the
-        first one's save and the last one's, still have a point in common.
+        The previous point is kept too. If members that train together are killed after
+        the first one's save and before the last one's, they still share a point.
         """
         with disk(self.path):
             log.write(self.path / "log.h5", batch_size)
@@ -219,13 +219,13 @@ class RunWriter(Run):
     def load_state(self, sequences: int, template: Tree) -> Tree:
         """The state of a resume point.
 
-        **Raises:** `ValueError` if it is damaged, does not fit, or is of another
-        precision: a run that goes on in another one would not be the same run.
+        **Raises:** `ValueError` if it is damaged, does not fit, or has another
+        precision: a run that continues in another precision is not the same run.
         """
         return self._read(self._resume_file(sequences), template, refuse_recast)
 
     def drop_after(self, sequences: int) -> None:
-        """Removes the checkpoints and resume points that lie beyond."""
+        """Removes the checkpoints and resume points after `sequences`."""
         with disk(self.path):
             for checkpoint in self.checkpoints:
                 if checkpoint > sequences:
@@ -242,19 +242,19 @@ class RunWriter(Run):
 def open_run(
     path: str | os.PathLike, config: Any, *, resume: bool = False
 ) -> Iterator[RunWriter]:
-    """Makes a run folder, or with `resume` continues one, and keeps others out.
+    """Makes or (with `resume`) continues a run folder, and keeps other processes out.
 
     **Arguments:**
 
     - `path`: The folder; its parents are made.
     - `config`: What rebuilds the run: a frozen dataclass, or JSON data. A dataclass is
-        compared with the stored one as this version writes both, so that a field which
-        came later orphans no run.
-    - `resume`: Continue what is there; a folder that is not there is made.
+        compared with the stored config as this version writes both. So a new field does
+        not invalidate older runs.
+    - `resume`: Continue the run in the folder; a missing folder is made.
 
-    **Raises:** `ValueError` if the folder holds a run and `resume` is false, if its
-    config differs (with the fields), if it holds something else, or if another process
-    writes to it.
+    **Raises:** `ValueError` if the folder holds a run and `resume` is false, if the
+    run's config differs (naming the fields), if the folder holds something else, or if
+    another process writes to it.
     """
     if not os.fspath(path):
         raise ValueError("a run needs the name of a folder, got ''")
@@ -277,9 +277,9 @@ def open_run(
 
 
 def _clean(folder: Path) -> None:
-    """Removes what a killed process left of the files that only a writer makes.
+    """Removes temporary files of a killed process, but only those that a writer makes.
 
-    A report, say, may be written into the folder just now by another process.
+    Another process may be writing, for example, a report into the folder right now.
     """
     own = (*LISTED, SUMS, "log.h5", "eval_data.h5")
     globs = [f".{name}{TEMPORARY[1:]}" for name in own]
@@ -289,12 +289,12 @@ def _clean(folder: Path) -> None:
 
 
 def _check_free(folder: Path) -> None:
-    """Raises `ValueError` for a folder of other things, before a lock is put there."""
+    """Raises `ValueError` for a folder with other things, before a lock is made."""
     names = {file.name for file in folder.iterdir()}
     if "config.json" in names:
         return
     if ".lock" in names:
-        # What a process leaves that was killed while it made the run.
+        # These files remain if a process is killed while it makes the run.
         empty = (
             n for n in ("checkpoints", "resume") if not any((folder / n).glob("*"))
         )
@@ -308,7 +308,7 @@ def _create(folder: Path, config: Any) -> None:
     made_by = json.dumps(provenance(), indent=2)
     text = json.dumps(_as_json(config), indent=2)
     with disk(folder):
-        # The config last: the folder is a run from there on.
+        # The config comes last: from then on, the folder is a run.
         begin(folder, {"meta.json": made_by, "config.json": text})
 
 
@@ -321,18 +321,18 @@ def _check_same(run: Run, config: Any, resume: bool) -> None:
         lines = [*differences(run.config, _as_json(config))]
     if lines:
         raise ValueError(
-            f"{run.path} holds a run of another config: {'; '.join(lines)}; its own is "
-            f"{run.path / 'config.json'}, which `icl train` takes for a preset"
+            f"{run.path} holds a run of another config: {'; '.join(lines)}; its own "
+            f"is {run.path / 'config.json'}, which `icl train` accepts as a preset"
         )
 
 
 def _as_json(config: Any) -> Any:
     data = to_json(config) if dataclasses.is_dataclass(config) else config
-    return json.loads(json.dumps(data))  # Tuples and lists are the same there.
+    return json.loads(json.dumps(data))  # In JSON, tuples and lists are the same.
 
 
 def resume_points(path: str | os.PathLike) -> list[int]:
-    """`Run.resume_points` of a folder; empty if there is no run yet."""
+    """`Run.resume_points` of a folder; empty if it has no run yet."""
     return _numbered(Path(path) / "resume")
 
 

@@ -1,4 +1,4 @@
-"""The log of a run: a row for each step, and for each evaluation."""
+"""The log of a run: one row for each step and one for each evaluation."""
 
 import contextlib
 from collections.abc import Iterator, Mapping
@@ -13,11 +13,11 @@ from ._sums import is_sealed, owner_of
 
 
 class Log:
-    """What was measured in a run, in memory.
+    """The measurements of a run, in memory.
 
-    `train[metric]` has a row for each step, `evaluations[set][metric]` is
-    `[event, sequence]` or, of a metric by position, `[event, sequence, position]`;
-    `events` are the sequences seen at each evaluation.
+    `train[metric]` has a row for each step. `evaluations[set][metric]` is
+    `[event, sequence]`, or `[event, sequence, position]` for a metric by position.
+    `events` has the sequences seen at each evaluation.
     """
 
     def __init__(self):
@@ -59,7 +59,7 @@ class Log:
                 rows.setdefault(metric, []).append(np.asarray(row))
 
     def truncated(self, steps: int, sequences: int) -> "Log":
-        """The log as it was after `steps` steps, which saw `sequences` sequences."""
+        """The log as it was after `steps` steps with `sequences` sequences."""
         log = Log()
         log.add_steps({name: rows[:steps] for name, rows in self.train.items()})
         evaluations = self.evaluations
@@ -114,7 +114,7 @@ class Log:
 
 
 def last_logged(path: Path) -> int:
-    """Sequences seen at the last step of `log.h5`, 0 if there is none.
+    """Sequences seen at the last step in `log.h5`; 0 if it has none.
 
     **Raises:** `ValueError` if it is not a readable log, or is damaged.
     """
@@ -133,18 +133,18 @@ def _readable(path: Path) -> Iterator[None]:
 
 
 def open_log(path: Path) -> h5py.File:
-    """Opens `log.h5` to read, after a look at its checksum.
+    """Opens `log.h5` for reading, after a check of its checksum.
 
-    **Raises:** `OSError` if it cannot be read, is damaged, or has no checksum although
-    the run beside it began with them.
+    **Raises:** `OSError` if it cannot be read or is damaged, or if it has no checksum
+    although the run began with checksums.
     """
     return open_hdf5(path, owner_of(path))
 
 
 def logged_rows(data: h5py.Dataset) -> np.ndarray:
-    """The rows of a metric in a log, with NaN where it is undefined.
+    """The rows of a metric in a log, with NaN where the metric is undefined.
 
-    Versions before the checksums wrote infinity there.
+    Versions without checksums wrote infinity there.
     """
     rows = data[()]
     metric = str(data.name).rpartition("/")[2]
@@ -153,12 +153,12 @@ def logged_rows(data: h5py.Dataset) -> np.ndarray:
     return np.where(np.isinf(rows), np.nan, rows).astype(rows.dtype)
 
 
-# Losses among some of the labels: undefined if the right one is not among them.
+# Losses among some of the labels; undefined if the right label is not one of them.
 _UNDEFINED = ("in_context_loss", "out_of_context_loss")
 
 
 def _group(file: h5py.File, name: str) -> Iterator[tuple[str, Any]]:
     group = file[name]
     if not isinstance(group, h5py.Group):
-        raise KeyError(f"{name} is no group")
+        raise KeyError(f"{name} is not a group")
     yield from group.items()

@@ -1,6 +1,6 @@
 """Training: steps inside the compiled program, many members side by side.
 
-What is trained is told by protocols; what a run folder is belongs to `icl.runs`.
+Protocols say what is trained; the run folder belongs to `icl.runs`.
 """
 
 from ._expected import (

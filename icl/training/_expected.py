@@ -1,4 +1,4 @@
-"""The files that a run's config and log say are there."""
+"""The files that must exist, from a run's config and log."""
 
 from pathlib import Path
 
@@ -8,11 +8,11 @@ from ._values import Training
 
 
 def expected_files(run: Run) -> list[str]:
-    """The names of files that a run has written, as its config and log have it.
+    """The names of the files that a run must have, from its config and log.
 
-    Checkpoints are those that the config schedules, up to where a later process goes
-    on, or the log ends if nothing says so. Of an imported run only what is there is
-    known.
+    The checkpoints are those that the config schedules up to the last resume point, or
+    up to the log's end if there is no resume point. For an imported run, no checkpoints
+    are expected.
 
     **Raises:** `ValueError` if the config or the log cannot be read.
     """
@@ -25,36 +25,36 @@ def expected_files(run: Run) -> list[str]:
     if "training" not in config or (run.path / "imported.json").exists():
         return names
     training = from_json(Training, config["training"])
-    # After a resume that was killed at once, the log is longer than what counts; and
+    # A resumed run that was killed at once has rows in the log that do not count. Also,
     # a log may be large.
     seen = max(run.resume_points, default=None)
     seen = run.logged_sequences if seen is None else seen
-    # A run compiles between its first save and its first checkpoint, that of 0.
+    # A run compiles between its first save and its first checkpoint (at 0).
     due = training.sequences_of(training.checkpoint_at) if seen else []
     files = [run.checkpoint_file(n).relative_to(run.path) for n in due if n <= seen]
     return [*names, *(file.as_posix() for file in files)]
 
 
 def missing_files(run: Run) -> list[str]:
-    """Those of `expected_files` that are gone."""
+    """The files of `expected_files` that are gone."""
     return [name for name in expected_files(run) if not (run.path / name).exists()]
 
 
 def last_checkpoint(run: Run) -> int:
     """The last checkpoint of a run.
 
-    **Raises:** `ValueError` if there is none, or if a later one was there and is gone:
-    an earlier one in its place would give other numbers.
+    **Raises:** `ValueError` if there is none, or if a later one is gone: an earlier one
+    in its place would give other numbers.
     """
     last = run.find(-1)
     try:
         names = missing_files(run)
-    except ValueError:  # What is damaged is said when it is read.
+    except ValueError:  # The reader of the damaged file will report it.
         return last
     gone = [int(Path(name).stem) for name in names if name.endswith(".eqx")]
     if max(gone, default=-1) > last:
         raise ValueError(
-            f"the last checkpoint of {run.path}, {max(gone)}, is gone; the last that "
-            f"is there is checkpoint {last}"
+            f"the last checkpoint of {run.path}, {max(gone)}, is gone; the latest that "
+            f"still exists is checkpoint {last}"
         )
     return last

@@ -46,29 +46,29 @@ def fit(
 ) -> list[Result]:
     """Trains one model, or many members as one program.
 
-    Members are spread evenly over the local devices, and `vmap`ped on each. A member's
-    result does not depend on its company, up to rounding. One compiled program serves
-    any schedule.
+    Members are spread evenly over the local devices and `vmap`ped on each device. A
+    member's result does not depend on the other members, up to rounding. Any schedule
+    uses one compiled program.
 
     **Arguments:**
 
     - `members`: What to train.
-    - `training`: How long, and when to look.
-    - `runs`: A run folder for each member, from `icl.runs.open_run`. What is there is
+    - `training`: How long to train, and when to evaluate and save.
+    - `runs`: A run folder for each member, from `icl.runs.open_run`. A run in it is
         continued from its resume point, to the same bits.
-    - `loggers`: One for each member, told how it goes; see `icl.training.loggers`.
-    - `resume_interval`: The least number of seconds between two resume points; more
-        if writing one takes more than a tenth of it, and 0 is after each event. They
-        are set after evaluations and checkpoints, when a signal (Ctrl-C, SIGTERM,
+    - `loggers`: One for each member; see `icl.training.loggers`.
+    - `resume_interval`: The least number of seconds between two resume points. It grows
+        if writing one takes more than a tenth of it; 0 writes after each event. They
+        are written after evaluations and checkpoints, when a signal (Ctrl-C, SIGTERM,
         SIGUSR1 or SIGUSR2) asks to stop, and at the end.
-    - `label`: The progress bar's title.
+    - `label`: The title of the progress bar.
 
     **Returns:**
 
     The results, in the members' order.
 
     **Raises:** `ValueError` if members differ in more than numbers, or if the disk is
-    full; `FloatingPointError` once no member's loss is finite any more; `Stopped` after
+    full; `FloatingPointError` when no member's loss is finite any more; `Stopped` after
     a signal. In each case the run folders can be resumed.
     """
     members = [members] if isinstance(members, Member) else list(members)
@@ -81,7 +81,7 @@ def fit(
     if runs and len(runs) != len(members):
         raise ValueError(f"{len(members)} members need as many runs, got {len(runs)}")
     if len({run.path.resolve() for run in runs}) < len(runs):
-        raise ValueError("each member needs a run folder of its own, got one twice")
+        raise ValueError("each member needs its own run folder, got one folder twice")
     if loggers and len(loggers) != len(members):
         got = f"{len(members)} members need as many loggers, got {len(loggers)}"
         raise ValueError(got)
@@ -109,7 +109,7 @@ class _Fit:
         self.summaries = [member.summaries for member in members]
         self.resume_interval = resume_interval
         self.static = [eqx.filter(m.model, eqx.is_array, inverse=True) for m in members]
-        # Of the keys: examples are known by tracing the task, which is dear.
+        # Check the keys first: an example's size needs a costly trace of the task.
         size = training.batch_size
         check_memory(f"a batch, batch_size={size},", KEY_BYTES * size)
         for member in members:
@@ -126,7 +126,7 @@ class _Fit:
         self.saving = 0.0
         self.dispatch = 16
         self.warm = False
-        # A resumed member may have been so before.
+        # A resumed member may have diverged before.
         self.diverged: dict[int, str] = {
             k: message
             for k, log in enumerate(self.logs)
@@ -142,8 +142,8 @@ class _Fit:
         batch = self.training.batch_size
         sequences = max(common, default=None)
         if sequences is None and any(max(p, default=0) for p in points):
-            # All have one at 0 before the first step, so this is no kill's doing: do
-            # not drop what was trained apart.
+            # All runs save a point at 0 before the first step, so a kill cannot cause
+            # this. Do not delete runs that were trained separately.
             at = [f"{run.path} at {run.resume_points or 'none'}" for run in self.runs]
             raise ValueError(
                 f"the runs have no resume point in common: {', '.join(at)}"
@@ -151,7 +151,7 @@ class _Fit:
         for run in self.runs:
             if sequences is None and run.checkpoints:
                 raise ValueError(
-                    f"{run.path} has checkpoints but no resume point to go on from; "
+                    f"{run.path} has checkpoints but no resume point to continue from; "
                     "train into another folder, or delete this one"
                 )
         states = fresh
@@ -162,7 +162,7 @@ class _Fit:
                 run.load_state(sequences, state)
                 for run, state in zip(self.runs, fresh, strict=True)
             ]
-        # Only now that all could be read.
+        # Only now, after all of them could be read.
         for run in self.runs:
             run.drop_after(-1 if sequences is None else sequences)
         return states
@@ -181,7 +181,7 @@ class _Fit:
             initial=self.step * count,
             desc=label,
             unit="step",
-            disable=None,  # Quiet when the output is no terminal.
+            disable=None,  # Quiet if the output is not a terminal.
         )
         with bar, _closing(self.loggers), stop_signals() as asked:
             if self.step == 0:
@@ -228,7 +228,7 @@ class _Fit:
         bar.set_postfix(loss=f"{np.nanmean(losses):.4f}", refresh=False)
 
     def _check_finite(self, rows: list[dict[str, np.ndarray]]) -> None:
-        """Warns of a member that is no longer finite, raises after the last."""
+        """Warns of members that are no longer finite; raises when none is left."""
         new = {
             k: message
             for k, row in enumerate(rows)
@@ -237,12 +237,12 @@ class _Fit:
         self.diverged.update(new)
         if len(self.diverged) == len(rows):
             every = (f"member {k}: {text}" for k, text in self.diverged.items())
-            raise FloatingPointError(f"{'; '.join(every)}; no other is left")
+            raise FloatingPointError(f"{'; '.join(every)}; no other member is left")
         for k, message in new.items():
-            warnings.warn(f"member {k}: {message}; the others go on", stacklevel=2)
+            warnings.warn(f"member {k}: {message}; the others continue", stacklevel=2)
 
     def _event(self, look: bool, keep: bool) -> None:
-        # A resumed member's log may have this event, or its neighbour's alone.
+        # After a resume, the logs of some or all members may have this event already.
         lacking = [self.sequences not in log.events for log in self.logs]
         if look and any(lacking):
             metrics = self.members.unstack(self.compiled_evaluate(self.state))
@@ -257,8 +257,8 @@ class _Fit:
             models = self.members.unstack(self.state.model)
             for run, model in zip(self.runs, models, strict=True):
                 run.save_checkpoint(self.sequences, model)
-        # A large log takes long to write: spend a tenth of the time on it at most, but
-        # 0 means after every event.
+        # A large log takes long to write: spend at most a tenth of the time on it. An
+        # interval of 0 means after every event.
         interval = self.resume_interval and max(self.resume_interval, 10 * self.saving)
         if time.monotonic() - self.saved_at >= interval:
             self._save()
@@ -276,7 +276,7 @@ class _Fit:
 
 
 def _not_finite(rows: Mapping[str, np.ndarray], step: int) -> str | None:
-    """Where the first number of some steps is that is not finite, from `step` on."""
+    """Where some steps, the first being `step`, first have a non-finite number."""
     for name, what in (("loss", "loss"), ("grad_norm", "gradient's norm")):
         finite = np.isfinite(rows.get(name, np.zeros(0)))
         if not finite.all():
@@ -300,7 +300,7 @@ def _log_of(run: RunWriter, step: int, sequences: int) -> Log:
     if rows < step:
         raise ValueError(
             f"{run.path / 'log.h5'} ends at step {rows}, before the resume point at "
-            f"step {step}: rows are lost, and the run cannot go on"
+            f"step {step}: rows are lost, and the run cannot continue"
         )
     return log
 
@@ -320,7 +320,7 @@ def _numbers(
     sets: Mapping[str, Mapping[str, np.ndarray]],
     summaries: Mapping[str, Summary | None],
 ) -> dict[str, float]:
-    """An evaluation by the names that loggers show."""
+    """The numbers of an evaluation, by the names that loggers show."""
     return {
         f"eval/{name}/{metric}": float(value)
         for name, rows in sets.items()

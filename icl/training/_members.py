@@ -1,4 +1,4 @@
-"""Several pytrees of one structure as one mapped program."""
+"""Several pytrees of one structure in one mapped program."""
 
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -13,12 +13,12 @@ from ..compile import jit
 
 
 class Members:
-    """Trees that agree in all but the values of their arrays.
+    """Trees that differ only in the values of their arrays.
 
-    Arrays that are the same object in all of them (a data set, say) are kept once;
-    the others get a leading axis, over which functions are mapped: split evenly over
-    the devices, `vmap`ped on each. The last member is repeated to fill that axis up. A
-    lone member is not mapped at all, which is faster.
+    An array that is the same object in all of them, such as a data set, is kept once.
+    The others get a leading axis, over which functions are mapped: it is split evenly
+    over the devices and `vmap`ped on each. The last member is repeated to fill up that
+    axis. A single member is not mapped, which is faster.
     """
 
     def __init__(self, trees: Sequence[PyTree]):
@@ -38,8 +38,8 @@ class Members:
     def map(self, fn: Callable[..., PyTree]) -> Callable[..., PyTree]:
         """Compiles `fn(member, state, *args)` for all members.
 
-        States and results are stacked (see `stack`), further arguments are the same for
-        all members.
+        States and results are stacked (see `stack`); the other arguments are the same
+        for all members.
         """
         compiled = self._jitted(fn)
         return lambda state, *args: compiled(self._own, state, self._shared, *args)
@@ -47,9 +47,9 @@ class Members:
     def compiled(
         self, fn: Callable[..., PyTree], state: PyTree, *args: Any
     ) -> tuple[Callable[..., PyTree], Any]:
-        """As `map`, compiled now for these arguments; and XLA's account of its memory.
+        """Like `map`, but compiled now for these arguments; also returns its memory.
 
-        The account is JAX's `CompiledMemoryStats`, for one device.
+        The memory is JAX's `CompiledMemoryStats`, for one device.
         """
         program = self._jitted(fn).lower(self._own, state, self._shared, *args)
         program = program.compile()
@@ -58,13 +58,13 @@ class Members:
 
     @property
     def on_each(self) -> int:
-        """How many members a device has."""
+        """How many members one device has."""
         count = 1 if self._devices is None else self._devices.size
         return self._width // count
 
     @property
     def shared_bytes(self) -> int:
-        """What the arrays that all members share take on each device."""
+        """Bytes on each device of the arrays that all members share."""
         return sum(leaf.nbytes for leaf in self._shared if leaf is not None)
 
     def _jitted(self, fn: Callable[..., PyTree]) -> Any:
@@ -93,7 +93,7 @@ class Members:
         return jit(every)
 
     def stack(self, trees: Sequence[PyTree]) -> PyTree:
-        """The members' trees of arrays as one, with a leading axis if they are many."""
+        """The members' trees of arrays as one; many members give a leading axis."""
         if self.count == 1:
             return jax.tree.map(_strong, trees[0])
         for k, tree in enumerate(trees):
@@ -109,7 +109,7 @@ class Members:
         """The members' trees again, as they were before `stack`."""
         if self.count == 1:
             return [tree]
-        # One transfer of the whole, not one for each member.
+        # One transfer of everything, not one for each member.
         tree = jax.device_get(tree)
         return [jax.tree.map(lambda x, k=k: x[k], tree) for k in range(self.count)]
 
@@ -144,13 +144,13 @@ def _stack(*leaves: Any) -> jax.Array:
 
 
 def _strong(x: Any) -> jax.Array:
-    # A weakly typed number comes back strongly typed from the first call, and would
-    # have the second one compiled anew.
+    # A weakly typed number comes back strongly typed from the first call, and the
+    # second call would compile again.
     return jnp.asarray(x, x.dtype)
 
 
 def _spread(count: int) -> tuple[jax.sharding.Mesh | None, int]:
-    """The fewest devices on which none has more members than it must, and their total.
+    """The fewest devices with an even load, and how many members they can hold.
 
     `None` for a single device.
     """
@@ -166,7 +166,7 @@ def _spread(count: int) -> tuple[jax.sharding.Mesh | None, int]:
     return mesh, number * on_each
 
 
-_ONLY_NUMBERS = "than member 0: members may differ in numbers only"
+_ONLY_NUMBERS = "than member 0: members may differ only in numbers"
 
 
 def _check_structure(k: int, first: PyTree, other: PyTree) -> None:

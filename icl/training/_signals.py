@@ -1,4 +1,4 @@
-"""Signals that ask a run to stop, heeded where it can save."""
+"""Signals that ask a run to stop; it stops where it can save."""
 
 import contextlib
 import signal
@@ -7,9 +7,9 @@ from collections.abc import Iterator
 
 
 class Stopped(KeyboardInterrupt):
-    """Training stopped where it can resume, because a signal asked for it.
+    """Training stopped at a point where it can resume, because a signal asked for it.
 
-    **Attributes:** `signal`, its number.
+    **Attributes:** `signal`: the number of the signal.
     """
 
     def __init__(self, signal: int, sequences: int):
@@ -19,7 +19,7 @@ class Stopped(KeyboardInterrupt):
 
 @contextlib.contextmanager
 def stop_signals() -> Iterator[list[int]]:
-    """Collects what asks to stop, so that the loop does so where it can save.
+    """Collects signals that ask to stop, so the loop can stop where it can save.
 
     A second signal acts at once.
     """
@@ -34,9 +34,9 @@ def stop_signals() -> Iterator[list[int]]:
 
     heeded = [
         number
-        # The latter two are what schedulers send before they kill.
+        # Schedulers send the last two before they kill.
         for number in (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1, signal.SIGUSR2)
-        # Ignored under nohup, or in the background of a script: that is to stay so.
+        # Keep ignoring signals that are ignored under nohup or in a background job.
         if signal.getsignal(number) is not signal.SIG_IGN
     ]
     before = {number: signal.signal(number, ask) for number in heeded}

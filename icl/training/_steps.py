@@ -1,4 +1,4 @@
-"""The compiled inside of training and evaluation, for one member."""
+"""The compiled part of training and evaluation, for one member."""
 
 from collections.abc import Callable
 from typing import Any
@@ -15,12 +15,12 @@ from ..batches import size_of
 from ._values import Training
 
 
-# Evaluation sets are mapped over in pieces of this many examples, to bound memory.
+# Evaluation sets are mapped in pieces of this many examples, to limit memory.
 _EVALUATION_CHUNK = 1024
 
 
 class State(eqx.Module):
-    """What a step changes: the model's arrays, the optimizer's, the count of steps."""
+    """What a step changes: the arrays of model and optimizer, and the step count."""
 
     model: PyTree
     optimizer: PyTree
@@ -36,14 +36,14 @@ def initial_state(member: Any, batch_size: int) -> State:
 
 
 BUFFER = 4096
-"""Rows in which a dispatch collects its losses: its largest step count."""
+"""The largest number of steps in one dispatch: it collects their losses in rows."""
 
 
 def stepper(training: Training) -> Callable[..., tuple[State, dict[str, Array]]]:
-    """The function `(member, state, count)` that does so many steps.
+    """The function `(member, state, count)` that does `count` steps.
 
-    It returns the new state, and the steps' metrics in the first rows of arrays of
-    length `BUFFER`.
+    It returns the new state and the steps' metrics. These are in the first rows of
+    arrays of length `BUFFER`.
     """
     size = training.batch_size
 

@@ -23,33 +23,34 @@ from .schedules import Every, Schedule
 
 
 KEY_BYTES = 8
-"""Of the random key of a sequence."""
+"""Bytes of the random key of a sequence."""
 _MOST_STEPS = 2**31 - 1
 """Steps are counted in 32 bits."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Training:
-    """How long to train and when to look."""
+    """How long to train, and when to evaluate and save."""
 
     num_sequences: int = 1_000_000
-    """In all; rounded up to whole batches."""
+    """The total; rounded up to whole batches."""
     batch_size: int = 32
-    """Sequences of a step."""
+    """Sequences per step."""
     microbatch_size: int | None = None
-    """Sequences whose gradient is taken at once; divides the batch. `None` takes the
-    whole batch. The result is the same to rounding."""
+    """Sequences per gradient computation; divides the batch. `None` takes the whole
+    batch. The result is the same up to rounding."""
     evaluate_at: Schedule = Every(10_000)
-    """When, in sequences seen; a point between two steps means the later one."""
+    """When to evaluate, in sequences seen; a point between two steps means the
+    later."""
     checkpoint_at: Schedule = Every(10_000)
-    """When to keep the weights, likewise."""
+    """When to save the weights, in the same unit."""
 
     def __post_init__(self):
         for name in ("num_sequences", "batch_size"):
             positive(name, getattr(self, name))
         if self.num_steps > _MOST_STEPS:
             got = f"got {self.num_sequences} with batch_size={self.batch_size}"
-            raise ValueError(f"num_sequences is {_MOST_STEPS} steps at most, {got}")
+            raise ValueError(f"num_sequences is at most {_MOST_STEPS} steps, {got}")
         for name in ("evaluate_at", "checkpoint_at"):
             schedule = getattr(self, name)
             instance(name, schedule, Schedule)
@@ -69,16 +70,16 @@ class Training:
 
     @property
     def seen_sequences(self) -> int:
-        """The sequences that have been seen at the end: `num_steps` whole batches."""
+        """The sequences seen at the end: `num_steps` whole batches."""
         return self.num_steps * self.batch_size
 
     def steps_of(self, schedule: Schedule) -> set[int]:
-        """The steps after which a schedule has a point; 0 is before the first."""
+        """The steps after which a schedule has a point; 0 is before the first step."""
         points = schedule.points(self.num_sequences)
         return {math.ceil(point / self.batch_size) for point in points}
 
     def sequences_of(self, schedule: Schedule) -> list[int]:
-        """The sequences that have been seen after these steps, in order."""
+        """The sequences seen after these steps, in order."""
         return sorted(step * self.batch_size for step in self.steps_of(schedule))
 
 
@@ -86,7 +87,7 @@ class Member(eqx.Module):
     """One of the runs that are trained together.
 
     Members may differ in the values of arrays and numbers: the model's weights, the
-    seed, the learning rate, an edit's value or which head it selects, the data. They
+    seed, the learning rate, an edit's value or the head that it selects, the data. They
     must agree in everything that shapes the program.
 
     **Fields:**
@@ -94,11 +95,11 @@ class Member(eqx.Module):
     - `model`: Freshly initialised, or from a checkpoint.
     - `task`: What to train on; see `Task`.
     - `optimizer`: From `icl.training.optimizers`.
-    - `train_seed`: The batch of step n is a function of this seed and n alone.
-    - `edits`: In force in every forward of training and of evaluation.
+    - `train_seed`: The batch of step n is a function of only this seed and n.
+    - `edits`: Active in every forward pass of training and evaluation.
     - `evaluations`: Batches of examples by the name of the set.
-    - `summaries`: How loggers make numbers of a set's rows: those of the task's config;
-        nothing else is asked.
+    - `summaries`: The summaries of the task's config, only for loggers: how a set's
+        rows become numbers.
     """
 
     model: PyTree
@@ -111,7 +112,7 @@ class Member(eqx.Module):
 
 
 def check_seed(name: str, seed: object) -> None:
-    """Raises `ValueError` unless `seed` is a whole number that a key can be made of."""
+    """Raises `ValueError` unless `seed` is a whole number that makes a valid key."""
     if isinstance(seed, bool) or not isinstance(seed, int):
         raise ValueError(f"{name} must be an integer, got {seed!r}")
     if not 0 <= seed < 2**32:
@@ -119,7 +120,7 @@ def check_seed(name: str, seed: object) -> None:
 
 
 def check_set_names(names: Iterable[str]) -> None:
-    """Raises `ValueError` for the name of an evaluation set that no log can have."""
+    """Raises `ValueError` if a log cannot have an evaluation set with this name."""
     for name in names:
         instance("the name of an evaluation set", name, str)
         if name in ("", "iter") or "/" in name or name.startswith("."):
@@ -127,10 +128,10 @@ def check_set_names(names: Iterable[str]) -> None:
 
 
 def check_batch(task: Task, training: Training) -> None:
-    """Raises `ValueError` for a batch that cannot be in memory."""
+    """Raises `ValueError` for a batch that does not fit in memory."""
     size, taken = training.batch_size, training.microbatch_size
     example = example_of(task)
-    # The keys of all are there at once, the examples of a microbatch.
+    # All keys are in memory at once, but only the examples of a microbatch.
     needed = KEY_BYTES * size + (taken or size) * size_in_bytes(example)
     sizes = f"batch_size={size}" + (f", microbatch_size={taken}" if taken else "")
     check_memory(f"a batch, {sizes},", needed)
@@ -139,10 +140,10 @@ def check_batch(task: Task, training: Training) -> None:
 def check_edits(
     model: PyTree, task: Task, edits: Iterable[opto.AbstractEdit], example: PyTree
 ) -> tuple[opto.AbstractEdit, ...]:
-    """The edits; raises `ValueError` unless each can apply in the task's forward.
+    """The edits; raises `ValueError` unless each can apply in the task's forward pass.
 
-    To be called before compiling: within, indices are tracers, and nobody could tell
-    that one is out of range.
+    Call this before compiling: inside, indices are tracers, so an index out of range
+    would go unnoticed.
     """
     if isinstance(edits, tuple | list) and not edits:
         return ()
@@ -150,9 +151,9 @@ def check_edits(
 
 
 def with_arrays(member: Member) -> Member:
-    """The part of a member that is compiled, with arrays for numbers.
+    """The part of a member that is compiled, with arrays instead of numbers.
 
-    Weights are in the state, and summaries are made outside.
+    The state has the weights, and summaries are made outside.
     """
     if isinstance(member.train_seed, int):
         check_seed("train_seed", member.train_seed)
@@ -169,9 +170,9 @@ def with_arrays(member: Member) -> Member:
 
 @dataclasses.dataclass(frozen=True)
 class Result:
-    """What `fit` returns for a member: the trained model and the log.
+    """The result of `fit` for one member: the trained model and the log.
 
-    `diverged` says where its numbers stopped being finite; `None` if they are.
+    `diverged` says where its numbers stopped being finite; `None` if they are finite.
     """
 
     model: PyTree

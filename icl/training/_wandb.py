@@ -1,4 +1,4 @@
-"""Weights & Biases."""
+"""A logger for Weights & Biases."""
 
 import importlib
 import os
@@ -11,10 +11,10 @@ from typing import Any
 from ..files import write_bytes
 
 
-# By name, for it is only there with the extra.
+# Imported by name, because only the extra installs it.
 _wandb = importlib.import_module("wandb")
 
-# W&B waits for ever by default, for a network that is down, say. What it could not send
+# By default W&B waits for ever, for example while the network is down. Unsent data
 # stays on the disk for `wandb sync`.
 _FINISH_SECONDS = 10.0
 
@@ -22,8 +22,8 @@ _FINISH_SECONDS = 10.0
 class WandB:
     """A `Logger` that is a run of W&B; several may be open in one process.
 
-    The x-axis of its charts is sequences seen. Numbers that come again after a resume
-    are points at the same place.
+    The x-axis of its charts is sequences seen. Numbers repeated after a resume are
+    points at the same place.
     """
 
     def __init__(
@@ -39,7 +39,7 @@ class WandB:
             config=dict(config),
             reinit="create_new",
             settings=_wandb.Settings(
-                console="off",  # Of several runs each would show what all print.
+                console="off",  # Each of several runs would show what all runs print.
                 finish_timeout=_FINISH_SECONDS,
             ),
         )
@@ -47,20 +47,20 @@ class WandB:
         self._run.define_metric("*", step_metric="sequences")
 
     def log(self, sequences: int, metrics: Mapping[str, float]) -> None:
-        """Hands the numbers to W&B's own process."""
+        """Passes the numbers to W&B's own process."""
         self._run.log({"sequences": sequences, **metrics})
 
     def close(self) -> None:
-        """Ends the run, as a failed one while an exception is under way."""
+        """Ends the run; it counts as failed while an exception is being handled."""
         self._run.finish(exit_code=0 if sys.exc_info()[0] is None else 1)
 
 
 def _identity(folder: Path) -> str:
-    """What W&B knows the run in a folder by.
+    """The id by which W&B knows the run in a folder.
 
-    It is drawn once and kept there, so that a resumed job goes on in the same run.
-    Nothing made of the folder's name would do: other machines may have the same name,
-    and a run that is deleted and trained anew is another.
+    It is drawn once and kept in the folder, so a resumed job continues the same W&B
+    run. The folder's name would not do: other machines may use the same name, and a run
+    that is deleted and trained again is another run.
     """
     file = folder / "wandb-id"
     if not file.exists():

@@ -1,4 +1,4 @@
-"""What training takes, measured before it is done."""
+"""The cost of training, measured before training."""
 
 import dataclasses
 import time
@@ -15,14 +15,14 @@ from ._values import Member, Training, with_arrays
 
 @dataclasses.dataclass(frozen=True)
 class Cost:
-    """What training some members takes on this machine's devices.
+    """The cost of training some members on this machine's devices.
 
     **Fields:**
 
     - `compile`: Seconds to compile the programs.
-    - `step`: Seconds of a step of all members.
-    - `evaluation`: Seconds of an evaluation of all members.
-    - `member_bytes`: Memory on a device for each member on it.
+    - `step`: Seconds of one step of all members.
+    - `evaluation`: Seconds of one evaluation of all members.
+    - `member_bytes`: Memory on a device for each of its members.
     - `shared_bytes`: Memory on a device that its members share.
     """
 
@@ -34,7 +34,7 @@ class Cost:
 
 
 def cost(members: Sequence[Member], training: Training) -> Cost:
-    """Measures what training these members takes, by a few steps of it."""
+    """Measures the cost of training these members with a few steps."""
     prepared = [with_arrays(member) for member in members]
     together = Members(prepared)
     fresh = [initial_state(member, training.batch_size) for member in members]

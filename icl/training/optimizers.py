@@ -1,7 +1,7 @@
 """Optimizers and learning rates as values.
 
-They are frozen dataclasses and pytrees of their numbers, so that runs which differ in a
-number train side by side in one program. Lengths of time are in sequences seen.
+They are frozen dataclasses and pytrees of their numbers. So runs that differ in a
+number can train side by side in one program. All lengths of time are in sequences seen.
 """
 
 import dataclasses
@@ -20,8 +20,8 @@ _Config = TypeVar("_Config")
 def _numbers(kind: type[_Config]) -> type[_Config]:
     """Makes a dataclass a pytree of its fields.
 
-    JAX remakes it with tracers and whatever else stands for numbers, so that must not
-    go through `__init__` and its checks.
+    JAX rebuilds it with tracers and other placeholders for numbers, so this must not go
+    through `__init__` and its checks.
     """
     names = [field.name for field in dataclasses.fields(kind)]  # pyright: ignore
 
@@ -39,7 +39,7 @@ def _numbers(kind: type[_Config]) -> type[_Config]:
 
 
 def _check(config: Any, **ranges: Any) -> None:
-    """Raises `ValueError` for a number outside of `[low, high)`."""
+    """Raises `ValueError` for a number outside `[low, high)`."""
     for name, (low, high) in ranges.items():
         value = getattr(config, name)
         if not low <= value < high:
@@ -55,7 +55,7 @@ def _check_optimizer(optimizer: Any, **ranges: Any) -> None:
         raise ValueError(f"clip_norm must be positive or None, got {clip}")
     _check(optimizer, **ranges)
     if getattr(optimizer, "eps", 1.0) == 0:
-        # A weight whose gradient has always been zero would become NaN.
+        # A weight whose gradient was always zero would become NaN.
         raise ValueError("eps must be positive, got 0")
 
 
@@ -80,8 +80,8 @@ class Constant:
 class WarmupDecay:
     r"""Linear warm-up, then decay with the inverse square root.
 
-    $\text{peak}\cdot\min(s / w, \sqrt{w / s})$ after $s$ sequences, $w$ of them
-    warm-up (Vaswani et al. 2017, section 5.3; Singh et al. 2023).
+    After $s$ sequences the rate is $\text{peak}\cdot\min(s / w, \sqrt{w / s})$, where
+    $w$ sequences are the warm-up (Vaswani et al. 2017, section 5.3; Singh et al. 2023).
     """
 
     peak: float
@@ -104,14 +104,14 @@ class WarmupDecay:
 class Cosine:
     r"""Linear warm-up, then half a cosine down to `final` (Loshchilov & Hutter 2017).
 
-    $\text{final} + (\text{peak} - \text{final})\,(1 + \cos \pi t) / 2$, with $t$ from 0
-    at the end of the warm-up to 1 at `total` sequences; `final` after that.
+    $\text{final} + (\text{peak} - \text{final})\,(1 + \cos \pi t) / 2$, where $t$ goes
+    from 0 at the end of the warm-up to 1 at `total` sequences; `final` after that.
     """
 
     peak: float
     """The largest rate, at the end of the warm-up."""
     total: float
-    """Sequences until the rate is `final`, those of the warm-up among them."""
+    """Sequences until the rate is `final`, including the warm-up."""
     warmup: float = 0.0
     """Sequences of warm-up."""
     final: float = 0.0
@@ -143,7 +143,7 @@ class Adam:
     b1: float = 0.9
     """Decay of the mean of the gradient."""
     b2: float = 0.999
-    """Decay of the mean of its square."""
+    """Decay of the mean of the squared gradient."""
     eps: float = 1e-8
     """Added to the root of the mean square."""
     clip_norm: float | None = None
@@ -166,11 +166,11 @@ class AdamW:
     learning_rate: LearningRate = Constant(1e-4)
     """`Constant`, `WarmupDecay` or `Cosine`."""
     weight_decay: float = 0.01
-    """Times the learning rate and the weights, all of them, is subtracted."""
+    """Multiplied by the learning rate and every weight, then subtracted from it."""
     b1: float = 0.9
     """Decay of the mean of the gradient."""
     b2: float = 0.999
-    """Decay of the mean of its square."""
+    """Decay of the mean of the squared gradient."""
     eps: float = 1e-8
     """Added to the root of the mean square."""
     clip_norm: float | None = None
@@ -201,7 +201,7 @@ class SGD:
     momentum: float = 0.0
     """The share of the last update in the next, in [0, 1)."""
     weight_decay: float = 0.0
-    """Times the weights is added to the gradient."""
+    """Multiplied by the weights and added to the gradient."""
     clip_norm: float | None = None
     """The largest global norm of the gradient; `None` does not clip."""
 
@@ -225,7 +225,7 @@ def _chain(clip_norm, *steps) -> optax.GradientTransformation:
 
 
 def _rate(learning_rate: LearningRate, batch_size: int):
-    # Descent: the minus sign is here and nowhere else.
+    # Descent: only here is there a minus sign.
     return optax.scale_by_schedule(
         lambda count: -1.0 * learning_rate.at(jnp.asarray(count, float) * batch_size)
     )

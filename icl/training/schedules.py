@@ -26,7 +26,7 @@ class Every:
 
 @dataclasses.dataclass(frozen=True)
 class At:
-    """At the given numbers of sequences, and nowhere else."""
+    """Only at the given numbers of sequences."""
 
     sequences: tuple[int, ...]
 
@@ -40,16 +40,16 @@ class At:
     def points(self, total: int) -> list[int]:
         """The sequence counts, ascending.
 
-        **Raises:** `ValueError` if one lies beyond `total`.
+        **Raises:** `ValueError` if one is larger than `total`.
         """
         if late := [n for n in self.sequences if n > total]:
-            raise ValueError(f"At has points beyond the end at {total}: {late}")
+            raise ValueError(f"At has points after the end at {total}: {late}")
         return _clean(self.sequences, total)
 
 
 @dataclasses.dataclass(frozen=True)
 class LogSpaced:
-    """At 0, at `count` points from `first` to the end with equal ratios."""
+    """At 0, and at `count` points from `first` to the end with equal ratios."""
 
     count: int
     first: int = 1000
@@ -68,9 +68,9 @@ class LogSpaced:
 
 @dataclasses.dataclass(frozen=True)
 class Dense:
-    """Every `outside` sequences, and every `inside` from `start` to `stop`.
+    """Every `outside` sequences, and every `inside` sequences from `start` to `stop`.
 
-    For a phase change whose place is known.
+    For a phase change at a known place.
     """
 
     start: int
@@ -87,10 +87,10 @@ class Dense:
     def points(self, total: int) -> list[int]:
         """The sequence counts from 0 to `total`, ascending.
 
-        **Raises:** `ValueError` if the window begins beyond `total`.
+        **Raises:** `ValueError` if the window begins after `total`.
         """
         if self.start > total:
-            raise ValueError(f"Dense begins at {self.start}, beyond the end at {total}")
+            raise ValueError(f"Dense begins at {self.start}, after the end at {total}")
         window = range(self.start, min(self.stop, total) + 1, self.inside)
         outside = range(0, total, self.outside)
         _check_count(self, len(window) + len(outside) + 1)
@@ -106,7 +106,7 @@ _MOST = 1_000_000
 def _check_count(schedule: Schedule, count: int) -> None:
     """Raises `ValueError` for more points than a run's log can have."""
     if count > _MOST:
-        raise ValueError(f"{schedule} has {count:,} points; at most {_MOST:,}")
+        raise ValueError(f"{schedule} has {count:,} points; at most {_MOST:,} fit")
 
 
 def _clean(points, total: int) -> list[int]:

@@ -77,6 +77,7 @@ class Relabel(AbstractLabels):
 
     num_labels: int = 5
     """How many labels there are, at least 2."""
+    split: Split | None = None
     """Divides the unordered pairs of different labels. Each label is in at least one
     training pair: if one is not, the pairs are divided again with new randomness from
     the split's seed. By default every pair is for training, and no table of pairs is

@@ -14,15 +14,15 @@
 # %% [markdown]
 # # What is inside a trained model?
 #
-# A small transformer saw sequences such as
+# A small transformer was trained on sequences such as
 #
 # > exemplar of class A, **label 3**, exemplar of class B, **label 1**, exemplar of
 # > class A, **?**
 #
-# where labels are dealt anew in every sequence, so that the answer is only to be had
-# from the context. Here it is taken apart, in ten cells: recorded, ablated, patched,
-# clamped, replayed over its training. All of it is one idea: a model names its
-# intermediate values, and an *edit* puts others in their place.
+# where classes get new labels in every sequence, so that only the context tells the
+# answer. In ten cells, this notebook takes the model apart: it records, ablates,
+# patches and clamps, and replays the training. All of this rests on one idea: a model
+# names its intermediate values, and an *edit* replaces them.
 
 # %%
 import numpy as np
@@ -48,11 +48,11 @@ print(f"{path.parent.name}/{path.name} (scale: {scale}), after", end=" ")
 print(f"{trained.run.checkpoints[-1]:,} sequences; evaluated on {len(labels)} others")
 
 # %% [markdown]
-# ## 1 · What can be looked at
+# ## 1 · What you can look at
 #
-# Every *site* with its named axes, in the order of computation. Nothing is computed for
-# this table. Whatever is in it can be recorded, and whatever can be recorded can be
-# edited.
+# The table lists every *site* with its named axes, in the order of computation. Making
+# it computes nothing. Every site in it can be recorded, and every site that can be
+# recorded can be edited.
 
 # %%
 opto.sites(model, *inputs)
@@ -60,9 +60,10 @@ opto.sites(model, *inputs)
 # %% [markdown]
 # ## 2 · How it learned
 #
-# `icl.replay` reads measures off every checkpoint of the run. For long nothing seems to
-# happen, and then the loss falls: the *phase change*, marked where the loss is half of
-# ln 2, what a choice between the two labels in context costs halved.
+# `icl.replay` takes measures at every checkpoint of the run. For a long time nothing
+# seems to happen; then the loss falls. This is the *phase change*. The mark is where
+# the loss is half of ln 2; ln 2 is the loss of a guess between the two labels in
+# context.
 
 # %%
 over_training = icl.replay(
@@ -88,10 +89,11 @@ plots.traces(
 # %% [markdown]
 # ## 3 · What forms inside
 #
-# Two kinds of heads appear. In layer 0 labels come to attend to the exemplar before
-# them (*previous-token* heads); in layer 1 the query comes to attend to the label that
-# follows its like (*induction* heads; the strength is the attention to the right label,
-# less that to the wrong one). Which heads these are is chance, so they are measured.
+# Two kinds of heads appear. In *previous-token* heads of layer 0, labels learn to
+# attend to the exemplar before them. In *induction* heads of layer 1, the query learns
+# to attend to the label after the exemplar of its own class. The induction strength is
+# the attention to the right label minus that to the wrong one. It is chance which heads
+# these are, so we measure it.
 
 # %%
 induction = measures.strongest(over_training["induction"][-1], 2, layer=1)
@@ -109,7 +111,7 @@ plots.head_strengths(
 # %% [markdown]
 # ## 4 · See them at work
 #
-# `opto.run` is the model's forward, with a record of whichever sites one asks for.
+# `opto.run` runs the model and records the sites that you ask for.
 
 # %%
 few = examples[:4], labels[:4]
@@ -117,7 +119,7 @@ _, record = opto.run(model, *few, record="blocks.*.attn.pattern")
 shown = [previous[0], *induction]
 kinds = ["previous token", "induction", "induction"]
 plots.attention_patterns(
-    np.stack([record[f"blocks.{layer}.attn.pattern"][:, h] for layer, h in shown]),
+    np.stack([record[f"blocks.{layer}.attn.pattern"][:, h] for layer, h in shown], 1),
     answers.token_names(few[1]),
     [f"head {i}:{h}\n({kind})" for (i, h), kind in zip(shown, kinds, strict=True)],
 )
@@ -125,8 +127,8 @@ plots.attention_patterns(
 # %% [markdown]
 # ## 5 · Ablate every head, in one call
 #
-# An edit with `.each(…)` stands for many; `opto.sweep` runs them all in one compiled
-# program.
+# An edit with `.each(…)` stands for many edits. `opto.sweep` runs them all in one
+# compiled program.
 
 # %%
 heads = opto.Zero("blocks.*.attn.z").each("layer", "head")
@@ -136,14 +138,14 @@ print(f"accuracy with all heads: {accuracy:.3f}")
 plots.ablation(np.asarray(ablated - accuracy))
 
 # %% [markdown]
-# Where there are several induction heads, hardly any single one is missed.
+# If there are several induction heads, removing one of them changes little.
 #
 # ## 6 · The same from one backward pass
 #
-# The *logit difference* is the right label's logit, less that of the other label in
-# context. Its derivative in the strength of each ablation, at strength zero, estimates
-# what the ablation does. Dots on the line would be exact; heads in whose place others
-# step in, or that saturate, are off it.
+# The *logit difference* is the logit of the right label minus that of the other label
+# in context. Its derivative with respect to the strength of each ablation, at strength
+# zero, estimates the effect of the ablation. Dots on the line would be exact estimates.
+# A head is off the line if other heads replace it, or if its effect saturates.
 
 # %%
 whole = answers.logit_difference(opto.run(model, *inputs)[0], *inputs)
@@ -160,12 +162,12 @@ plots.dots(
 )
 
 # %% [markdown]
-# ## 7 · Through what does layer 0 act?
+# ## 7 · How does layer 0 act on layer 1?
 #
-# Path patching: each head of layer 0 writes what it writes when the two exemplars of
-# the context are exchanged (which turns the answer around), but only the keys, the
-# queries or the values of layer 1 get to see it. 1 would be an answer that is turned
-# around altogether.
+# Path patching: we exchange the two exemplars of the context, which reverses the
+# answer. Each head of layer 0 then writes what it writes on this exchanged input, but
+# only the keys, the queries or the values of layer 1 see it. At 1 the answer would be
+# fully reversed.
 
 # %%
 swapped = task.inputs(exemplars_swapped(sequences))
@@ -196,15 +198,15 @@ plots.bars(
 )
 
 # %% [markdown]
-# In an induction circuit it is the keys, and the heads that attend to the previous
-# token: by them a label's token says which exemplar it belongs to.
+# In an induction circuit, layer 0 acts through the keys, and its previous-token heads
+# matter: they tell each label's token which exemplar it belongs to.
 #
 # ## 8 · What was missing on the plateau?
 #
-# Clamp a part of the circuit to what it is to become, at each checkpoint: here the
-# match, so that a head's query attends to the right label. Where the loss is lower
-# then, the rest, copying what is attended to, has been there already: progress that the
-# loss does not show.
+# At each checkpoint, clamp a part of the circuit to what it will become. Here this is
+# the match: a head's query attends to the right label. If the loss is lower then, the
+# rest of the circuit (copying what is attended to) was there already. The loss does not
+# show this progress.
 
 # %%
 plain = measures.task_metric(task, "loss")
@@ -228,17 +230,15 @@ plots.traces(
 )
 
 # %% [markdown]
-# ## 9 · Where is the answer read off?
+# ## 9 · Where does the answer appear?
 #
-# The *logit lens* reads the residual stream on the way as if it were the last;
-# *direct logit attribution* says how much of the logit difference each part writes
-# itself.
+# The *logit lens* reads earlier points of the residual stream as if they were the last.
+# *Direct logit attribution* tells how much each part itself writes to the logit
+# difference.
 
 # %%
 stream, places = opto.lens.logit_lens(model, *inputs, sites=["embed", "**.resid_post"])
-terms, parts = opto.lens.logit_terms(
-    model, *inputs, norm=model.final_norm, unembed=model.unembed
-)
+terms, parts = opto.lens.logit_terms(model, *inputs)
 lens = [float(answers.logit_difference(x, *inputs)) for x in stream]
 wrote = [float(answers.logit_difference(x, *inputs)) for x in terms]
 for place, x in zip(places, lens, strict=True):
@@ -254,9 +254,9 @@ plots.bars(
 # %% [markdown]
 # ## 10 · Turn the knob
 #
-# An edit has a strength, and `opto.stack` puts any edits side by side. Here heads turn
-# to the right label with all of their attention, to the wrong one with all of it, or
-# anything between: what the model says follows, against what it sees.
+# An edit has a strength, and `opto.stack` puts any edits side by side. Here heads
+# attend only to the right label, only to the wrong one, or to both in any proportion.
+# The model's answer follows the clamped attention, not its input.
 
 # %%
 shares = np.linspace(0, 1, 11)
@@ -280,6 +280,6 @@ plots.dots(
 )
 
 # %% [markdown]
-# Every edit here also has a text form, is a pytree that can be swept and
-# differentiated, and can be in force throughout training: `02_induction` is about what
-# then happens. `opto/guide.md` has the rest.
+# Every edit here also has a text form. It is a pytree that you can sweep and
+# differentiate, and you can train a model under it: `02_induction` shows what happens
+# then. `opto/guide.md` explains the rest.

@@ -12,18 +12,19 @@
 # ---
 
 # %% [markdown]
-# # Why do phase changes happen, and why can what was learned go away again?
+# # Why do phase changes happen, and why can a learned skill go away again?
 #
-# Two toys, of a few vectors each. In the first, a loss stands still until **several
-# parts that only work together** have been learned together; give some of the parts,
-# and it falls sooner. That is the induction-head paper's account of the sudden fall in
-# a transformer's loss (Singh et al. 2024, arXiv
+# We look at two toy models of a few vectors each. In the first, the loss stands still
+# until **several parts that only work together** have been learned together. If some of
+# the parts are given, the loss falls sooner. This is how the induction-head paper
+# explains the sudden fall of a transformer's loss (Singh et al. 2024, arXiv
 # [2404.07129](https://arxiv.org/abs/2404.07129), figures 5a and A9). In the second,
 # **two mechanisms share parts**: the fast one makes the slow one learnable, and then
-# loses to it. That is the account of in-context learning's transience (Singh et al.
-# 2025, arXiv [2503.05631](https://arxiv.org/abs/2503.05631), figure 5).
+# loses to it. This is how Singh et al. (2025, arXiv
+# [2503.05631](https://arxiv.org/abs/2503.05631), figure 5) explain why in-context
+# learning goes away.
 #
-# All is run here, at the papers' scale, in under a minute on two cores.
+# Everything runs here, at the papers' scale, in less than a minute on two cores.
 
 # %%
 import numpy as np
@@ -34,15 +35,15 @@ from icl import plots, toys
 # %% [markdown]
 # ## Three parts that only work together
 #
-# Vectors $a, b, c$ of 20 entries are to make the tensor that the true ones make:
+# Vectors $a, b, c$ of 20 entries learn to make the same tensor as the true vectors:
 #
 # $$L = \tfrac{1}{2}\bigl\langle(t_a \otimes t_b \otimes t_c -
 # p_a \otimes p_b \otimes p_c)^2\bigr\rangle.$$
 #
-# From a random start, descent first makes the product small: it comes close to the
-# saddle at zero. There the gradient of each vector has the others as a factor, so that
-# nothing moves until all have turned. The paper's figure 5a clamps none, one or two of
-# the three to the true ones.
+# From a random start, gradient descent first makes the product small, which brings it
+# close to the saddle at zero. There the gradient of each vector has the other vectors
+# as factors, so nothing moves until all have turned. The paper's figure 5a clamps none,
+# one or two of the three vectors to the true ones.
 
 # %%
 induction = toys.run(toys.induction(), 1)
@@ -59,13 +60,14 @@ for measure, label in labels.items():
 plots.clamped_descents(panels, halves=halves)
 
 # %% [markdown]
-# Figure 5a is on the left, A9 the other two. While the loss stands still, the measures
-# of $a$ fall: there is **progress that the loss does not show**. Without clamps the
-# plateau is the saddle's loss. The marks are where the loss is half of that at step 50,
-# by which the plateau is reached. With $b$ and $c$ clamped there is none: the loss
-# falls from the start, and 66 says only that it halves in 16 steps after step 50.
+# Figure 5a is on the left; the other two panels are A9. While the loss stands still,
+# the measures of $a$ fall: there is **progress that the loss does not show**. Without
+# clamps, the plateau is the loss at the saddle. Each mark is where the loss is half of
+# its value at step 50, when the plateau has been reached. With $b$ and $c$ clamped
+# there is no plateau: the loss falls from the start, and 66 only says that it halves
+# within 16 steps after step 50.
 #
-# What is learned when, of each vector that is not clamped:
+# The next figure shows when each unclamped vector is learned:
 
 # %%
 plots.vector_progress(
@@ -82,9 +84,9 @@ plots.vector_progress(
 # %% [markdown]
 # ## Two mechanisms that share parts
 #
-# Mechanism 1 is $a \otimes b \otimes c$, mechanism 2 is $d \otimes b \otimes c$. Either
-# does the task; $a$ has 20 entries and $d$ 160, so that the second is slower. The first
-# lacks something, $\mu_1$; keeping both costs:
+# Mechanism 1 is $a \otimes b \otimes c$, and mechanism 2 is $d \otimes b \otimes c$.
+# Each can do the task. Vector $a$ has 20 entries and $d$ has 160, so mechanism 2 is
+# slower. Mechanism 1 leaves an error $\mu_1$, and it costs something to keep both:
 #
 # $$L = (L_1 + \mu_1)\,L_2 + \alpha \cdot \tfrac{1}{2}\langle(p_a \otimes
 # p_d)^2\rangle, \qquad \mu_1 = \alpha = 0.1.$$
@@ -105,14 +107,15 @@ plots.two_mechanisms(
 )
 
 # %% [markdown]
-# Mechanism 1 is learned first, and with it the shared $b$ and $c$. Now mechanism 2, of
-# which only $d$ is missing, can be learned too: they **cooperate**. As the cost of both
-# is paid, and only mechanism 2 can do all of the task, $a$ is then given up: they
-# **compete**, and mechanism 1 is transient. The divot on the right is where, for a
-# while, the first one's gain is the second one's loss.
+# Mechanism 1 is learned first, and with it the shared $b$ and $c$. Mechanism 2 then
+# lacks only $d$, so it can be learned too: the two **cooperate**. But keeping both has
+# a cost, and only mechanism 2 can do all of the task, so $a$ is then given up: the two
+# **compete**, and mechanism 1 is transient. The divot on the right shows where, for a
+# while, mechanism 1 gains and mechanism 2 gets worse.
 #
-# With $\mu_1 = 0$ the first one lacks nothing, and stays. Twelve seeds of each, the
-# losses computed from inner products, which takes a second:
+# With $\mu_1 = 0$, mechanism 1 leaves no error, and stays. The next figure has twelve
+# seeds for each value of $\mu_1$. Their losses are computed from inner products, which
+# takes a second:
 
 # %%
 many = {
@@ -127,8 +130,8 @@ plots.mechanism_seeds(
 )
 
 # %% [markdown]
-# The jags on the right are the descent's own: at a rate of 1 it is at the edge of being
-# stable there, with numbers of 64 bits, too.
+# The jags on the right come from gradient descent itself: with a learning rate of 1 it
+# is barely stable there, even with 64-bit numbers.
 
 # %%
 for name, halves_left in left.items():
@@ -138,11 +141,11 @@ for name, halves_left in left.items():
 # %% [markdown]
 # ## The papers' numbers and ours
 #
-# Descents of the second toy stop at a loss of $10^{-6}$, or after 16,000 steps. The
-# second paper's figure is of seed 7; the other numbers are what its public code, and
-# the first paper's, give when run. They come out to the step because vectors are drawn
-# as there and the tensors are made as there: near a saddle rounding matters, and inner
-# products shift these times by up to 5 %.
+# Runs of the second toy stop at a loss of $10^{-6}$, or after 16,000 steps. The second
+# paper's figure shows seed 7; the other numbers are what the public code of both papers
+# gives when run. Our numbers agree to the step, because we draw the vectors and make
+# the tensors as that code does: near a saddle rounding matters, and inner products
+# shift these times by up to 5 %.
 
 # %%
 rows = [

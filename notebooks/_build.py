@@ -1,9 +1,9 @@
-"""Executes notebooks: from each `NN_name.py` makes `NN_name.ipynb` beside it.
+"""Executes notebooks: makes `NN_name.ipynb` from each `NN_name.py` beside it.
 
     python notebooks/_build.py [01_probe 02_induction …]
 
-They read the studies in `$ICL_RUNS`, by default `runs` of this repository. What is
-written depends on the outputs alone: no times, and cells are numbered.
+They read the studies in `$ICL_RUNS`, by default `runs` of this repository. The file
+depends only on the source and its outputs: it has no times, and cells are numbered.
 """
 
 import os
@@ -17,13 +17,13 @@ import nbformat
 
 HERE = Path(__file__).parent
 MOST = 300_000
-"""Bytes that an executed notebook may have."""
+"""The largest size of an executed notebook, in bytes."""
 
 
 def notebooks(names: list[str]) -> list[Path]:
-    """The sources of notebooks, of all of them if no name is given.
+    """The sources of the named notebooks, or of all if no name is given.
 
-    **Raises:** `ValueError` for a name that is none.
+    **Raises:** `ValueError` for an unknown name.
     """
     every = sorted(HERE.glob("[0-9]*.py"))
     chosen = [path for path in every if not names or path.stem in names]
@@ -34,7 +34,7 @@ def notebooks(names: list[str]) -> list[Path]:
 
 
 def build(source: Path) -> Path:
-    """Executes a notebook, and writes it with its outputs.
+    """Executes a notebook and writes it with its outputs.
 
     **Raises:** `ValueError` if it is too large, and `CellExecutionError` of nbclient if
     a cell fails.
@@ -50,7 +50,7 @@ def build(source: Path) -> Path:
         resources={"metadata": {"path": str(HERE)}},
     )
     client.execute()
-    # The rest is for jupytext, or about this Python.
+    # The other metadata is for jupytext, or describes this Python.
     notebook.metadata = {"kernelspec": notebook.metadata["kernelspec"]}
     text = nbformat.writes(notebook) + "\n"
     if len(text.encode()) > MOST:
@@ -61,7 +61,7 @@ def build(source: Path) -> Path:
 
 
 def main() -> None:
-    """Builds the notebooks that are named."""
+    """Builds the named notebooks."""
     os.environ.setdefault("ICL_RUNS", str(HERE.parent / "runs"))
     for source in notebooks(sys.argv[1:]):
         target = build(source)

@@ -1,10 +1,10 @@
-"""Writes `RESULTS.md`: the papers' numbers beside ours, and which figures there are.
+"""Writes `RESULTS.md`: the papers' numbers beside ours, and a list of all figures.
 
     python notebooks/_results.py [runs/figures …]
 
-It keeps what `icl figure NAME --scale small --out runs` left in the folders that are
-named, in `results/` beside this file, and writes all that is kept. The numbers of each
-seed are in those files.
+It copies the results of `icl figure NAME --scale small --out runs` from the named
+folders to `results/` beside this file, and then writes everything in `results/`. The
+numbers of each seed are in those files.
 """
 
 import json
@@ -21,34 +21,34 @@ HERE = Path(__file__).parent
 KEPT = HERE / "results"
 HEAD = """# The papers' numbers and ours
 
-Made by `python notebooks/_results.py` from what `icl figure NAME --scale small --out
-runs` left, each on two cores of a shared machine; the numbers of each seed are in
-[results/](results). At scale `small` the induction study has the published lengths,
-looked at less often; the other two have ten times the learning rate and fewer
-sequences, so that their times are not the papers'. *Synthetic* classes
-(`icl.data.LowRankClasses`) stand in for the papers' ResNet features of Omniglot, whose
-drawings could not be had where these were made. Targets are the papers' numbers, mostly
-of one seed, read off figures to about 2 %.
+`python notebooks/_results.py` makes this file from the results of `icl figure NAME
+--scale small --out runs`, each run on two cores of a shared machine. The numbers of
+each seed are in [results/](results). At scale `small` the induction study has the
+published lengths, evaluated less often. The other two studies have ten times the
+learning rate and fewer sequences, so their times are not the papers'. *Synthetic*
+classes (`icl.data.LowRankClasses`) stand in for the papers' ResNet features of
+Omniglot, whose drawings were not available where these were made. Targets are the
+papers' numbers, mostly of one seed, read off figures to about 2 %.
 
-**How it is judged.** Each claim was written down before the runs that it is judged on,
-and is decided seed by seed: it holds if it does in four of five. Where a finding had
-been seen before its claim was written, it is judged on other seeds, which the table
-names. A number *holds* if it is near the target (times, losses and quotients within a
-factor of 1.25, accuracies and attention within 0.05), else it *differs*; an event that
-came in the paper and not in half of our seeds is *not reproduced*, as is a claim that
-fails; what was not run, or cannot be told, is *absent*. Numbers are means over seeds
-with 95 % intervals (Student's t; of accuracies and attention, of their angle, so that
-they stay within bounds); where some seed never got there it is the median over all of
-them, with how many did.
+**How it is judged.** Each claim was written down before the runs that it is judged on.
+It is decided seed by seed, and holds if it holds in at least four of five seeds. If a
+finding had been seen before its claim was written, the claim is judged on other seeds,
+which the section names. A number *holds* if it is near the target (times, losses and
+quotients within a factor of 1.25, accuracies and attention within 0.05); else it
+*differs*. An event is *not reproduced* if it came in the paper but in half of our seeds
+or fewer; so is a claim that fails. What was not run, or cannot be decided, is *absent*.
+Numbers are means over seeds with 95 % intervals (Student's t; for accuracies and
+attention it is computed on their angle, so that it stays within bounds). If some seeds
+never got there, the number is the median over all seeds, with how many did.
 
-The preset `induction`, which the demo and the benchmarks train, has `init_seed=3`: of
-the seeds 0 to 7, which cross half of ln 2 between 225 and 380 thousand sequences, it
-was chosen as the one nearest to the paper's 257. No study here has it.
+The preset `induction`, which the demo and the benchmarks train, has `init_seed=3`. It
+was chosen from the seeds 0 to 7, which cross half of ln 2 between 225 and 380 thousand
+sequences, as the one nearest to the paper's 257 thousand. No study here uses it.
 """
 
 
 def keep(folders: list[Path]) -> int:
-    """Keeps the figures of some folders, those of whole studies at scale `small`."""
+    """Copies the results of whole studies at scale `small`; returns how many."""
     count = 0
     for file in (file for folder in folders for file in sorted(folder.glob("*.json"))):
         found = _read(file)
@@ -66,7 +66,7 @@ def text() -> str:
 
 
 def coverage(found: list[dict[str, Any]]) -> Iterator[str]:
-    """Every figure and table of the papers, with what ours comes to."""
+    """Every figure and table of the papers, with the verdict on ours."""
     verdicts: dict[str, list[str]] = {}
     for each in found:
         own = "Omniglot: " if each["own_data"] else ""
@@ -109,7 +109,7 @@ def section(found: dict[str, Any]) -> Iterator[str]:
 
 
 def value_of(values: dict[str, Any]) -> str:
-    """The number, and in how many seeds it was reached if not in all."""
+    """The number; if not all seeds reached it, also how many did."""
     reached, count = values["reached"], values["seeds"]
     text = number(values["value"])
     if 0 < reached < count:
@@ -141,7 +141,7 @@ def _read(file: Path) -> dict[str, Any]:
 
 
 def main() -> None:
-    """Keeps the figures of the folders that are named, and writes the file."""
+    """Copies the results from the named folders, and writes the file."""
     folders = [Path(name) for name in sys.argv[1:]] or [HERE.parent / "runs/figures"]
     print(f"kept {keep(folders)} figures in {KEPT}")
     (HERE / "RESULTS.md").write_text(text())

@@ -57,7 +57,7 @@ PUBLISHED = (
     Published("12, 15 (?)", "temperature; superposition", absent="not written"),
     Published(
         "16, 17",
-        "twelve seeds of the toy, with and without the lack μ₁",
+        "twelve seeds of the toy, with and without the error μ₁",
         notebook="03_phase_changes",
         absent="five of the seeds are judged in figure 5",
     ),

@@ -1,4 +1,4 @@
-"""Sources of classes, and the making of Omniglot's."""
+"""Sources of classes, and how Omniglot's classes are made."""
 
 import dataclasses
 import errno
@@ -33,9 +33,9 @@ def assert_one_line(error: pytest.ExceptionInfo) -> None:
 
 
 def rectified_moments(spread: float) -> tuple[float, float, float]:
-    """Of relu(m + g + s e): E[f²], and E[f f'] over E[f²] between and within classes.
+    """Moments of f = relu(m + g + s e): E[f²], and E[f f'] / E[f²] between and within.
 
-    m = |N(0, 1)| is common, g ~ N(0, 1) the class's, e ~ N(0, 1) the exemplar's.
+    All share m = |N(0, 1)|; g ~ N(0, 1) is a class's, and e ~ N(0, 1) an exemplar's.
     """
     m = np.linspace(0, 9, 1801)
     weight = np.exp(-(m**2) / 2)
@@ -60,7 +60,7 @@ def rectified_moments(spread: float) -> tuple[float, float, float]:
 
 
 def cosines(features: np.ndarray) -> tuple[float, float]:
-    """Mean cosine of exemplars of two classes, and of two exemplars of a class."""
+    """Mean cosine of exemplars of different classes, and of exemplars of one class."""
     unit = features.astype(np.float64)
     unit /= np.linalg.norm(unit, axis=-1, keepdims=True)
     classes, exemplars, _ = unit.shape
@@ -76,7 +76,7 @@ def cosines(features: np.ndarray) -> tuple[float, float]:
 )
 def test_low_rank_has_the_moments_and_cosines_of_its_formula(spread, rank):
     square, between, within = rectified_moments(spread)
-    # The mean over data sets, as the shared mean and directions are few.
+    # Average over data sets, because each has one shared mean and few directions.
     seeds = range(6)
     sets = [data.LowRankClasses(200, 4, 512, rank, spread, s).load() for s in seeds]
     measured = np.array([cosines(features) for features in sets]).mean(0)
@@ -86,7 +86,7 @@ def test_low_rank_has_the_moments_and_cosines_of_its_formula(spread, rank):
 
 
 def test_low_rank_says_its_cosines_right():
-    """The figures in the docstring, and those of the paper's features nearby."""
+    """The docstring's figures are right, and near those of the paper's features."""
     assert rectified_moments(0.0)[1] == pytest.approx(0.65, abs=0.005)
     assert rectified_moments(0.5)[1:] == pytest.approx((0.61, 0.91), abs=0.006)
 
@@ -101,7 +101,7 @@ def test_low_rank_classes_differ_along_few_directions():
 
 
 def test_low_rank_noise_of_exemplars_along_the_directions_of_classes():
-    """Where nothing is clipped it has that many directions and that size."""
+    """Where nothing is clipped, the noise has that many directions and that size."""
     make = data.LowRankClasses(80, 40, 900, rank=3, spread=0.0, class_spread=0.5)
     features = make.load().astype(np.float64)
     clear = (features > 0).all((0, 1))
@@ -109,13 +109,13 @@ def test_low_rank_noise_of_exemplars_along_the_directions_of_classes():
     unclipped = features[..., clear]
     within = (unclipped - unclipped.mean(1, keepdims=True)).reshape(-1, clear.sum())
     assert np.linalg.matrix_rank(within, tol=1e-3) == 3
-    # Classes themselves have a standard deviation of 1 along the same directions.
+    # Along the same directions, classes have a standard deviation of 1.
     means = unclipped.mean(1)
     between = means - means.mean(0)
     assert np.linalg.matrix_rank(np.concatenate([within, between]), tol=1e-3) == 3
     _, _, axes = np.linalg.svd(within, full_matrices=False)
     ratio = (within @ axes[:3].T).std(0) / (between @ axes[:3].T).std(0)
-    # Of 40 exemplars, less the degree of freedom of their mean; of 80 classes.
+    # From 40 exemplars, minus one degree of freedom for their mean, and 80 classes.
     assert ratio == pytest.approx([0.5, 0.5, 0.5], rel=0.2)
     small = dataclasses.replace(make, num_classes=7, num_exemplars=3).load()
     assert np.array_equal(small, make.load()[:7, :3])
@@ -137,7 +137,7 @@ def test_low_rank_noise_is_before_the_rectification_and_independent():
     noise = (features - features.mean(1, keepdims=True)) * math.sqrt(30 / 29)
     chosen = noise.transpose(1, 0, 2)[:, clear]
     assert chosen.std() == pytest.approx(spread, rel=0.01)
-    # Across classes and dimensions: the same exemplar number shares nothing.
+    # Equal exemplar numbers share nothing across classes and dimensions.
     correlation = np.corrcoef(chosen.T[:300])[np.triu_indices(300, 1)]
     assert correlation.std() == pytest.approx(1 / math.sqrt(29), rel=0.05)
     assert (features == 0).any()
@@ -158,10 +158,10 @@ def test_gaussian_moments():
     assert cosine.std() == pytest.approx(1 / math.sqrt(dim), rel=0.02)
     kurtosis = (noise**4).mean() / (noise**2).mean() ** 2
     assert kurtosis == pytest.approx(3, abs=0.05)
-    # Exemplars have noise of their own: that of one says nothing about another's.
+    # Each exemplar has its own noise, independent of the others'.
     flat = (features - features.mean(1, keepdims=True)).reshape(400, 10, dim)
     product = (flat[:, 0] * flat[:, 1]).mean() / spread**2
-    assert product == pytest.approx(-1 / 10, abs=0.01)  # from removing the mean
+    assert product == pytest.approx(-1 / 10, abs=0.01)  # because the mean is removed
     assert abs((flat[0] * flat[1]).mean() / spread**2) < 0.1
 
 
@@ -225,7 +225,7 @@ def test_rank_is_checked():
 
 
 def test_numpy_still_draws_what_it_drew():
-    """Written down once: NumPy may change its generators, and then runs differ."""
+    """The values were stored once. If NumPy changes its generators, runs change."""
     low_rank = data.LowRankClasses(2, 2, 4, rank=2).load().ravel()[:4]
     gaussian = data.GaussianClasses(2, 2, 4).load().ravel()[:4]
     np.testing.assert_allclose(
@@ -268,7 +268,7 @@ def test_sources_are_plain_values(source):
 
 @pytest.fixture
 def fill(tmp_path):
-    """Writes named arrays into an HDF5 file and gives its name."""
+    """Writes named arrays into an HDF5 file and returns its name."""
 
     def fill(**arrays):
         file = tmp_path / "classes.h5"
@@ -429,7 +429,7 @@ def test_an_existing_file_is_kept(tmp_path):
 @pytest.mark.parametrize("call", ["fsync", "replace"])
 def test_nothing_is_left_when_writing_fails(tmp_path, monkeypatch, call):
     def fail(*arguments):
-        # By now the file has another name: at `out` there is never a part of it.
+        # The file still has a temporary name: `out` is never a partial file.
         assert not (tmp_path / "out.h5").exists()
         assert len(os.listdir(tmp_path)) == 1
         raise OSError(errno.ENOSPC, "No space left on device")
@@ -498,7 +498,7 @@ def test_one_hot_has_nothing_to_save(tmp_path):
 
 
 def drawing(character: int, drawer: int, side: int = 105) -> bytes:
-    """A drawing whose 5×5 cells of 21 pixels spell two numbers in binary."""
+    """A drawing whose 5×5 cells of 21 pixels encode two numbers in binary."""
     bits = [(character << 6 | drawer) >> bit & 1 for bit in range(25)]
     cells = np.array(bits).reshape(5, 5)
     paper = np.kron(1 - cells, np.ones((21, 21)))[:side, :side] * 255
@@ -508,7 +508,7 @@ def drawing(character: int, drawer: int, side: int = 105) -> bytes:
 
 
 def spelled(images: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """The numbers in drawings read at size 5: characters and drawers."""
+    """The numbers encoded in drawings of size 5: characters and drawers."""
     cells = images.reshape(*images.shape[:2], 25).astype(np.float64)
     np.testing.assert_array_equal(cells, cells.round())
     value = (cells @ 2 ** np.arange(25)).astype(int)
@@ -516,7 +516,7 @@ def spelled(images: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 
 def character(place: str, number: int, drawers=range(1, 21)) -> dict[str, bytes]:
-    """The 20 files of a character at alphabet/characterNN."""
+    """The 20 files of one character, at alphabet/characterNN."""
     return {
         f"{place}/{number:04d}_{drawer:02d}.png": drawing(number, drawer)
         for drawer in drawers
@@ -534,7 +534,7 @@ def write_zip(file: pathlib.Path, files: dict[str, bytes]) -> pathlib.Path:
 
 @pytest.fixture
 def small(tmp_path):
-    """Two zips as published: "Beta/character02" (number 12) is in both."""
+    """Two zips like the published ones; "Beta/character02" (number 12) is in both."""
     first = {
         **character("small1/Beta/character02", 12),
         **character("small1/Beta/character01", 11),
@@ -604,7 +604,7 @@ def test_pixels_are_means_of_blocks_with_ink_one(small):
         images = data.read_omniglot(small, size=size)[1]
         np.testing.assert_allclose(images, blocks.mean((3, 5)), atol=1e-6)
     images = data.read_omniglot(small, size=28)[1]
-    # Where 105 is no multiple: pixel i takes those whose centre is in its interval.
+    # If the size does not divide 105, pixel i averages those with centres inside it.
     taken = np.ceil((np.arange(105) + 0.5) / 3.75 - 1e-9).astype(int) - 1
     member = np.eye(28)[taken].T
     member /= member.sum(1, keepdims=True)
@@ -723,7 +723,7 @@ def test_whitening_knows_the_rank_and_no_more():
         data.pca_whiten(np.ones_like(exact), 1)
     with pytest.raises(ValueError, match="^dims must .* got 0"):
         data.pca_whiten(images, 0)
-    # The components are those of all the dims before them, and of any scale.
+    # The first components depend neither on how many there are nor on the scale.
     np.testing.assert_array_equal(
         data.pca_whiten(images, 3), data.pca_whiten(images, 5)[..., :3]
     )
@@ -766,7 +766,7 @@ def test_the_published_zips():
     assert {"Balinese", "Japanese_(katakana)", "Latin"} <= alphabets
     assert images.min() == 0
     assert images.max() == 1
-    # The figures in the docstring of `make_omniglot`.
+    # The figures from the docstring of `make_omniglot`.
     assert (images**2).mean() == pytest.approx(0.06, abs=0.005)
     assert (9 * images**2).mean() == pytest.approx(0.5, abs=0.1)
     for path, name, file, drawer in (
@@ -790,7 +790,7 @@ def test_the_published_zips():
 
 @needs_omniglot
 def test_drawings_of_a_published_character_are_alike():
-    """Blurred drawings are nearer to their own character's mean than by chance."""
+    """Blurred drawings find their own character's mean more often than by chance."""
     images = data.read_omniglot(ZIPS, size=14)[1].reshape(242, 20, 196)
     means, held_out = images[:, 1:].mean(1), images[:, 0]
     means = means / np.linalg.norm(means, axis=1, keepdims=True)

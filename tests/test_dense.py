@@ -1,4 +1,4 @@
-"""The dense set, against loops over all that there is."""
+"""The dense set, against loops over all classes and labels."""
 
 import itertools
 
@@ -45,7 +45,7 @@ def rows(dense):
 
 
 def every(classes, label_pairs):
-    """All sequences by the definition, label pairs a function of the two classes."""
+    """All sequences by definition; `label_pairs` is a function of the two classes."""
     return {
         (a, b, (a, b)[at], x, y, (x, y)[at])
         for a, b in itertools.permutations(classes, 2)
@@ -116,7 +116,7 @@ def test_the_sequences_of_the_paper():
     }
     for name in ("class_pair", "label_pair", "relabelling", "correct_position"):
         assert len(set(np.bincount(dense.groups[name]))) == 1, counts
-    # What the task draws is among them, vector for vector.
+    # Every sequence that the task draws is in the set, with the same vectors.
     drawn = jax.jit(batch, static_argnums=1)(task, 300, key=jax.random.key(3))
     place = {row: i for i, row in enumerate(found)}
     at = np.array(
@@ -167,7 +167,7 @@ def test_some_class_pairs_of_many(monkeypatch):
     check_groups(some)
     assert rows(draw(0, 5)) == rows(some)
     seen = [{tuple(x) for x in draw(i, 5).pairs["class_pair"]} for i in range(20)]
-    assert len(set.union(*seen)) == 12  # Each pair comes up: (7/12)^20 = 2e-5.
+    assert len(set.union(*seen)) == 12  # A pair is missing with 2e-5 = (7/12)^20.
     assert set(rows(draw(0, 100))) == whole
 
 

@@ -1,4 +1,4 @@
-"""Elementary edits at every site and in batches; records; edits that contradict."""
+"""Elementary edits at every site and in batches; records; contradictory edits."""
 
 import functools
 import re
@@ -19,7 +19,7 @@ from opto import Clamp, Freeze, Mean, Patch, Resample, Scale, Steer, Zero
 
 @functools.cache
 def case(name):
-    """A model, its inputs and all that it computes."""
+    """A model, its inputs, its output and the full record."""
     model, inputs = MODELS[name]()
     return model, inputs, *opto.run(model, *inputs, record="**")
 
@@ -31,7 +31,7 @@ def transformer():
 
 
 def sequences(*shape, seed=0):
-    """Exemplars, and labels of which one of the context is the query's."""
+    """Exemplars and labels; one label in the context is the query's."""
     rng = np.random.default_rng(seed)
     examples = rng.normal(size=(*shape, 3, 3)).astype(np.float32)
     labels = np.broadcast_to([2, 1, 2], (*shape, 3))
@@ -39,7 +39,7 @@ def sequences(*shape, seed=0):
 
 
 class Doubling(eqx.Module):
-    """Two sites, `x` and `twice`, that compile in no time."""
+    """Two sites, `x` and `twice`; compiles very fast."""
 
     input_axes = ("i",)
 
@@ -49,14 +49,14 @@ class Doubling(eqx.Module):
 
 
 def assert_same(ours, expected, atol=0.0):
-    """Equal trees of arrays, to the bit if `atol` is 0."""
+    """Asserts equal trees of arrays, bitwise if `atol` is 0."""
     assert jax.tree.structure(ours) == jax.tree.structure(expected)
     for a, b in zip(jax.tree.leaves(ours), jax.tree.leaves(expected), strict=True):
         assert a.dtype == b.dtype
         np.testing.assert_allclose(a, b, rtol=atol, atol=atol)
 
 
-# What changes nothing, at every site.
+# Edits that change nothing, at every site.
 
 
 def others(record):
@@ -64,7 +64,7 @@ def others(record):
     return {k: ~v if v.dtype == bool else v + 1 for k, v in record.items()}
 
 
-# By kind: edits of all sites at once, which leave them as they are.
+# By kind: edits of all sites at once that change no value.
 NOTHINGS = {
     "patch": lambda record: [Patch("**", record)],
     "freeze": lambda record: [Freeze("**")],
@@ -104,7 +104,7 @@ def test_nothing_is_nothing_to_the_bit(name):
 
 @pytest.mark.parametrize("name", MODELS)
 def test_nothing_is_nothing_compiled(name):
-    """To rounding; also what is computed only where somebody asks, as one site."""
+    """Equal up to rounding, also at sites that are computed only on request."""
     model, inputs, out, record = case(name)
     lazy = [site for site in record if site.split(".")[-1] in ("result", "k_in")]
 
@@ -123,7 +123,7 @@ def test_nothing_is_nothing_compiled(name):
 
 
 def test_a_batch_patched_with_itself():
-    """And with the values of other examples, at strength 0."""
+    """Also patched with other examples' values at strength 0."""
     model, inputs = transformer(), sequences(4)
     out, record = opto.run(model, *inputs, record="**")
     edits = [Patch("**", record), Resample("**", record, strength=0)]
@@ -135,7 +135,7 @@ def test_a_batch_patched_with_itself():
         assert_same(opto.run(Doubling(), x, edits=edits)[0], out)
 
 
-# What the elementary edits do, in NumPy.
+# The effects of elementary edits, in NumPy.
 
 
 def test_scaled_scores_are_a_temperature():
@@ -153,7 +153,7 @@ def test_scaled_scores_are_a_temperature():
     np.testing.assert_allclose(
         record["blocks.0.attn.pattern"], softmax(scores), atol=1e-6
     )
-    # The record is of the edited scores, so head 1's were seven times as large.
+    # The record has the edited scores; head 1's were seven times as large before.
     edited = record["blocks.1.attn.scores"].astype(float)
     np.testing.assert_allclose(
         record["blocks.1.attn.pattern"], softmax(edited), atol=1e-6
@@ -182,7 +182,7 @@ def test_single_units_of_a_mask():
 
 @pytest.mark.parametrize("count", [2, 3, 7])
 def test_resample_leaves_no_example_its_own(count):
-    """The same shuffle at both sites: `twice` of what is at `x`."""
+    """The shuffle is the same at both sites: `twice` stays twice `x`."""
     x = jnp.arange(3 * count, dtype=float).reshape(count, 3)
     model = Doubling()
     _, record = opto.run(model, x, record="*")
@@ -197,7 +197,7 @@ def test_resample_leaves_no_example_its_own(count):
         assert not np.any(order == np.arange(count))
         again, _ = opto.run(model, x, edits=[Resample("*", record, seed=seed)])[0]
         np.testing.assert_array_equal(again, out)
-        # The text has the values as they are, shuffled before.
+        # The text stores the values after the shuffle.
         read = opto.parse(repr(edits[0]))
         np.testing.assert_array_equal(opto.run(model, x, edits=[read])[0][0], out)
         orders.add(tuple(order.tolist()))
@@ -224,11 +224,11 @@ def test_mean_of_a_batch(shape):
     np.testing.assert_allclose(out, expected, atol=1e-6)
 
 
-# Values that go with the examples.
+# Values with one entry for each example.
 
 
 def test_a_batch_of_values_goes_with_the_examples():
-    """Also those of edits within edits."""
+    """Also in edits within edits."""
     model = other = transformer()
     inputs, source = sequences(2, 2), sequences(2, 2, seed=1)
     site = "blocks.0.resid_post"
@@ -367,7 +367,7 @@ def test_records_as_notebooks_show_them():
     shown = record._repr_html_()
     assert all(f"<code>{name}</code>" in shown for name in record)
     assert shown.count("<tr>") == len(record) + 1
-    # Scores and patterns of two heads in two layers.
+    # Scores and patterns of two heads in each of two layers.
     assert shown.count("<img") == shown.count("data:image/png;base64") == 8
     assert "float32[batch=3 head=2 seq=5 kv_seq=5]" in shown
     assert "int32[batch=3 exemplar=3]" in shown
@@ -384,7 +384,7 @@ def test_records_as_notebooks_show_them():
 
 
 def test_records_are_in_the_order_of_computation():
-    """Also of more than ten layers, which JAX sorts as text."""
+    """Also with more than ten layers, which JAX sorts as text."""
 
     def model(x, tap=opto.identity):
         for i in range(12):
@@ -468,7 +468,7 @@ CONTRADICTIONS = {
 @pytest.mark.parametrize("name", CONTRADICTIONS)
 @pytest.mark.parametrize("where", ["run", "jit", "sweep"])
 def test_contradictions(name, where):
-    """Found before the program runs, within one's own `jit` too."""
+    """They are found before the program runs, also within the user's own `jit`."""
     make, message = CONTRADICTIONS[name]
     edits, x = make(), jnp.full(3, 7.0)
     call = {
@@ -488,7 +488,7 @@ def test_contradictions(name, where):
 
 
 def test_what_is_not_known_yet_does_not_contradict():
-    """The later edit holds, as in every other list."""
+    """The later edit wins, as in every other list."""
     x, known = jnp.ones(3), one()
     run = lambda v: opto.lift(Doubling())(x, edits=[known, Clamp("x", v, i=1)])[0]
     np.testing.assert_array_equal(jax.jit(run)(2.0), [1, 2, 1])

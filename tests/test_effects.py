@@ -1,4 +1,4 @@
-"""Edits that change nothing are refused; and only those."""
+"""Edits that change nothing are refused, and no others."""
 
 import functools
 import re
@@ -61,7 +61,7 @@ def table():
 
 
 def path(receivers):
-    """From a head of layer 0, with values of its own."""
+    """A path from a head of layer 0, with its own values."""
     return PathPatch(At(Z0, head=0), receivers, {Z0: np.ones((2, 5, 4))})
 
 
@@ -238,12 +238,12 @@ def test_edits_that_change_nothing_are_refused(name):
 def test_edits_that_change_something_are_not(name):
     plain = opto.run(model(), *inputs())
     edited = opto.run(model(), *inputs(), edits=FINE[name]())
-    # What holds everything still is a control: it is allowed to change nothing.
+    # An edit that freezes everything is a control, so it may change nothing.
     assert (differ(edited, plain) > 0) == (name != "held_alone")
 
 
 def test_what_is_recorded_is_seen():
-    """An edit that only a record shows is one that changes something."""
+    """An edit that changes only a recorded value has an effect."""
     edits = [Zero(Q1), Freeze(PATTERN1)]
     opto.check(edits, table(), record=SCORES1)
     _, record = opto.run(model(), *inputs(), edits=edits, record=SCORES1)
@@ -251,7 +251,7 @@ def test_what_is_recorded_is_seen():
     for record in ((), PATTERN1, V1, SCORES0):
         with pytest.raises(ValueError, match="changes nothing"):
             opto.run(model(), *inputs(), edits=edits, record=record)
-    # What a graft replaces is still computed.
+    # The model still computes what a graft replaces.
     edits = [Zero(Q0), Graft(model(1), until=0)]
     opto.run(model(), *inputs(), edits=edits, record=PATTERN0)
     for record in ((), PATTERN1, V0):
@@ -350,7 +350,7 @@ def test_paths_that_lead_nowhere(ends, frozen, fine):
 
 
 def test_a_mask_that_nobody_says_is_not_known():
-    """Without `seen`, an edit of the future may be one of something."""
+    """Without `seen`, an edit of a future key may have an effect."""
 
     def attends(rows):
         def fn(x, tap):
@@ -368,7 +368,7 @@ def test_a_mask_that_nobody_says_is_not_known():
 
 
 def test_an_edit_before_a_graft_of_the_last_layers_counts():
-    """Nobody knows beforehand what the other model makes of it."""
+    """We cannot know in advance what the other model does with it."""
     edits = [Zero(Z0, head=0), Graft(model(1), from_=1)]
     assert opto.check(edits, table()) == tuple(edits)
     assert with_effect(edits[:1], edits[1:], table()) == tuple(edits[:1])
@@ -413,13 +413,13 @@ def test_edits_of_the_same_values_are_named():
         opto.run(model(), *inputs(), edits=edits)
 
 
-# Pairs at random: what is accepted changes something, what is refused does not.
+# Random pairs: an accepted edit changes something, a refused one does not.
 
 
 class Light(eqx.Module):
-    """Two blocks with the usual sites, whose outputs are those at every other token.
+    """Two blocks with the usual sites; the outputs are those of every other token.
 
-    Few operations: uncompiled, the way to each takes most of the time.
+    It has few operations, because dispatch dominates the time without compilation.
     """
 
     weights: dict[str, jax.Array]
@@ -493,7 +493,7 @@ OUT = [OUT0, OUT1, NORMED1, "blocks.0.mlp.out"]
 
 
 def draw(rng):
-    """An edit at random, of values that do not cancel."""
+    """A random edit, with values that do not cancel."""
     groups = (STREAM, MLP, HEADS, HEADS, WEIGHTS, WEIGHTS, OUT)
     site = light()[2][rng.choice(groups[rng.integers(len(groups))])]
     name, where = site.name, {}
@@ -533,10 +533,10 @@ def draw(rng):
 
 
 def of_products(edits):
-    """Whether one edit may hide another one by its values, which nobody looks at.
+    """Whether one edit may hide another by its values, which the check does not read.
 
-    Such as a pattern that is zero where another edit changes what it is multiplied by,
-    or that another one of the list has set already.
+    For example, a pattern is zero where it multiplies the entries that another edit
+    changes, or another edit of the list has set it already.
     """
     layers = {site.layer for e in edits for site in where(e)}
     inside = all("attn" in site.name for e in edits for site in where(e))
@@ -550,7 +550,7 @@ def where(edit):
 
 
 def quietly(fn, args, edits, record=()):
-    """A run with the check of effects bypassed."""
+    """Runs without the check of effects."""
     from opto import _run
 
     check, _run.check_effects = _run.check_effects, lambda *_, **__: None
@@ -566,7 +566,7 @@ def differ(a, b):
 
 
 def check_pair(rng):
-    """One draw; says what was found wrong with it."""
+    """Checks one random pair. Returns a message if the check was wrong about it."""
     edits = [draw(rng), draw(rng)]
     fn, x, table = light()
     names = list(table)
@@ -585,7 +585,7 @@ def check_pair(rng):
         change = differ(both, quietly(fn, [x], [edits[1 - i]], record))
         if i in void and change > 1e-6:
             return f"refused, but changes {change}: {edits}, {i}, {record}, {void[i]}"
-        # What holds values holds them, whether or not another edit moves them.
+        # A freeze counts even if no other edit would move the values.
         if i not in void and change == 0 and not isinstance(edits[i], Freeze):
             if not of_products(edits):
                 return f"accepted, but changes nothing: {edits}, {i}, {record}"
@@ -596,7 +596,7 @@ def test_pairs_at_random():
     results = [check_pair(np.random.default_rng(seed)) for seed in range(PAIRS)]
     wrong = [x for x in results if isinstance(x, str)]
     assert not wrong, wrong[0]
-    # The draws have both in them.
+    # The draws include both outcomes.
     assert results.count(True) > PAIRS / 20
     assert results.count(False) > PAIRS / 3
 

@@ -1,4 +1,4 @@
-"""`icl figure` on runs that are made up, whose curves have closed forms."""
+"""`icl figure` on invented runs, whose curves have closed forms."""
 
 import dataclasses
 import functools
@@ -47,7 +47,7 @@ from sweeps.study import list_trials, load_study
 FIGURES = all_figures()
 HALF = math.log(2) / 2
 SEEDS = (10, 11)
-# Until the loss is zero, in thousands, of seed 10; seed 11 takes a tenth more.
+# Thousands of sequences until seed 10's loss is zero; seed 11 takes a tenth more.
 ENDS = {
     "none": 500,
     "previous-token": 400,
@@ -59,19 +59,19 @@ ENDS = {
 
 
 def crossed(thousands):
-    """Where 0.8 (1 - t / end) is half of ln 2."""
+    """The time when 0.8 (1 - t / end) is half of ln 2."""
     return 1e3 * thousands * (1 - HALF / 0.8)
 
 
 def make_study(folder, ends, scale="small", data=None):
-    """The study of the clamps, finished, of which losses fall linearly to zero."""
+    """Makes a finished study of the clamps, with losses that fall linearly to zero."""
     folder = Folder(folder)
     _, module = load_study("clamps")
     runs = pinned(list_trials(module, scale, folder.path, data), (), folder)
     with folder.claimed("clamps", scale):
         folder.begin("clamps", scale, runs, runs, (), ())
     for seed in SEEDS:
-        # Heads are of this run, which nothing here reads.
+        # The clamps take their heads from this run, but nothing here reads it.
         make_run(folder, f"seed-{seed}", runs, 1000)
         for name, end in ends.items():
             later = 1 + 0.1 * (seed - SEEDS[0])
@@ -94,7 +94,7 @@ def make_run(folder, name, runs, end):
 
 @pytest.fixture
 def not_drawn(monkeypatch):
-    """Drawing takes most of the time."""
+    """Skips drawing, which takes most of the time."""
     monkeypatch.setattr(_figure.plots, "save", lambda *_: None)
 
 
@@ -137,7 +137,7 @@ def test_measured_against_closed_forms(tmp_path, capsys, nothing_trained, not_dr
         row = found["rows"][name]
         np.testing.assert_allclose(row["measured"], wanted, rtol=1e-9)
         np.testing.assert_allclose(row["value"], np.mean(wanted), rtol=1e-9)
-        # Student's t of one degree of freedom, at 0.975: tan(0.475 π).
+        # Student's t with one degree of freedom, at 0.975, is tan(0.475 π).
         half = math.tan(0.475 * math.pi) * np.std(wanted, ddof=1) / math.sqrt(2)
         np.testing.assert_allclose(np.ptp(row["interval"]), 2 * half, rtol=1e-6)
     to_tenth = found["rows"]["match to 0.1 nats"]["measured"]
@@ -145,7 +145,7 @@ def test_measured_against_closed_forms(tmp_path, capsys, nothing_trained, not_dr
     row = next(line for line in printed.splitlines() if line.startswith("none "))
     assert row.split()[1:3] == ["292,000", f"{crossed(525):,.0f}"]
     assert row.split()[-2:] == [f"{crossed(525) / 292e3:.2f}", "holds"]
-    # 90 thousand are not within a quarter of the paper's 62.
+    # 90 thousand is not within a quarter of the paper's 62.
     assert found["rows"]["match to 0.1 nats"]["verdict"] == "holds"
     assert found["rows"]["match"]["verdict"] == "differs"
     assert found["verdict"] == "differs"
@@ -175,7 +175,7 @@ def test_an_ordering_that_does_not_hold(tmp_path, capsys, nothing_trained, not_d
 
 
 def test_what_is_not_reached_is_later(tmp_path, capsys, nothing_trained, not_drawn):
-    # 1040 thousand to zero is half of ln 2 at 589, within the run; 1144 at 648.
+    # Zero at 1040 thousand means ½ ln 2 at 589, within the run; 1144 means 648.
     make_study(tmp_path / "clamps", {**ENDS, "none": 1040})
     assert run(tmp_path, "induction/5b") == 0
     printed = capsys.readouterr().out
@@ -213,7 +213,7 @@ def test_what_is_missing_is_trained(tmp_path, monkeypatch, not_drawn):
     assert run(tmp_path, "induction/5b") == 0
     ((path, study, scale, chosen),) = launched
     assert (path, study, scale) == (tmp_path / "clamps", "clamps", "small")
-    # All that is drawn and what that needs; those that are finished are skipped.
+    # All runs in the figure and those they need; finished runs are skipped.
     names = {f"seed-{seed}-{name}" for seed in SEEDS for name in ENDS}
     assert chosen == names | {"seed-10", "seed-11"}
 
@@ -266,7 +266,7 @@ def run_names(study, scale):
     return [t.name for t in list_trials(module, scale, Path("/nowhere"), None)]
 
 
-# Their runs are of many checkpoints of another.
+# Their runs start from many checkpoints of another run.
 NOT_AT_SMOKE = ("coopetition/4c", "coopetition/6")
 
 
@@ -290,7 +290,7 @@ def test_each_figures_runs_are_in_its_study(name, scale):
 @pytest.mark.parametrize("figure", FIGURES.values(), ids=FIGURES)
 def test_claims_are_of_rows_and_hold_of_the_targets(figure):
     for claim in figure.claims:
-        # Where the target is NaN nothing can be told.
+        # With a NaN target, the claim is undecided.
         assert claim.holds(figure.targets, figure.targets) is not False, str(claim)
 
 
@@ -395,7 +395,7 @@ def test_other_claims():
     assert Times("b", "d", 1.3).holds(numbers, {}) is None
 
 
-# What is read off curves
+# Quantities from curves
 
 
 def test_runs_of_a_label_are_the_first_pattern_that_is_there():
@@ -411,14 +411,14 @@ def test_runs_of_a_label_are_the_first_pattern_that_is_there():
     assert figure.found(["s1", "s2", "s1-x"]) == {"main": {1: "s1", 2: "s2"}}
 
 
-# From nothing
+# From scratch
 
 
 @pytest.mark.slow
 def test_from_nothing_at_smoke_scale(tmp_path, capsys, monkeypatch):
     out = str(tmp_path)
     asked = ["transience/preference", "--scale", "smoke", "--out", out]
-    # Of its own: submitit leaves files open.
+    # In its own process, because submitit leaves files open.
     command = [sys.executable, "-m", "sweeps", "figure", *asked]
     done = subprocess.run(command, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
@@ -453,10 +453,10 @@ def test_a_claim_is_judged_seed_by_seed():
         for peak, end in ((0.7, 0.1), (0.4, 0), (0.9, 0.3), (1, math.nan))
     )
     judge = functools.partial(verdict_of_claim, claim, targets={})
-    # The mean of the three would be good; only one of them is.
+    # Their mean would be good, but only one of the three is.
     assert judge([good, never, stays]) is Verdict.NOT_REPRODUCED
     assert judge([good]) is Verdict.HOLDS
-    # Four of five are needed, and eight of ten.
+    # The rule needs four of five, and eight of ten.
     assert judge([good] * 4 + [never]) is Verdict.HOLDS
     assert judge([good] * 3 + [never, stays]) is Verdict.NOT_REPRODUCED
     assert judge([good] * 8 + [never] * 2) is Verdict.HOLDS
@@ -500,14 +500,14 @@ def test_seeds_that_were_seen_before_are_not_judged():
     assert found.judged_seeds == [{"a": 0.1}, {"a": 0.2}]
     assert [*found.claims.values()] == [Verdict.HOLDS]
     assert found.estimates["a"].count == 3
-    # If none is fresh, all are judged.
+    # If no seed is fresh, all are judged.
     only = Judged(figure, Measured({"a": np.array([0.9])}, drawn), (5,))
     assert only.verdict is Verdict.NOT_REPRODUCED
 
 
 @pytest.mark.parametrize("figure", FIGURES.values(), ids=FIGURES)
 def test_every_claim_can_fail(figure):
-    """Rows in another order, or of other numbers, contradict it."""
+    """Rows in another order, or with other numbers, contradict it."""
     names = [*figure.rows]
     up = {name: 1e-3 * 1.5**k for k, name in enumerate(names)}
     down = dict(zip(names, reversed(up.values()), strict=True))

@@ -1,4 +1,4 @@
-"""What does not fit each other, said in one line before anything runs."""
+"""Parts that do not fit each other: one line says so before anything runs."""
 
 import dataclasses
 from typing import ClassVar
@@ -68,7 +68,7 @@ class OneInput(LinearRegression):
 
 
 class Point(eqx.Module):
-    """An example of arrays by other names."""
+    """An example whose arrays have other names."""
 
     point: jnp.ndarray
     value: jnp.ndarray
@@ -182,7 +182,7 @@ def test_a_graft_of_a_model_that_takes_other_examples(tmp_path, seam):
         regression(edits=(graft,)).build()
 
 
-# What messages say of it
+# The words of messages
 
 
 def test_sets_that_are_offered_are_there(tmp_path, capsys):
@@ -193,7 +193,7 @@ def test_sets_that_are_offered_are_there(tmp_path, capsys):
         cli.main(["eval", str(tmp_path / "run"), "--set", "qqq"])
     end = "no evaluation set 'qqq'; there is train, single\n"
     assert capsys.readouterr().err.endswith(end)
-    # One example has no correlation.
+    # The correlation of one example is undefined.
     with pytest.raises(SystemExit):
         cli.main(["eval", str(tmp_path / "run")])
     *_, row = capsys.readouterr().out.splitlines()

@@ -1,4 +1,4 @@
-"""Layers of another model, against the two models run by hand."""
+"""Grafts of another model's layers, against the two models run by hand."""
 
 import functools
 import re
@@ -16,7 +16,7 @@ from icl.models import exemplar_label_interface, NoPositions, TransformerConfig
 from opto import Clamp, Freeze, Graft, Pattern, PreviousToken, Scale, Zero
 
 
-# Layers and seed.
+# Number of layers, and seed.
 MODELS = {
     "own": (2, 0),
     "other": (2, 1),
@@ -46,7 +46,7 @@ def seam_of(layer):
 
 
 def by_hand(lower, upper, layer, inputs, lower_edits=(), upper_edits=()):
-    """`upper` from the stream on that `lower` has after a layer."""
+    """Runs `upper` on the residual stream that `lower` has after a layer."""
     seam = seam_of(layer)
     stream = opto.visit(lower, *inputs, record=seam, edits=lower_edits)[1][seam]
     edits = [Clamp(seam, stream), *upper_edits]
@@ -59,7 +59,7 @@ def assert_close(ours, expected):
         np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-5)
 
 
-# The seams: (this model, the other, layer).
+# Seams: (this model, the other one, layer).
 SEAMS = {
     "embedding": ("own", "other", -1),
     "all_layers": ("own", "other", 1),
@@ -69,7 +69,7 @@ SEAMS = {
 
 
 def test_layers_of_another_model():
-    """`until`, and `from_` of the two models the other way round."""
+    """`until`, and the same as `from_` with the two models exchanged."""
     seams = {k: (model(own), model(other), at) for k, (own, other, at) in SEAMS.items()}
 
     @eqx.filter_jit
@@ -88,7 +88,7 @@ def test_layers_of_another_model():
     for until, from_, expected in found.values():
         assert_close(until, expected)
         assert_close(from_, expected)
-        # All that is recorded is of the model of the last layers.
+        # All recorded sites are those of the model with the last layers.
         assert [*until[1]] == [*from_[1]] == [*expected[1]]
     logits = np.stack([expected[0] for *_, expected in found.values()])
     assert len(np.unique(np.round(logits, 4), axis=0)) == len(SEAMS)
@@ -97,9 +97,9 @@ def test_layers_of_another_model():
 
 
 def edited():
-    """Edits of either model, around a graft of layer 0 from the other.
+    """Edits of both models, with a graft of layer 0 from the other one.
 
-    By kind: the list, the edits of the lower model, those of the upper one.
+    By name: the list, then the edits of the lower and of the upper model.
     """
     lower = [Zero("blocks.0.attn.z", head=1), Pattern(PreviousToken(), heads="0:0")]
     upper = [
@@ -139,7 +139,7 @@ def test_edits_of_either_model():
     own, other, example, cases = model("own"), model("other"), sequence(), edited()
 
     def expected(edits, of_lower, of_upper):
-        if of_lower is None:  # The embedding alone is this model's.
+        if of_lower is None:  # Only the embedding is this model's.
             return by_hand(own, other, -1, example, edits[:1], of_upper)
         graft = next(e for e in edits if isinstance(e, Graft))
         pair = (other, own) if graft.from_ is None else (own, other)
@@ -161,7 +161,7 @@ def test_edits_of_either_model():
 
 
 def test_a_graft_within_a_graft():
-    """Layer 0 of one model, layer 1 of a second and layer 2 of a third."""
+    """Layer 0 is from one model, layer 1 from a second, and layer 2 from a third."""
     own, other, deep = model("own"), model("other"), model("deep")
     example = sequence()
     inner = Graft(own, until=0)
@@ -213,7 +213,7 @@ def loss(model, examples, labels, tap=opto.identity):
 
 
 def test_training_moves_the_layers_in_use():
-    """Gradients equal those of the two models in one function, by hand."""
+    """Gradients equal those of a function that runs both models by hand."""
     example = sequence()
 
     @eqx.filter_jit
@@ -248,7 +248,7 @@ def test_training_moves_the_layers_in_use():
 
 
 def test_a_method_and_a_loss_that_closes_over_the_model():
-    """The model of a call is the module whose method it is, or its first argument."""
+    """The call's model is the module that owns the method, or the first argument."""
     own, other, example = model("own"), model("other"), sequence()
     graft = [Graft(other, from_=1)]
 
@@ -268,7 +268,7 @@ def test_a_method_and_a_loss_that_closes_over_the_model():
         np.testing.assert_allclose(logits, expected, atol=1e-5)
 
 
-# What cannot be.
+# Impossible grafts.
 
 X = np.ones(4)
 no_layers = lambda x, tap=opto.identity: tap("x", x, "i")
@@ -394,7 +394,7 @@ def test_mistakes_are_named(name):
 
 
 def test_what_still_has_an_effect_is_no_mistake():
-    """Edits above the seam, of several layers, or that read below and change above."""
+    """Edits above the seam, over several layers, or from below to above."""
     own, other, example = model("own"), model("other"), sequence()
     graft = Graft(other, until=1)
     copy = CopyFromPattern(heads="1:0")
@@ -403,5 +403,5 @@ def test_what_still_has_an_effect_is_no_mistake():
     lists = [Graft(other, until=0), Zero("blocks.*.attn.z", head=0)]
     opto.check(lists, opto.sites(own, *example))
     ours, plain = (opto.run(own, *example, edits=e)[0] for e in ([graft, copy], [copy]))
-    # What it reads are this model's own scores, which the graft feeds into nothing.
+    # It reads this model's own scores; after the graft, these feed into nothing.
     np.testing.assert_allclose(ours[-1], plain[-1], rtol=1e-5)

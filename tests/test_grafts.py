@@ -1,4 +1,4 @@
-"""Grafts that name a run: by its folder, or by a checkpoint file of icl-dynamics."""
+"""Grafts that name a run's folder, or a checkpoint file of icl-dynamics."""
 
 import dataclasses
 import json
@@ -32,7 +32,7 @@ OWN = "Scale('blocks.0.attn.z', factor=0.5, head=2)", "Zero('**.v', head=5, laye
 
 
 def small(**changes):
-    """The main run, of two steps."""
+    """The main run with two steps."""
     base = induction(LowRankClasses(num_classes=60, num_exemplars=3, dim=16))
     sets = {"train": dataclasses.replace(base.evaluations["train"], size=20)}
     training = Training(64, 32, None, Every(64), Every(32))
@@ -42,7 +42,7 @@ def small(**changes):
 
 @pytest.fixture(scope="module")
 def runs(tmp_path_factory):
-    """A folder with the runs `plain`, and `edited`, which trained under an edit."""
+    """A folder with two runs: `plain`, and `edited`, which trained under an edit."""
     folder = tmp_path_factory.mktemp("runs")
     experiments = small(), small(init_seed=9, edits=OWN)
     for name, experiment in zip(("plain", "edited"), experiments, strict=True):
@@ -52,7 +52,7 @@ def runs(tmp_path_factory):
 
 @pytest.fixture
 def folder(runs, tmp_path, monkeypatch):
-    """A copy of the runs, that is the working directory."""
+    """A copy of the runs; the working directory."""
     shutil.copytree(runs, tmp_path / "runs")
     monkeypatch.chdir(tmp_path / "runs")
     return tmp_path / "runs"
@@ -69,7 +69,7 @@ def test_a_folder_is_its_model_under_its_own_edits(folder, side, checkpoint):
     trained, other = icl.load("plain"), icl.load("edited", checkpoint)
     extra = opto.Zero(f"blocks.{0 if 'until' in side else 1}.attn.z", head=1)
     named = opto.Graft("edited", checkpoint=checkpoint, edits=[extra], **side)
-    # One of its two edits is in a layer that is not taken.
+    # One of its two edits is in a layer that the graft does not use.
     own = other.edits[:1] if "until" in side else other.edits[1:]
     expected = logits(trained, opto.Graft(other.model, edits=[*own, extra], **side))
     np.testing.assert_array_equal(logits(trained, *loaded([named])), expected)
@@ -79,7 +79,7 @@ def test_a_folder_is_its_model_under_its_own_edits(folder, side, checkpoint):
 
 
 def test_the_text_of_a_loaded_graft_loads_the_same(folder):
-    """The run's own edits are not put in twice."""
+    """The run's own edits are not added twice."""
     once = read_edits(["Graft('edited', until=0, edits=[Zero('tok_embed', pos=0)])"])
     again = read_edits(map(repr, once))
     assert repr(once[0]) == repr(again[0])
@@ -88,11 +88,11 @@ def test_the_text_of_a_loaded_graft_loads_the_same(folder):
     trained = icl.load("plain")
     np.testing.assert_array_equal(logits(trained, *once), logits(trained, *again))
     weights = (graft.model.unembed.weight for graft in (*loaded(once), *once))
-    assert next(weights) is next(weights)  # What is loaded is not read again.
+    assert next(weights) is next(weights)  # Loaded once, not read again.
 
 
 def test_grafts_within_other_edits(folder):
-    """In the edits of a graft, and in those of a copy, whatever the depth."""
+    """In the edits of a graft or of a copy, at any depth."""
     trained, other = icl.load("plain"), icl.load("edited", 0)
     copy = CopyFromPattern(heads="1:3", edits=[opto.Graft("edited", until=0)])
     (read,) = loaded([copy])
@@ -104,7 +104,7 @@ def test_grafts_within_other_edits(folder):
 
     text = "Graft('plain', until=0, edits=[Graft('edited', until=-1, checkpoint=0)])"
     (read,) = read_edits([text])
-    # Its own edits are in layers that are not taken.
+    # Its own edits are in layers that the graft does not use.
     inner = opto.Graft(other.model, until=-1)
     plain = icl.load("plain")
     expected = logits(own, opto.Graft(plain.model, until=0, edits=[inner]))
@@ -113,7 +113,7 @@ def test_grafts_within_other_edits(folder):
 
 
 def test_training_under_a_graft(folder, tmp_path, monkeypatch):
-    """Its config says the very checkpoint, wherever it is read from."""
+    """Its config names the exact checkpoint, from any working directory."""
     text = "Graft('plain', until=0)"
     icl.run_experiment(small(init_seed=4, edits=(text, OWN[1])), "new")
     monkeypatch.chdir(tmp_path)
@@ -132,7 +132,7 @@ def test_training_under_a_graft(folder, tmp_path, monkeypatch):
             strict=True,
         )
     ]
-    assert moved[0] == 0 < moved[1]  # The layers that are replaced learn nothing.
+    assert moved[0] == 0 < moved[1]  # The replaced layers learn nothing.
     loss = trained.run.log.evaluations["train"]["loss"][-1]
     batch = trained.evaluations["train"]
     rows = evaluate(trained.model, trained.task, batch, edits=trained.edits)
@@ -141,9 +141,9 @@ def test_training_under_a_graft(folder, tmp_path, monkeypatch):
 
 @pytest.fixture
 def growing(folder, monkeypatch):
-    """The checkpoints of `plain` that were the last ones when someone asked.
+    """Lists the last checkpoint of `plain` at each request for it.
 
-    Right after the answer there is a further one, with other weights.
+    After each answer, `plain` gets one more checkpoint, with other weights.
     """
     find, answers = Run.find, []
 
@@ -162,20 +162,20 @@ def growing(folder, monkeypatch):
 
 
 def test_the_config_names_the_checkpoint_that_was_read(folder, growing):
-    """Though the other run goes on while this one begins."""
+    """Even if the other run goes on while this one begins."""
     experiment = small(
         start=Start("plain"),
         edits=("Graft('plain', until=0)", "Zero('blocks.1.attn.z', head={top})"),
         heads={"top": RankedHeads("plain", "previous_token", 1)},
     )
     icl.run_experiment(experiment, "new")
-    assert growing == [64]  # Once.
+    assert growing == [64]  # Only once.
     first = icl.load("new", 0)
     stored = first.experiment
     graft = f"Graft(model={str(folder / 'plain')!r}, until=0, checkpoint=64)"
     assert stored.edits[0] == graft
     assert (stored.start.checkpoint, stored.heads["top"].checkpoint) == (64, 64)
-    # And all that was read is of this checkpoint: weights, the graft and the heads.
+    # Weights, graft and heads were all read from this checkpoint.
     assert eqx.tree_equal(first.model, icl.load("plain", 64).model)
     batch, logged = first.evaluations["train"], first.run.log.evaluations["train"]
     rows = evaluate(first.model, first.task, batch, edits=first.edits)
@@ -196,7 +196,7 @@ def test_only_texts_of_grafts_are_rewritten(folder):
 @needs_data
 @pytest.mark.parametrize("path", ["", "checkpoints/00000064000.eqx"])
 def test_icl_dynamics(path):
-    """A run folder and a checkpoint file."""
+    """A graft can name its run folder or its checkpoint file."""
     model, _ = load_run(THEIRS)
     (read,) = read_edits([f"Graft({str(THEIRS / path)!r}, until=0)"])
     activations = np.load(THEIRS.parent / "activations.npz")
@@ -211,7 +211,7 @@ def test_icl_dynamics(path):
 
 @needs_data
 def test_own_edits_of_icl_dynamics(tmp_path):
-    """Of a run folder they are in force; of a checkpoint file just what is given."""
+    """A run folder brings its edits; a checkpoint file has only the given ones."""
     shutil.copytree(THEIRS, tmp_path / "run")
     file = tmp_path / "run/config.json"
     file.chmod(0o644)
@@ -242,7 +242,7 @@ def test_a_cycle_is_refused(folder):
     ):
         with pytest.raises(ValueError, match="a run cannot graft from itself"):
             read()
-    # Nothing is left behind: a run without a cycle loads as before.
+    # No state is left: a run without a cycle loads as before.
     _with_edits(folder, "plain", OWN[0])
     assert icl.load("plain").edits
 

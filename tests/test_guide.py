@@ -1,4 +1,4 @@
-"""The guides: every block runs, and prints what it says."""
+"""The guides: every code block runs and prints the output shown."""
 
 import contextlib
 import dataclasses
@@ -14,7 +14,7 @@ from icl import edits
 from opto import _text, _tokens
 
 
-# The guide of each package, by the name that its blocks have for the package.
+# Each package's guide, by the package's name in its code.
 GUIDES = {
     name: Path(package.__file__ or "").with_name("guide.md")
     for name, package in {"opto": opto, "edits": edits}.items()
@@ -23,7 +23,7 @@ GUIDES = {
 
 @dataclasses.dataclass
 class Fenced:
-    """A block between fences, and the line on which its body begins."""
+    """A fenced block, and the line where its body begins."""
 
     language: str
     line: int
@@ -31,7 +31,7 @@ class Fenced:
 
     @property
     def next(self) -> int:
-        """Where the body of a block would begin that follows directly."""
+        """The line where the body of a directly following block would begin."""
         # The closing fence, an empty line, and the opening fence.
         return self.line + self.body.count("\n") + 3
 
@@ -55,7 +55,7 @@ def blocks(guide: str) -> list[Fenced]:
 
 
 def outputs(given: list[Fenced]) -> dict[int, str]:
-    """What a guide says that code prints, by the line of the code."""
+    """The printed output that a guide shows, by the line of the code."""
     pairs = zip(given, given[1:], strict=False)
     return {
         code.line: output.body
@@ -92,14 +92,14 @@ def test_the_guide_to_opto_uses_nothing_else():
 def test_it_does_what_it_says(guide, monkeypatch):
     module = types.ModuleType("guide")
     monkeypatch.setitem(sys.modules, "guide", module)
-    for name in ("_EDITS", "_VALUES"):  # The guide registers some of its own.
+    for name in ("_EDITS", "_VALUES"):  # The guide registers its own.
         monkeypatch.setattr(_text, name, dict(getattr(_text, name)))
     monkeypatch.setattr(_tokens, "_NAMES", dict(_tokens._NAMES))
     expected = outputs(blocks(guide))
     for block in blocks(guide):
         if block.language != "python":
             continue
-        # Lines count as in the guide, for tracebacks.
+        # Tracebacks have the guide's line numbers.
         code = compile("\n" * (block.line - 1) + block.body, str(GUIDES[guide]), "exec")
         with contextlib.redirect_stdout(io.StringIO()) as printed:
             exec(code, vars(module))

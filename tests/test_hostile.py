@@ -1,4 +1,4 @@
-"""Inputs that nobody should give: one line on stderr, status 2, and no harm."""
+"""Inputs that no user should give: one line on stderr, status 2, and no harm."""
 
 import dataclasses
 import io
@@ -52,7 +52,7 @@ from sweeps.watch import status
 
 
 def refused(capsys, program, *arguments):
-    """What a command says that is refused: one line on stderr, status 2."""
+    """Runs a command that must be refused; returns its one line on stderr."""
     with pytest.raises(SystemExit) as stop:
         program([str(argument) for argument in arguments])
     captured = capsys.readouterr()
@@ -66,7 +66,7 @@ def refused(capsys, program, *arguments):
 
 
 class Trap:
-    """Unpickled, it makes a file."""
+    """Makes a file when it is unpickled."""
 
     def __init__(self, file):
         self.file = file
@@ -77,7 +77,7 @@ class Trap:
 
 @dataclasses.dataclass
 class Submitted:
-    """What of a job in a process of its own is asked."""
+    """The attributes of a submitted job that the executor reads."""
 
     paths: object
 
@@ -123,7 +123,7 @@ def test_the_outcome_of_a_job_is_never_unpickled(tmp_path):
     folder.write_report("b", Report("failed", error="other"))
     assert job.error(folder) == "new; other"
     assert not (tmp_path / "harm").exists()
-    # A member that failed does not fail the job, if another was trained.
+    # A failed member does not fail the job if another member trained.
     (tmp_path / "b" / "resume").mkdir(parents=True)
     (tmp_path / "b" / "resume" / "000000000640.eqx").touch()
     job = started()
@@ -313,7 +313,7 @@ def test_names_are_drawn_as_they_stand(tmp_path, name):
     times = plots.learning_times({name: {name: {2: 1e3, 4: 1.2e3}}}, by=name)
     for number, figure in enumerate((curves, times)):
         plots.save(figure, tmp_path / f"{number}.svg")
-        # Text stays text there, and mathtext would be broken up.
+        # SVG keeps text as text; mathtext would split it.
         text = (tmp_path / f"{number}.svg").read_text(encoding="utf-8")
         assert f">{name}<" in text
         assert "mathdefault" not in text
@@ -474,7 +474,7 @@ def replayed(run, **settings):
 
 @pytest.mark.usefixtures("unchecked")
 def test_checkpoints_of_small_integers_are_found(small_run):
-    """0 in eight bits, of a run whose others do not fit in them."""
+    """Finds 0 as int8, in a run whose other checkpoints do not fit in eight bits."""
     found = replayed(small_run, checkpoints=np.zeros(1, np.int8))
     assert found.sequences.tolist() == [0]
     with pytest.raises(ValueError, match="has no checkpoint 5"):
@@ -482,7 +482,7 @@ def test_checkpoints_of_small_integers_are_found(small_run):
 
 
 class Wrapped(eqx.Module):
-    """A task that has another's members."""
+    """A task that forwards all attributes to another task."""
 
     task: object
 
@@ -519,7 +519,7 @@ SHAPES = (None, 5, [], {}, "", [5], {"a": 5}, {"a": {}}, {"a": {"training": 5}},
 
 @pytest.fixture
 def study(tmp_path):
-    """A study's folder; and what writes its files anew."""
+    """Makes a study's folder; returns a function that rewrites its files."""
     (tmp_path / "_sweep" / "jobs").mkdir(parents=True)
 
     def write(name, content):
@@ -596,7 +596,7 @@ def test_runs_of_any_name(capsys, tmp_path, small_run, name):
     run = tmp_path / name
     shutil.copytree(small_run, run)
     capsys.readouterr()
-    # An edit that grafts the run into itself changes nothing.
+    # A run grafted into itself does not change.
     assert evaluate([str(run)]) is None
     plain = capsys.readouterr().out
     assert evaluate([str(run), "--edit", f"Graft({str(run)!r}, until=0)"]) is None

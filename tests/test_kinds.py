@@ -1,4 +1,4 @@
-"""What must hold of every task, attention and model: of every row of `kinds.py`."""
+"""Tests that every task, attention and model must pass: each row of `kinds.py`."""
 
 import dataclasses
 import functools
@@ -33,7 +33,7 @@ def sample_many(task, *, key):
 
 @functools.cache
 def case(name):
-    """A model with arrays that all matter, its task, and one example."""
+    """A model whose arrays all matter, its task, and one example."""
     kind = MODELS[name]
     keys = jax.random.split(jax.random.key(1), 3)
     task = TASKS[kind.task]()
@@ -50,9 +50,9 @@ def test_a_sample_is_a_function_of_the_key(task):
     traced = len(TRACED)
     assert eqx.tree_equal(out, sample_many(make(), key=keys[0]))
     assert not eqx.tree_equal(out, sample_many(make(), key=keys[1]))
-    assert len(TRACED) == traced > 0  # One program for all keys.
+    assert len(TRACED) == traced > 0  # One program serves all keys.
     for leaf in jax.tree.leaves(out):
-        assert len(np.unique(leaf, axis=0)) > 1  # Each part of an example is drawn.
+        assert len(np.unique(leaf, axis=0)) > 1  # Each array of an example is random.
 
 
 @each_task
@@ -64,7 +64,7 @@ def test_jit_and_vmap_equal_eager(task):
     jax.tree.map(same, eager, fourth)
 
 
-# Models, as their task calls them
+# Models, called by their task
 
 
 @each_model
@@ -79,7 +79,7 @@ def test_without_a_request_the_program_is_the_bare_one(name):
     assert lowered(lambda e: opto.visit(task.forward, model, e)[0]) == bare
 
 
-# Of a site and its value, edits that leave it as it is.
+# Edits that leave a site at its value.
 IDLE = {
     "clamp": opto.Clamp,
     "patch": lambda site, value: opto.Patch(site, {site: value}),
@@ -120,7 +120,7 @@ def test_jit_equals_eager_with_finite_gradients(name):
     np.testing.assert_allclose(value, loss(weights), rtol=1e-4)
     for leaf in jax.tree.leaves(gradient):
         assert np.isfinite(leaf).all()
-        assert np.any(leaf)  # Each array has a part in the loss.
+        assert np.any(leaf)  # The loss depends on each array.
 
 
 # Attention, within a model of one layer
@@ -133,7 +133,7 @@ def x64():
 
 
 def attending(name, **settings):
-    """A model with this kind of attention, and all sites of its layer."""
+    """A model with this kind of attention, its input, and all sites of its layer."""
     config = TransformerConfig(
         num_layers=1, d_model=16, num_heads=4, attention=ATTENTIONS[name].config
     )
@@ -206,7 +206,7 @@ def test_circuits_are_there_where_scores_are_bilinear(name):
 @pytest.mark.usefixtures("x64")
 @each_attention
 def test_block_takes_away_before_normalisation(name):
-    """As if the keys had not been there: what is left shares the attention."""
+    """As if the blocked keys did not exist: the other keys share the attention."""
     model, inputs, of, record = attending(name)
     before = "scores" if "scores" in of else "kernel"
     for strength in (1.0, 0.25):
@@ -222,7 +222,7 @@ def test_block_takes_away_before_normalisation(name):
 
 @pytest.mark.usefixtures("x64")
 def test_kinds_draw_the_same_projections():
-    """A kind's own key is none of the others', which are as they were without it."""
+    """A kind has its own random key, so the projections do not depend on the kind."""
     first, *others = (
         eqx.filter(attending(name)[0], eqx.is_array) for name in ATTENTIONS
     )
@@ -236,7 +236,7 @@ def test_nothing_leaks_from_the_future(name):
     model, task, example = case(name)
     inputs = task.inputs(example)
     jacobian = jax.jit(jax.jacobian(lambda x: model(x, *inputs[1:])))(inputs[0])
-    # [output, …, input, …], of which the first axes count.
+    # [output, …, input, …]: reduce all axes except the first of each.
     size = jnp.abs(jacobian).reshape(*jacobian.shape[:2], *inputs[0].shape).sum((1, 3))
     count = len(inputs[0])
     assert np.all(size[np.triu_indices(count, 1)] == 0)

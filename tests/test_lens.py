@@ -38,7 +38,7 @@ def x64():
 
 
 def build(name):
-    """A model whose norms and biases are not those of an initialisation."""
+    """A model whose norms and biases differ from their initial values."""
     model = CONFIGS[name].build(
         exemplar_label_interface(LABELS, dim=DIM), key=jax.random.key(0)
     )
@@ -59,7 +59,7 @@ def batch(*shape):
 
 
 def numpy_logits(model, stream):
-    """What the final norm and the unembedding make of a stream."""
+    """The logits of a residual stream, by the final norm and the unembedding."""
     x = np.asarray(stream, np.float64)
     if isinstance(model.final_norm, eqx.nn.LayerNorm):
         x = (x - x.mean(-1, keepdims=True)) / np.sqrt(x.var(-1, keepdims=True) + 1e-5)
@@ -99,11 +99,11 @@ def test_the_lens_takes_any_streams_in_order():
     values, names = logit_lens(model, *inputs, sites=sites)
     pre = "blocks.0.resid_pre", "blocks.1.resid_pre", "blocks.1.resid_mid"
     assert names == ("embed", *pre)
-    np.testing.assert_array_equal(values[0], values[1])  # Nothing in between.
+    np.testing.assert_array_equal(values[0], values[1])  # Nothing lies in between.
 
 
 def test_the_lens_under_edits():
-    """Edits ahead of a stream are in it, and those after the norm apply to all."""
+    """Earlier edits change the stream; edits after the norm apply to all streams."""
     model, inputs = build("mlp"), batch(4)
     ahead = opto.Zero("blocks.0.attn.z", head=1)
     after = opto.Scale("final.normed", 0.5)
@@ -173,7 +173,7 @@ def test_terms_sum_to_the_logits(name):
     assert names == (*expected, "rest", "bias")
     assert values.dtype == jnp.float64
     np.testing.assert_allclose(values.sum(0), logits_of(model, *inputs), atol=1e-12)
-    # All that is in the stream was written by someone.
+    # The named writers account for the whole stream.
     np.testing.assert_allclose(values[names.index("rest")], 0, atol=1e-12)
 
 
@@ -189,7 +189,7 @@ def test_terms_in_float32_and_for_any_batch(shape):
 @pytest.mark.usefixtures("x64")
 @pytest.mark.parametrize("name", ["mlp", "no_norm"])
 def test_a_heads_term_is_its_direct_path(name):
-    """In NumPy from weights and attention: W_U diag(g) (I - 1/d) W_O z / sigma."""
+    """In NumPy, from the formula W_U diag(g) (I - 1/d) W_O z / sigma."""
     model, inputs = build(name), batch()
     values, names = terms_of(model, *inputs)
     sites = ["embed", "final.in", "blocks.1.attn.z", "blocks.0.mlp.out"]

@@ -1,4 +1,4 @@
-"""What loggers are told, and where it ends up, with and without the extras."""
+"""The numbers that loggers get, and where these go, with and without the extras."""
 
 import contextlib
 import dataclasses
@@ -32,7 +32,7 @@ from icl.training.schedules import Every
 
 
 class Recorder:
-    """Keeps what it is told, and can be made to fail."""
+    """A logger that keeps what it gets, and fails on request."""
 
     def __init__(self, failing=()):
         self.told, self.closed, self.failing = [], 0, failing
@@ -49,7 +49,7 @@ class Recorder:
 
 
 def tiny():
-    """An experiment of 17 steps that is looked at nine times."""
+    """An experiment of 17 steps with nine evaluations."""
     return dataclasses.replace(
         induction(LowRankClasses(num_classes=60, num_exemplars=1, dim=6)),
         model=TransformerConfig(d_model=8, num_heads=2),
@@ -59,7 +59,7 @@ def tiny():
     )
 
 
-# What training tells
+# What training sends
 
 
 def test_a_logger_is_told_what_the_log_holds(tmp_path):
@@ -85,7 +85,7 @@ def test_a_logger_is_told_what_the_log_holds(tmp_path):
             assert type(value) is float
             wanted = rows[name][event].astype(np.float64).mean()
             np.testing.assert_allclose(value, wanted, rtol=1e-6)
-    # Each mean is of the steps since the last, and none is left out.
+    # Each mean covers the steps since the last one; no step is left out.
     ends = [n // 8 for n, _ in steps]
     assert ends == sorted(set(ends))
     assert ends[-1] == 17
@@ -107,7 +107,7 @@ def test_several_tells_all_and_closes_all():
     assert first.closed == second.closed == 1
 
 
-# What is checked before anything starts
+# Checks before anything starts
 
 
 @pytest.mark.parametrize(
@@ -131,7 +131,7 @@ def test_an_unknown_logger_is_refused(text, error, tmp_path):
 
 @pytest.mark.parametrize("name", ["tensorboard", "wandb"])
 def test_an_extra_that_is_not_there_is_named(name, tmp_path, monkeypatch):
-    # In a folder where W&B wrote, whose files look like a package to Python.
+    # A folder in which W&B wrote looks like a package to Python.
     (tmp_path / name).mkdir()
     monkeypatch.setattr(sys, "path", [str(tmp_path)])
     for module in [m for m in sys.modules if m.partition(".")[0] == name]:
@@ -154,7 +154,7 @@ def test_no_extra_is_imported_before_it_is_asked_for():
 
 
 def small(out, loggers, count=1, **fields):
-    """Trains lines side by side, each into its folder, and returns the results."""
+    """Trains linear regressions side by side, each into its folder."""
     task = regression()
     held = {"held": examples(task, 20)}
     members = [
@@ -168,12 +168,12 @@ def small(out, loggers, count=1, **fields):
         return fit(members, training, runs=runs, loggers=loggers)
 
 
-# What stands between a training and a logger
+# The layer between training and a logger
 
 
 @pytest.fixture
 def fake(monkeypatch):
-    """Has `tensorboard` be installed and be made by the function that this returns."""
+    """Pretends that tensorboard is installed; returns a function that sets its logger."""
     spec = importlib.machinery.ModuleSpec("tensorboard", None, origin="here")
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: spec)
     module = types.ModuleType("icl.training._tensorboard")
@@ -262,7 +262,7 @@ def test_a_package_that_does_not_import_is_said_at_once(tmp_path, monkeypatch):
 
 
 def read_events(folder):
-    """Scalars and texts as TensorBoard itself reads them: `(step, value)` by tag."""
+    """The scalars and texts that TensorBoard reads: `(step, value)` by tag."""
     module = "tensorboard.backend.event_processing.event_accumulator"
     accumulator = pytest.importorskip(module)
     read = accumulator.EventAccumulator(
@@ -281,7 +281,7 @@ def read_events(folder):
 def test_tensorboard_reads_what_a_run_wrote(tmp_path):
     pytest.importorskip("tensorboard.summary.writer.record_writer")
     recorder, config = Recorder(), {"seed": 0, "lines": ["one", {"two": None}]}
-    # In the run's own folder, which is only made when the training starts.
+    # The run's own folder, which exists only once training starts.
     logger = opened(tmp_path / "0/tensorboard", config=config)
     small(tmp_path, [Several([recorder, logger])])
     scalars, texts = read_events(tmp_path / "0/tensorboard")
@@ -308,7 +308,7 @@ def test_tensorboard_shows_a_resumed_run_once(tmp_path, caplog):
     killed.close()
     scalars, texts = read_events(tmp_path)
     assert scalars["train/loss"] == [(0, 1.0), (8, 1.0), (12, 2.0), (20, 2.0)]
-    # What is written is there at once, not only when the logger is closed.
+    # Values are on disk at once, not only after the logger is closed.
     assert [step for step, _ in scalars["train/accuracy"]] == [12, 20]
     assert np.isnan([value for _, value in scalars["train/accuracy"]]).all()
     sessions = [(step, json.loads(text)["session"]) for step, text in texts["config"]]
@@ -318,7 +318,7 @@ def test_tensorboard_shows_a_resumed_run_once(tmp_path, caplog):
 
 def test_tensorboard_needs_no_other_framework(tmp_path):
     pytest.importorskip("tensorboard.summary.writer.record_writer")
-    # Were TensorFlow there, it would claim the memory that JAX needs.
+    # An installed TensorFlow would claim the memory that JAX needs.
     code = f"""if True:
         import sys
         sys.modules.update(dict.fromkeys(["tensorflow", "torch"]))
@@ -361,7 +361,7 @@ class FakeRun:
 
 @pytest.fixture
 def fake_wandb(monkeypatch):
-    """The runs that a W&B which sends nothing was asked for."""
+    """Replaces W&B by a fake that sends nothing; yields the runs it was asked for."""
     runs = []
     module = types.ModuleType("wandb")
 
@@ -413,7 +413,7 @@ def test_wandb_is_told_how_a_training_ended(fake_wandb, tmp_path):
 
 
 def read_wandb(file):
-    """The records of a run that W&B kept on the disk, in the format of LevelDB's log.
+    """Reads the records of a run that W&B wrote to disk, in LevelDB's log format.
 
     <https://github.com/google/leveldb/blob/main/doc/log_format.md>
     """
@@ -429,7 +429,7 @@ def read_wandb(file):
             continue
         _, length, kind = struct.unpack_from("<IHB", data, at)
         part, at = part + data[at + 7 : at + 7 + length], at + 7 + length
-        if kind in (1, 4):  # A whole record, or its end.
+        if kind in (1, 4):  # A whole record, or the end of one.
             records.append(Record.FromString(part))
             part = b""
     return records
@@ -444,7 +444,7 @@ def history(records):
 
 @pytest.fixture
 def offline(monkeypatch, tmp_path):
-    """The real W&B, which writes to the disk alone."""
+    """The real W&B, which writes only to disk."""
     for module in ("wandb.proto.wandb_internal_pb2", "wandb.sdk"):
         pytest.importorskip(module)
     for name in [name for name in os.environ if name.startswith("WANDB_")]:
@@ -454,7 +454,7 @@ def offline(monkeypatch, tmp_path):
     for kind in ("CACHE", "CONFIG", "DATA"):
         monkeypatch.setenv(f"WANDB_{kind}_DIR", str(tmp_path / kind))
     wandb = pytest.importorskip("wandb")
-    # W&B's own process writes; it is waited for when this process ends, or here.
+    # W&B writes in its own process; wait for it here, or when this process ends.
     yield wandb.teardown
     wandb.teardown()
 
@@ -495,7 +495,7 @@ def test_wandb_keeps_the_same_step_twice(offline, tmp_path):
     sessions = [read_wandb(file) for file in sorted(Path(tmp_path).rglob("*.wandb"))]
     runs = [r.run for s in sessions for r in s if r.WhichOneof("record_type") == "run"]
     assert len({run.run_id for run in runs}) == 1
-    # Not sorted by text: W&B writes the keys of a row in any order.
+    # Do not sort by text: W&B writes the keys of a row in any order.
     ends = sorted(map(history, sessions), key=lambda rows: rows[-1]["train/loss"])
     assert ends == [
         [{"sequences": 8, "train/loss": 1.0}, {"sequences": 16, "train/loss": last}]

@@ -1,4 +1,4 @@
-"""Measures, against float64 NumPy written from their formulas."""
+"""Measures, against NumPy in float64, written from the formulas."""
 
 import dataclasses
 import functools
@@ -60,7 +60,7 @@ def model_of(layer_norm=True):
         num_layers=2, d_model=16, num_heads=HEADS, layer_norm=layer_norm
     )
     model = config.build(exemplar_label_interface(LABELS, dim=6), key=jax.random.key(1))
-    # Norms, biases and label embeddings that are not what they begin as.
+    # Norms, biases and label embeddings away from their initial values.
     leaves, structure = jax.tree.flatten(model)
     keys = jax.random.split(jax.random.key(2), len(leaves))
     noisy = [
@@ -72,7 +72,7 @@ def model_of(layer_norm=True):
 
 @functools.cache
 def forwards(length, size=6):
-    """A batch, its record and logits, and what the oracle makes of it."""
+    """A batch, its record and logits, and the oracle's results."""
     task, model = task_of(length), model_of()
     sequences = batch(task, size, key=jax.random.key(length))
 
@@ -94,13 +94,13 @@ def forwards(length, size=6):
 
 
 def values(measure, length):
-    """A measure of each sequence."""
+    """A measure's value for each sequence."""
     _, sequences, record, outputs, _ = forwards(length)
     return jax.device_get(jax.jit(jax.vmap(measure.fn))(record, outputs, sequences))
 
 
 def attended(pattern, labels, to):
-    """The last token's attention to tokens of a kind, pair by pair."""
+    """The last token's attention to tokens of one kind, pair by pair."""
     total, target = np.zeros(len(pattern)), labels[-1]
     if to == "query":
         return pattern[:, -1, -1]
@@ -165,7 +165,7 @@ OF_HEADS = {
 
 @functools.cache
 def values_of_heads(length):
-    """Of each measure of heads: layer 0's, layer 1's, and both layers'."""
+    """Each head measure's values: for layer 0, for layer 1, and for both."""
     _, sequences, record, outputs, _ = forwards(length)
     made = {
         name: [make(layer=0), make(layer=1), make()]
@@ -210,7 +210,7 @@ def test_measures_of_attention(name, length):
 
 
 def test_any_order_of_tokens(getkey):
-    """Roles are read off the sites: labels first, the query in the middle."""
+    """Roles come from the sites: here labels come first and the query in the middle."""
     role = np.array([LABEL, EXEMPLAR, QUERY, EXEMPLAR, LABEL])
     pair, labels = np.array([1, 1, 2, 0, 0]), np.array([3, 4, 4])
     pattern = np.float64(jax.random.uniform(getkey(), (3, 5, 5)))
@@ -242,7 +242,7 @@ def test_any_order_of_tokens(getkey):
 
 
 def test_the_query_alone_is_enough():
-    """Of a measure that says so, the last row gives what all rows give."""
+    """If a measure needs only the query, the last row gives the same as all rows."""
     _, _, record, _, _ = forwards(6)
     whole = jax.tree.map(lambda x: x[0], record)
     row = {k: v[:, -1:] if k.endswith("pattern") else v for k, v in whole.items()}
@@ -340,7 +340,7 @@ def test_what_is_not_of_a_forward_has_no_edits(unchecked):
 
 
 def folded():
-    """The weights by heads, norms folded, and projected to what norms let through."""
+    """The weights by head, with norms folded in and the mean projected out."""
     w = oracles.weights_of(model_of())
     centred = lambda x: x - x.mean(-1, keepdims=True)
     blocks = []
@@ -409,7 +409,7 @@ def test_scores_of_the_weights():
         "keys": last["qk"],
         "values": last["ov"],
     }
-    # A writer's whole output: what reads it takes the mean away.
+    # A writer's whole output; the reader's norm removes the mean.
     raw = oracles.weights_of(model_of())["blocks"][0]
     output = raw["output"].reshape(16, 2, -1).transpose(1, 0, 2)
     writers = output @ (raw["value"] * raw["norm"][0]).reshape(2, -1, 16)
@@ -447,12 +447,12 @@ def rotated(eigenvalues, seed=0):
 @pytest.mark.parametrize(
     ("eigenvalues", "count", "iterations"),
     [
-        (np.linspace(-3, 2, 12), 12, 12),  # All of them, down to the negative ones.
-        (np.r_[50, 9, 9, 9, np.zeros(16)], 6, 20),  # Repeated, and of rank four.
+        (np.linspace(-3, 2, 12), 12, 12),  # All, also the negative ones.
+        (np.r_[50, 9, 9, 9, np.zeros(16)], 6, 20),  # Repeated values, rank four.
         (np.r_[100.0, 50, 25, np.linspace(-1, 1, 97)], 3, 25),  # Far fewer steps.
         (np.full(8, 2.0), 8, 8),  # Each vector is an eigenvector.
         (np.zeros(5), 3, 9),
-        (np.linspace(1, 2, 4), 6, 30),  # More than there are.
+        (np.linspace(1, 2, 4), 6, 30),  # Asks for more than exist.
     ],
 )
 def test_eigenvalues_of_a_known_matrix(eigenvalues, count, iterations):
@@ -475,7 +475,7 @@ def tiny():
 
 
 def test_eigenvalues_of_the_hessian():
-    """Against the eigenvalues of the whole matrix, which JAX makes column by column."""
+    """Against the eigenvalues of the whole matrix, made by JAX column by column."""
     task, model = task_of(2), tiny()
     edits = (opto.Zero("blocks.0.attn.z", head=1),)
     sequences = batch(task, 7, key=jax.random.key(5))
@@ -499,7 +499,7 @@ def test_eigenvalues_of_the_hessian():
 
 
 class Quadratic:
-    """The loss of an example x is half the square of x w + b0 + b1."""
+    """The loss of an example x is (x w + b0 + b1)² / 2."""
 
     def forward(self, model, example, *, tap=opto.identity):
         return example @ model["w"] + model["b"].sum()
@@ -526,7 +526,7 @@ def test_effective_dimension():
     eigenvalues = np.array([[9.0, 1.0, -2.0, np.nan], [0.0, 0.0, 0.0, 0.0]])
     np.testing.assert_allclose(measures.dimension(eigenvalues), [0.9 + 0.5, 0])
     np.testing.assert_allclose(measures.dimension(eigenvalues[0], 3.0), 0.75 + 0.25)
-    # As the prior fades every direction of curvature counts.
+    # As the prior becomes flat, every direction with curvature counts.
     np.testing.assert_allclose(measures.dimension(eigenvalues[0], 1e-9), 2, rtol=1e-6)
     with pytest.raises(ValueError, match="z must be positive and finite, got 0"):
         measures.dimension(eigenvalues, 0.0)

@@ -11,7 +11,7 @@ PREFIXES = ("", "in_context_", "out_of_context_")
 
 
 def expected(logits, target, context):
-    """The definition, in float64, with sets and one label at a time."""
+    """The definition in float64, with Python sets, one label at a time."""
     logits = np.asarray(logits, np.float64)
     everything = set(range(len(logits)))
     choices = {
@@ -74,7 +74,7 @@ def test_every_label_in_the_context():
     check([0.3, -0.2], 1, [1, 0])
     got = scores([0.3, -0.2], 1, [1, 0])
     np.testing.assert_allclose(got["context_probability"], 1, rtol=1e-6)
-    assert np.isnan(got["out_of_context_loss"])  # There is no such answer.
+    assert np.isnan(got["out_of_context_loss"])  # No such answer exists.
     assert got["out_of_context_probability"] == 0
 
 
@@ -88,7 +88,7 @@ def test_of_equal_logits_the_lowest_label_wins(target, context):
 
 @pytest.mark.parametrize("size", [1e4, -1e4, 1e9, -1e9])
 def test_large_logits(size):
-    # As when a prediction is clamped to be copied from the context.
+    # As after `CopyFromPattern`, which copies the answer from the context.
     logits = np.float32([size, 1.0, 2.0, size])
     for target in range(4):
         check(logits, target, [1, 2])
@@ -116,7 +116,7 @@ def test_the_absent_target():
 
 
 def test_labels_beyond_the_logits():
-    # Index clamping would silently score another label.
+    # JAX would clamp the index and silently score another label.
     got = scores([5.0, 1.0, 1.0], 3, [0, 1])
     assert got["loss"] == np.inf
     assert got["accuracy"] == 0
@@ -124,7 +124,7 @@ def test_labels_beyond_the_logits():
 
 
 def test_of_nan_nothing_is_said():
-    """Nor is it wrong; what is among other labels, all of them numbers, is known."""
+    """NaN logits are not counted as wrong; metrics over finite logits stay known."""
     for target in range(3):
         got = scores([np.nan, 1.0, 1.0], target, [0, 1])
         for name in ("loss", "accuracy", "probability"):
@@ -148,7 +148,7 @@ def test_gradient_of_the_loss(wrap):
     rng = np.random.default_rng(3)
     logits = jnp.asarray(rng.normal(size=(6, 5)), jnp.float32)
     target = jnp.asarray([0, 1, 2, 3, 4, 1])
-    # In, out, repeated: some of the other metrics are undefined in each row.
+    # In context, out of it, repeated: each row has some undefined metrics.
     context = jnp.asarray([[0, 1], [0, 2], [2, 2], [1, 3], [1, 1], [4, 1]])
 
     def mean_loss(logits):

@@ -98,7 +98,7 @@ def test_ids_are_looked_up(getkey):
 
 @pytest.mark.parametrize("num_layers", [1, 2])
 def test_known_exemplars_give_the_same(num_layers, getkey):
-    """By their ids what the vectors give, at every site that is left."""
+    """Exemplar ids give the same as vectors, at every remaining site."""
     config = TransformerConfig(num_layers=num_layers, mlp_ratio=1.0)
     model = shaken(
         config.build(exemplar_label_interface(5, dim=7), key=getkey()), getkey()
@@ -120,7 +120,7 @@ def test_known_exemplars_give_the_same(num_layers, getkey):
         exemplar_label_interface(5, dim=7), key=getkey()
     )
     assert with_known_tokens(added, table) is None
-    # The table may be longer than a sequence can be.
+    # The table may be longer than the longest sequence.
     added = TransformerConfig(positions=Learned(5)).build(
         exemplar_label_interface(5, dim=7), key=getkey()
     )
@@ -188,10 +188,11 @@ def test_attention_equals_jax(kv_heads, getkey):
 
 
 def test_the_induction_run_begins_as_it_always_did():
-    """Weights to the bit those of version 0.1.0, and evaluation sets its draws.
+    """Weights and evaluation sets equal those of version 0.1.0, to the bit.
 
-    Weights are drawn here as they were there: their digest depends on how the inverse
-    error function is compiled, here on `tests/quickly`. What is whole numbers does not.
+    The test draws the weights again as 0.1.0 did. It cannot compare a stored digest of
+    them, because the compiled inverse error function differs under `tests/quickly`.
+    Whole numbers do not depend on that.
     """
     experiment = induction()
     member = experiment.build()
@@ -219,7 +220,7 @@ def test_the_induction_run_begins_as_it_always_did():
     assert len(jax.tree.leaves(eqx.filter(member.model, eqx.is_array))) == 19
 
 
-# Of the labels of each evaluation set, at commit 201bd24.
+# Digests of each evaluation set's labels, at commit 201bd24.
 DRAWN = {
     "train": "f975669f4e708763",
     "heldout_labels": "9ef8a360be2c265d",
@@ -252,7 +253,7 @@ def test_initialisation(getkey):
         assert abs(float(layer.weight.std()) / std - 1) < 0.02
     assert abs(float(model.embedding.exemplar.weight.std()) * 16 / 0.5 - 1) < 0.02
     table = model.embedding.label.weight
-    # The standard deviation of a normal truncated at two of its own is 0.8796 of it.
+    # A normal truncated at two standard deviations has 0.8796 of the deviation.
     assert abs(float(table.std()) / (0.02 * 0.8796) - 1) < 0.02
     assert float(jnp.abs(table).max()) <= 0.04
     for bias in (attn.query.bias, model.unembed.bias, model.embedding.exemplar.bias):
@@ -261,10 +262,10 @@ def test_initialisation(getkey):
     table = learned.build(
         exemplar_label_interface(5, dim=7), key=getkey()
     ).embedding.positions.table
-    # Of a uniform distribution in ±b the standard deviation is b / √3.
+    # The standard deviation of a uniform distribution in ±b is b / √3.
     assert abs(float(table.std()) * np.sqrt(3 * 32) - 1) < 0.02
     assert float(jnp.abs(table).max()) <= 1 / np.sqrt(32)
-    # Keys are used once: no two matrices are alike.
+    # Each key is used once, so no two matrices are equal.
     flat = [w.weight.ravel() for w in (attn.query, attn.key, attn.value, attn.output)]
     flat += [model.blocks[1].attn.query.weight.ravel()]
     correlation = np.corrcoef(np.stack(flat)) - np.eye(len(flat))
@@ -326,7 +327,7 @@ DATA = Path(__file__).parents[1].parent / "shared/data/icl_dynamics"
 
 @pytest.mark.skipif(not DATA.exists(), reason="the reference run is not here")
 def test_forward_equals_icl_dynamics():
-    """Weights and activations that the public code computed (shared/data)."""
+    """Compares with weights and activations from the public code (shared/data)."""
     arrays = []
     with open(DATA / "run/checkpoints/00000064000.eqx", "rb") as file:
         for _ in range(40):

@@ -1,4 +1,4 @@
-"""Notebooks: what is committed is what was run, and they run from nothing."""
+"""Notebooks: the committed outputs match the source, and all run from scratch."""
 
 import ast
 import json
@@ -23,7 +23,7 @@ def test_there_are_notebooks():
 
 @each_notebook
 def test_the_executed_notebook_is_of_this_source(source):
-    """The code cells are those of the source, in its order, and all were run."""
+    """The code cells equal the source's, in its order, and all were run."""
     cells = [cell for cell in _executed(source) if cell["cell_type"] == "code"]
     assert ["".join(cell["source"]).strip() for cell in cells] == _code_cells(source)
     assert [cell["execution_count"] for cell in cells] == [*range(1, len(cells) + 1)]
@@ -41,7 +41,7 @@ def test_the_executed_notebook_is_small_and_without_errors(source):
 
 @each_notebook
 def test_a_notebook_defines_no_functions(source):
-    """What is worth a name is in the package, where it is tested, and only once."""
+    """Functions belong in the package, where they are tested and defined once."""
     defined = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
     for node in ast.walk(ast.parse(source.read_text())):
         assert not isinstance(node, defined), f"line {node.lineno}"
@@ -63,12 +63,12 @@ def _code_cells(source):
 
 @pytest.fixture(scope="module")
 def runs(smoke):
-    """Every study at scale `smoke`."""
+    """A folder with every study at scale `smoke`."""
     (folder,) = {smoke(study).parent for study in study_names()}
     return folder
 
 
-# Runs a script, and shows what a notebook would: the last expression of each cell.
+# Runs a script and shows each cell's last expression, as a notebook does.
 SHOWS = """
 import ast, sys
 path = sys.argv[1]
@@ -88,7 +88,7 @@ for node in ast.parse(open(path).read()).body:
 @each_notebook
 def test_a_notebook_runs_from_nothing(source, runs):
     environment = {**os.environ, "ICL_RUNS": str(runs), "MPLBACKEND": "Agg"}
-    # As readers compile them: they compute for longer than they compile.
+    # Compile as readers do: notebooks compute for longer than they compile.
     environment.pop("XLA_FLAGS", None)
     done = subprocess.run(
         [sys.executable, "-c", SHOWS, str(source)],

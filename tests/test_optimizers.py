@@ -33,7 +33,7 @@ OPTIMIZERS = {
 
 
 def rate_after(rate, seen):
-    """The learning rate after some sequences, from the docstrings' formulas."""
+    """The learning rate after some sequences, by the docstrings' formulas."""
     if isinstance(rate, Constant):
         return rate.rate
     if isinstance(rate, WarmupDecay):
@@ -47,7 +47,7 @@ def rate_after(rate, seen):
 
 
 def steps_in_numpy(optimizer, w, batch_size):
-    """The weights before each step, given the gradients; written from the papers."""
+    """The weights before each step, from the gradients; written from the papers."""
     m, v = np.zeros_like(w), np.zeros_like(w)
     for step in itertools.count():
         g = yield w
@@ -68,7 +68,7 @@ def steps_in_numpy(optimizer, w, batch_size):
 
 
 def drawn(task, step):
-    """The batch of a step, from the definition: x with a 1 for the bias, and y."""
+    """A step's batch by definition: x with a 1 for the bias, and y."""
     key = jax.random.fold_in(jax.random.key(SEED), step)
     sample = lambda key: task.sample(key=key, seen=0)
     x, y = jax.vmap(sample)(jax.random.split(key, BATCH))
@@ -76,7 +76,7 @@ def drawn(task, step):
 
 
 def regression_in_numpy(optimizer, model, batches):
-    """Losses, gradient norms and final weights of the mean squared error."""
+    """Losses, gradient norms and final weights for the mean squared error."""
     losses, norms = [], []
     start = np.append(np.asarray(model.weight), model.bias)
     weights = steps_in_numpy(optimizer, start, BATCH)
@@ -125,7 +125,7 @@ def test_fit_is_the_descent_of_the_papers(name, rate, batches):
         np.testing.assert_allclose(result.log.train["grad_norm"], norms, rtol=1e-9)
         np.testing.assert_allclose(result.model.weight, w[:-1], rtol=1e-9)
         np.testing.assert_allclose(result.model.bias, w[-1], rtol=1e-9)
-    assert losses[-1] < 0.9 * losses[0]  # The oracle too goes down, not up.
+    assert losses[-1] < 0.9 * losses[0]  # The oracle descends, too.
 
 
 def test_fit_in_single_precision_is_that_descent_to_rounding():
@@ -141,7 +141,7 @@ def test_fit_in_single_precision_is_that_descent_to_rounding():
 @pytest.mark.parametrize("rate", RATES)
 @pytest.mark.parametrize("name", OPTIMIZERS)
 def test_each_optimizer_descends_a_quadratic(name, rate):
-    # The public code's warm-up schedules went up: 5.0 to 23.7.
+    # With the public code's warm-up schedules, the loss rose from 5.0 to 23.7.
     transform = OPTIMIZERS[name](RATES[rate]).transform(BATCH)
     w = jnp.asarray([3.0, -1.0])
     before, state = float(jnp.sum(w**2)), transform.init(w)
@@ -175,13 +175,13 @@ def test_each_optimizer_descends_a_quadratic(name, rate):
 )
 def test_learning_rates(rate, seen, wanted):
     assert float(rate.at(jnp.float32(seen))) == pytest.approx(wanted, rel=1e-6)
-    # Its place in an update: the rate times the gradient, downwards.
+    # In an update it multiplies the gradient, downwards.
     if seen % BATCH == 0:
         assert update_after(rate, seen // BATCH, BATCH) == pytest.approx(-2 * wanted)
 
 
 def update_after(rate, steps, batch_size):
-    """What a plain step adds to a weight of gradient 2, after some steps."""
+    """The change of a weight with gradient 2 in a plain step, after some steps."""
     transform = SGD(rate).transform(batch_size)
     w = jnp.asarray(1.0)
     state = optax.tree.set(transform.init(w), count=jnp.asarray(steps, jnp.int32))
@@ -205,7 +205,7 @@ def test_numbers_of_optimizers_are_the_leaves_of_a_pytree():
     np.testing.assert_allclose(first, [0.1, 0.2])
     assert AdamW() == AdamW()
     assert AdamW() != AdamW(weight_decay=0.2)
-    # What JAX and Equinox put in the places of numbers is no wrong number.
+    # JAX and Equinox may replace numbers by such leaves; that is no error.
     for leaf in (None, True, object(), 3, jnp.asarray(-1.0)):
         jax.tree.map(lambda _, leaf=leaf: leaf, optimizer)
 

@@ -1,4 +1,4 @@
-"""Taps, sites, runs, edits and selections, on the models of tapped.py."""
+"""Taps, sites, runs, edits and selections, on the models in tapped.py."""
 
 import dataclasses
 import functools
@@ -26,13 +26,13 @@ SITES = {
 
 @functools.cache
 def case(name):
-    """A model, its inputs and all that it computes; the same for all tests."""
+    """A model, its inputs, output and full record; shared by all tests."""
     model, inputs = MODELS[name]()
     return model, inputs, *opto.run(model, *inputs, record="**")
 
 
 def assert_same(ours, expected, atol=0.0):
-    """Equal trees of arrays, to the bit if `atol` is 0, dtypes included."""
+    """Asserts equal trees of arrays and dtypes, bitwise if `atol` is 0."""
     assert jax.tree.structure(ours) == jax.tree.structure(expected)
     for a, b in zip(jax.tree.leaves(ours), jax.tree.leaves(expected), strict=True):
         assert a.dtype == b.dtype
@@ -69,7 +69,7 @@ def test_no_request_compiles_to_the_bare_model(name):
     assert len(sites) > 6
     dropped = lambda *xs: opto.visit(model, *xs, record=sites)[0]
     assert lowered(dropped, inputs).as_text() == bare.as_text()
-    # `run` is a program within the program, so only what it compiles to is the same.
+    # `run` is a program within the program, so compare the compiled programs.
     ran = lowered(lambda *xs: opto.run(model, *xs, record=sites)[0], inputs)
     bare_program, ran_program = bare.compile(), ran.compile()
     assert instructions(bare_program) > 10
@@ -85,11 +85,11 @@ def test_identity_returns_the_value_itself():
     assert not opto.identity.wants("a", "b")
 
 
-# What is recorded can be edited, at every site of every model.
+# Every site of every model can be recorded and edited.
 
 
 def another(value, seed=0):
-    """Other values of the same dtype, not just shifted (softmax ignores a shift)."""
+    """Other values of the same dtype; more than a shift, which softmax ignores."""
     if value.dtype == bool:
         return ~value
     if jnp.issubdtype(value.dtype, jnp.integer):
@@ -97,7 +97,7 @@ def another(value, seed=0):
     return value + np.random.default_rng(seed).normal(size=value.shape)
 
 
-# Read by nobody: an edit can show in the record of the site alone.
+# Nothing reads this site: an edit changes only its record.
 DEAD_ENDS = {("cnn", "peak")}
 
 
@@ -117,7 +117,7 @@ def test_clamp_to_the_recorded_value_is_nothing_to_the_bit(name):
 
 @pytest.mark.parametrize("name", MODELS)
 def test_clamp_to_the_recorded_value_or_to_another(name):
-    """The first changes nothing, compiled too; the second is never silently nothing."""
+    """The first changes nothing, also compiled; the second always has an effect."""
     model, inputs, out, record = case(name)
     sites = list(opto.sites(model, *inputs))
 
@@ -143,7 +143,7 @@ def test_clamp_to_the_recorded_value_or_to_another(name):
         assert differ(after, before) == ((name, site) not in DEAD_ENDS), site
 
 
-# What an edit does, from the formula.
+# The effect of an edit, by its formula.
 
 
 def value_of(name):
@@ -193,7 +193,7 @@ def test_strengths_0_and_1_to_the_bit(edit):
 
 
 def only(site):
-    """A model that is one site, `x`; with the site's axes."""
+    """A model with one site, `x`, with these axes."""
     return lambda x, tap=opto.identity: tap("x", x, site)
 
 
@@ -204,7 +204,7 @@ def test_order_of_edits_is_the_order_given():
     np.testing.assert_array_equal(out, [-2, -2, -2, -1.5])
     out, _ = opto.run(only("i"), x, edits=[half, first])
     np.testing.assert_array_equal(out, [2, 2, -2, -1.5])
-    # Each edit sees what the one before made.
+    # Each edit gets the value that the edit before it made.
     out, _ = opto.run(only("i"), x, edits=[opto.Clamp("x", 2.0), Negate("x", i=1)])
     np.testing.assert_array_equal(out, [2, -2, 2, 2])
 
@@ -240,7 +240,7 @@ SELECTIONS = {
     "all_three": (dict(head=2, seq=0, unit=[0, 3]), {1: [(2, 0, 0), (2, 0, 3)]}),
     "layer": (dict(layer=0), {0: [(A, A, A)]}),
     "layers": (dict(layer=[0, 1], head=1), {0: [(1, A, A)], 1: [(1, A, A)]}),
-    # Head 2 exists in layer 1 alone; nobody asks for it in layer 0.
+    # Head 2 exists only in layer 1, and the selection names only layer 1.
     "layer_and_head": (dict(layer=1, head=2), {1: [(2, A, A)]}),
     "pairs": (dict(heads="0:1 1:2"), {0: [(1, A, A)], 1: [(2, A, A)]}),
     "pairs_list": (dict(heads=[(0, -1), (1, -3)]), {0: [(1, A, A)], 1: [(0, A, A)]}),
@@ -249,7 +249,7 @@ SELECTIONS = {
 
 
 def patterns(x, tap=opto.identity):
-    """Two layers of attention patterns, of two and of three heads."""
+    """Attention patterns of two layers, with two and three heads."""
     shapes = ((2, S, T), (H, S, T))
     return [
         tap.scope(f"layers.{i}")("pattern", jnp.zeros(shape), "head seq kv_seq")
@@ -260,7 +260,7 @@ def patterns(x, tap=opto.identity):
 @pytest.mark.parametrize("name", SELECTIONS)
 def test_selections(name):
     keywords, chosen = SELECTIONS[name]
-    if name == "jax":  # In the table, it would be made while tests are collected.
+    if name == "jax":  # Not in the table, which is made while tests are collected.
         keywords = jax.tree.map(jnp.asarray, keywords)
     everywhere = {"layer", "layers", "pairs", "pairs_list", "layer_and_head"}
     glob = "layers.*.pattern" if name in everywhere else "layers.1.pattern"
@@ -276,7 +276,7 @@ def test_selections(name):
 
 
 def test_a_site_with_an_axis_layer():
-    """There `layer` is an axis as any other, also counted from the end."""
+    """There, `layer` is an ordinary axis, and negative indices work."""
     model, inputs, _, before = case("mlp")
     edits = [opto.Clamp("hiddens", 99.0, layer=-1, unit=[0, 3])]
     _, record = opto.run(model, *inputs, record="hiddens", edits=edits)
@@ -287,7 +287,7 @@ def test_a_site_with_an_axis_layer():
 
 
 def test_an_axis_of_that_very_name_comes_first():
-    """`unit` and `pos` are aliases only where no axis is called so."""
+    """`unit` and `pos` are aliases only if no axis has that name."""
     out, _ = opto.run(
         only("unit pos"), jnp.ones((2, 2)), edits=[opto.Zero("x", unit=0)]
     )
@@ -315,7 +315,7 @@ def test_ablated_head_of_the_transformer_equals_zeroed_weights():
     where = lambda m: m.blocks[0].attn.output.weight
     bare = eqx.filter_jit(lambda model: model(*inputs))
     for head in range(3):
-        part = slice(4 * head, 4 * head + 4)  # Of d_model = 3 heads by 4.
+        part = slice(4 * head, 4 * head + 4)  # d_model is 3 heads times 4.
         expected = bare(eqx.tree_at(where, model, where(model).at[:, part].set(0)))
         for site in ("z", "result"):
             edit = opto.Zero(f"blocks.0.attn.{site}", head=head)
@@ -367,7 +367,7 @@ def test_float64_stays_float64():
         out, _ = opto.run(only("i"), x, edits=edits)
         assert out.dtype == "float64"
         np.testing.assert_allclose(out, 0.7 / 3 + 0.03, rtol=1e-15)
-    # An edit from before keeps the digits it had, not the site's fewer.
+    # An edit made before x64 keeps its float32 value.
     edits = [opto.Clamp("x", 0.1)]
     with jax.enable_x64(True):
         out, _ = opto.run(only("i"), jnp.zeros(3), edits=edits)
@@ -376,7 +376,7 @@ def test_float64_stays_float64():
 
 
 def test_whole_numbers_are_exact():
-    """2**24 + 1 is no float32."""
+    """float32 cannot hold 2**24 + 1."""
     x = jnp.array([16777217, 5, -7])
     run = lambda edit: opto.run(only("i"), x, edits=[edit])[0]
     np.testing.assert_array_equal(run(opto.Clamp("x", 3, strength=0)), x)
@@ -395,14 +395,14 @@ def test_a_value_beyond_the_sites_dtype_is_nothing_at_strength_0():
         half, x, edits=[opto.Clamp("a", value, strength=strength)]
     )[0]
     for strength, there in ((0.0, x), (0.5, x), (1.0, [np.inf, np.inf])):
-        # Inf in float16; known by now, it is refused.
+        # It is inf in float16. Within `jit` it is unknown; outside it is refused.
         np.testing.assert_array_equal(jax.jit(clamped)(70_000.0, strength), there)
         with pytest.raises(ValueError, match="Clamp: 70000 is not finite as float16"):
             clamped(70_000.0, strength)
 
 
 def test_scores_masked_by_minus_infinity():
-    """Zero times infinity is NaN, so those entries are replaced and not blended."""
+    """Zero times infinity is NaN, so these entries are replaced, not blended."""
     x = jnp.array([-jnp.inf, 1.0, jnp.nan, jnp.inf])
     run = lambda *edits: opto.run(only("i"), x, edits=edits)[0]
     np.testing.assert_array_equal(run(opto.Zero("x")), np.zeros(4))
@@ -450,7 +450,7 @@ def test_reducers():
         total, rest = reduced[f"layers.1.{name}"]
         np.testing.assert_allclose(total, np.sum(value), atol=1e-5)
         assert rest["max"] == np.max(value)
-    # A reducer sees the edited value.
+    # A reducer gets the edited value.
     record, edits = {"x": jnp.sum}, [opto.Clamp("x", 2.0, i=[0, 1])]
     _, reduced = opto.run(only("i"), jnp.zeros(3), record=record, edits=edits)
     assert reduced["x"] == 4
@@ -487,7 +487,7 @@ def test_one_trace_for_edits_of_one_structure():
     unit = lambda i, **k: opto.Clamp(site, 0.5, unit=i, **k)
     opto.run(model, *inputs, edits=[unit(0)])
     traced = len(count)
-    # To find the sites, who reads this one, which is in no layer, and to compile.
+    # One trace each: find sites, find readers of this site (in no layer), compile.
     assert traced == 3
     for edit in (
         unit(0),
@@ -542,7 +542,7 @@ def test_sites_of_a_module_are_found_once():
 
 
 def test_sites_of_a_function_are_found_each_time():
-    """It may close over what has changed since."""
+    """It may close over something that has changed since."""
     length = 3
     fn = lambda *, tap: tap("ones", jnp.ones(length), "unit")
     assert opto.sites(fn)["ones"].shape == (3,)
@@ -564,7 +564,7 @@ def test_sites_depend_on_weak_types():
 
 
 def batched(x, *shape):
-    """Different examples, by turning one; different keys."""
+    """Makes different examples by rolling one, or different keys."""
     count = np.prod(shape)
     if jnp.issubdtype(x.dtype, jax.dtypes.prng_key):
         return jax.random.split(x, count).reshape(shape)
@@ -618,12 +618,12 @@ def test_inside_the_users_vmap_jit_and_grad():
     gradient = jax.jit(jax.grad(loss(opto.visit)))(xs[0])
     assert np.any(gradient != 0)
     assert_same(jax.jit(jax.grad(loss(opto.run)))(xs[0]), gradient, atol=1e-6)
-    # A selection that is not known until the program runs.
+    # The selection is unknown until the program runs.
     each = jax.vmap(
         lambda i: opto.run(model, xs[0], edits=[opto.Zero("out", label=i)])[0]
     )(jnp.arange(2))
     np.testing.assert_array_equal(np.asarray(each) == 0, np.eye(2, dtype=bool))
-    # And one made of known and unknown indices and values.
+    # The same with values of which one is unknown.
     both = jax.jit(
         lambda i: opto.run(
             model, xs[0], edits=[opto.Clamp("out", [i, 1], axes="label")]
@@ -646,7 +646,7 @@ def test_edits_made_inside_of_jit_are_checked():
 
 
 def test_visit_takes_any_function():
-    """A loss of a model that it closes over, and a method."""
+    """For example a loss that closes over its model, and a method."""
     model, inputs, out, _ = case("mlp")
     target = jnp.ones(2)
 
@@ -710,11 +710,11 @@ def test_gradient_in_the_edits_as_a_pytree():
     assert gradient[1].strength != 0
 
 
-# Requests that change what is computed.
+# Requests that change the computation.
 
 
 class Lazy(eqx.Module):
-    """Computes the parts of a sum only when somebody asks, as `result` of attention."""
+    """Computes the parts of a sum only on request, like `result` of attention."""
 
     def __call__(self, x, *, tap=opto.identity):
         tap = tap.scope("lazy")
@@ -726,7 +726,7 @@ class Lazy(eqx.Module):
 
 
 class Counter(eqx.Module):
-    """Keeps a state, which may be read once only."""
+    """Keeps a state, which may be read only once."""
 
     index: eqx.nn.StateIndex
 

@@ -1,4 +1,4 @@
-"""Mistakes and what is said of them; the text form of edits and what is none."""
+"""Mistakes and their messages; texts of edits, and texts that are none."""
 
 import functools
 import re
@@ -46,13 +46,13 @@ def sweep(edits, **settings):
 
 
 def verbs(*edits):
-    """A run of a model that says what its tokens are."""
+    """Runs edits on a model that names its tokens."""
     model, inputs = MODELS["transformer"]()
     return opto.run(model, *inputs, edits=edits)
 
 
 def of_batch(**values):
-    """A record of vectors, one for each example."""
+    """A record with one vector for each example."""
     axes = tuple((name, ("i",)) for name in values)
     return opto.Record({k: jnp.array(v) for k, v in values.items()}, axes)
 
@@ -73,12 +73,12 @@ def two_inputs(*shapes):
 
 
 def taps(body):
-    """A model of one input whose call is `body(x, tap)`."""
+    """A model with one input whose call is `body(x, tap)`."""
     return lambda x, tap=opto.identity: body(x, tap)
 
 
 def named_inside(transform):
-    """Names a value inside of a transformation of JAX."""
+    """A model that names a value inside of a JAX transformation."""
     return taps(lambda x, tap: transform(lambda row: tap("h", 2 * row, "d"))(x))
 
 
@@ -98,7 +98,7 @@ TRANSFORMATIONS = {
 
 @pytest.mark.parametrize("name", TRANSFORMATIONS)
 def test_a_site_inside_of_a_transformation(name):
-    """Its value cannot leave: the table of sites would be wrong, the record leak."""
+    """The value cannot leave: sites would be wrong and the record would leak."""
     model = named_inside(TRANSFORMATIONS[name])
     x = jnp.ones((2, 3))
     message = "site 'h' is named inside of a vmap, scan, jit or similar"
@@ -111,7 +111,7 @@ def test_a_site_inside_of_a_transformation(name):
     ):
         with pytest.raises(ValueError, match=message):
             look()
-    # Nobody asks, nothing leaks.
+    # Without a request nothing leaks.
     model(x)
     opto.visit(model, x)
 
@@ -656,7 +656,7 @@ def test_mistakes_are_named(name):
 def test_a_generator_of_edits_is_not_empty():
     model, inputs = ragged()
     edits = [Zero("layers.*.z")]
-    expected = inputs[0]  # Without attention the residual stream stays as it is.
+    expected = inputs[0]  # Without attention the stream does not change.
     for fn in (opto.run, opto.visit):
         out, _ = fn(model, *inputs, edits=(edit for edit in edits))
         np.testing.assert_array_equal(out, expected)
@@ -717,13 +717,13 @@ def test_the_text_reads_back_as_the_edit(name):
     assert "\n" not in text
     assert repr(read) == text
     assert type(read) is type(edit)
-    # The sites, the names of axes and which indices there are.
+    # Equal site patterns, axis names and selected axes.
     assert jax.tree.structure(read) == jax.tree.structure(edit)
     pairs = zip(jax.tree.leaves(read), jax.tree.leaves(edit), strict=True)
     for ours, expected in pairs:
         assert ours.shape == expected.shape
         if expected.dtype.itemsize < 4 and expected.dtype != bool:
-            # A text has no word for these; the numbers are the same.
+            # A text cannot name these dtypes; the numbers are equal.
             expected = expected.astype(jnp.float32)
         assert ours.dtype == expected.dtype
         assert np.asarray(ours).tobytes() == np.asarray(expected).tobytes()
@@ -741,7 +741,7 @@ def test_how_texts_look():
     )
     assert repr(Zero("x", heads=[(1, 3), (1, 7)])) == "Zero('x', heads='1:3 1:7')"
     assert repr(Zero("x", pos=-1)) == "Zero('x', seq=-1)"
-    # In a jit there is nothing to write down but the shapes.
+    # Within `jit`, the text can only give shapes.
     shown = []
     jax.jit(lambda v, i: shown.append(repr(Clamp("x", v, head=i))))(jnp.ones(3), 1)
     assert shown == ["Clamp('x', value=float32[3], head=int32[1, 1])"]
@@ -813,7 +813,7 @@ def test_texts_that_are_no_edits(text):
 
 @pytest.mark.usefixtures("unchecked")
 def test_nothing_is_evaluated(tmp_path):
-    """Were any part of the text run, it would leave a file."""
+    """If any part of the text ran, it would leave a file."""
     path = tmp_path / "made"
     for text in (
         f"Zero(open({str(path)!r}, 'w'))",

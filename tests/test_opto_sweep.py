@@ -1,4 +1,4 @@
-"""Sweeps: many edits in one compiled call, each as if it ran alone."""
+"""Sweeps: many edits in one compiled call, each as if run alone."""
 
 import functools
 
@@ -14,7 +14,7 @@ import opto
 
 @functools.cache
 def waves():
-    """A model and its input; the same for all tests."""
+    """A model and its input, shared by all tests."""
     return Waves(jax.random.key(0)), jax.random.normal(jax.random.key(1), (4, 2))
 
 
@@ -23,7 +23,7 @@ def metric(out, x):
 
 
 def alone(edits, fn=metric):
-    """The metric with these edits, one program for each structure."""
+    """The metric under these edits; compiles once for each structure."""
     return _alone(*waves(), edits, fn)
 
 
@@ -45,7 +45,7 @@ NAN = float("nan")
 
 @pytest.mark.parametrize("chunk", [None, 1, 3, 100])
 def test_each_head_equals_a_loop(chunk):
-    """Five heads of six points: 3 does not divide the count, 100 is more than all."""
+    """Five heads at six grid points: 3 does not divide five, and 100 exceeds it."""
     ours = swept(opto.Zero("layers.*.z").each("layer", "head"), chunk=chunk)
     zero = lambda layer, head: alone([opto.Zero("layers.*.z", heads=[(layer, head)])])
     expected = [
@@ -66,10 +66,10 @@ def test_nan_exactly_where_a_head_does_not_exist():
     assert ours.shape == (2, 3, 4)
     assert np.all(np.isnan(ours[0, 2]))
     assert np.isnan(ours).sum() == 4
-    # Without `layer` the edit is one of all layers, so the head must be in each.
+    # Without `layer` the edit acts on all layers, so each must have the head.
     ours = swept(opto.Zero("layers.*.q").each("head"))
     np.testing.assert_array_equal(np.isnan(ours), [False, False, True])
-    # Where the layer is chosen, its heads are what there is.
+    # With a chosen layer, its heads are swept.
     ours = swept(opto.Zero("layers.*.z", layer=1).each("head"))
     close(ours, [alone([opto.Zero("layers.1.z", head=h)]) for h in range(3)])
     ours = swept(opto.Zero("layers.*.z", layer=[1]).each("layer", "head"))
@@ -115,7 +115,7 @@ def test_stack():
 
 
 def test_two_sweeps_are_every_combination():
-    """In the order given, with a fixed edit before, between and after."""
+    """In the given order, with a fixed edit before, between and after them."""
     rows = [opto.Clamp("layers.0.z", v, unit=0) for v in (1.0, 2.0, 3.0)]
     columns = [opto.Clamp("layers.0.z", 0.5, head=h, strength=0.4) for h in range(2)]
     fixed = [
@@ -137,7 +137,7 @@ def test_two_sweeps_are_every_combination():
         for column in columns
     ]
     close(swept(turned), other)
-    # Order matters here, so the two grids are not one transposed.
+    # Order matters here, so one grid is not the other transposed.
     assert np.abs(np.array(other).T - expected).max() > 1e-3
 
 
@@ -153,7 +153,7 @@ def test_the_metric_keeps_its_dtype():
     best = lambda out, x: jnp.argmax(out)
     edits = opto.Zero("layers.1.z").each("head")
     assert opto.sweep(best, *waves(), edits=edits).dtype == jnp.int32
-    # There is no whole number for what does not exist.
+    # No whole number can stand for a missing head, so it is NaN.
     edits = opto.Zero("layers.*.z").each("head")
     assert np.isnan(opto.sweep(best, *waves(), edits=edits)[2])
 
@@ -177,7 +177,7 @@ def test_one_compilation():
     run = lambda edits, **k: opto.sweep(metric, counted, x, edits=edits, **k)
     z = "layers.*.z"
     run(opto.Zero(z).each("layer", "head"))
-    # For the table of sites, and in the program for its sites and its values.
+    # Traces: the table of sites, and in the program its sites and its values.
     traced = len(count)
     assert traced <= 3
     for edits in (
@@ -228,7 +228,7 @@ def test_inside_jit_vmap_and_grad():
 
 
 def test_gradient_in_the_strength():
-    """Of each swept edit: differences of single runs, not of the sweep."""
+    """For each swept edit, against finite differences of single runs."""
     model, x = waves()
     heads = lambda s: opto.Zero("layers.1.z", strength=s).each("head")
     slopes = jax.jit(
@@ -248,7 +248,7 @@ def test_nothing_to_sweep_over_is_an_empty_grid():
 
 
 def test_the_transformer():
-    """Every head of the real model, against heads without output weights."""
+    """Each head of the real model, against the model without its output weights."""
     model, inputs = MODELS["transformer"]()
     last = lambda logits, *inputs: logits[-1]
     edits = opto.Zero("blocks.*.attn.z").each("layer", "head")

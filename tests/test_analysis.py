@@ -427,5 +427,5 @@ def test_figures_of_heads_keep_what_they_show(tmp_path):
     for name, figure in figures.items():
         plots.save(figure, tmp_path / f"{name}.png")
         assert figure._repr_png_()[:8] == b"\x89PNG\r\n\x1a\n"
-    with pytest.raises(ValueError, match="y: want one or 1, got 2"):
+    with pytest.raises(ValueError, match="y: wanted one or 1, got 2"):
         plots.dots({"t": {}}, x="x", y=("a", "b"))

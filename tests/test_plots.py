@@ -429,7 +429,7 @@ def test_a_band_is_said_in_the_legend_and_kept():
         (VALUES[:5], None, r"wanted \[checkpoint=6, trace\], got \[5, 40\]"),
         (VALUES[0], None, r"got \[40\]"),
         ({"a": VALUES, "b": VALUES[:, :0]}, None, r"values of 'b'.*got \[6, 0\]"),
-        (VALUES, LABELS[:3], r"groups wants \[trace=40\], got \[3\]"),
+        (VALUES, LABELS[:3], r"groups must be \[trace=40\], got \[3\]"),
     ],
 )
 def test_arrays_that_do_not_fit(values, groups, message):

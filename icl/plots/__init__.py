@@ -1,8 +1,9 @@
 """Figures: functions of results that return a matplotlib `Figure`.
 
-Each keeps what it shows in `figure.drawn`, and `save` writes that beside the picture.
-Curves are all made by `traces`; the others give it the panels and words of one kind.
-What reads a run to draw it belongs to `icl.report`.
+Each figure keeps the numbers it shows in `figure.drawn`; `save` writes them to a file
+beside the picture. `traces` is the general figure of curves; the other figures of
+curves set panels and labels for one kind of data. Code that reads a run to draw it
+belongs to `icl.report`.
 """
 
 from ._ablation import ablation as ablation

@@ -1,4 +1,4 @@
-"""What ablating each head does."""
+"""The effect of ablating each head."""
 
 import numpy as np
 
@@ -8,13 +8,13 @@ from ._undefined import explain_undefined, hatch_undefined, largest_size
 
 
 def ablation(change: np.ndarray, *, label: str = "change in accuracy") -> DrawnFigure:
-    """The change of a metric when each head is ablated, a map of layers by heads.
+    """Draws the change of a metric when each head is ablated: a map, layers by heads.
 
     **Arguments:**
 
-    - `change`: `[layer, head]`; NaN where a layer has fewer heads, or where there is
-        no number, is hatched.
-    - `label`: Of the colour bar.
+    - `change`: `[layer, head]`. NaN is hatched: where a layer has fewer heads, or where
+        the number is undefined.
+    - `label`: The label of the colour bar.
     """
     layers, heads = change.shape
     axes = {"layer": np.arange(layers), "head": np.arange(heads)}

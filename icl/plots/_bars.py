@@ -1,4 +1,4 @@
-"""Numbers of named things: bars beside each other, or dots with intervals."""
+"""Numbers of named things, as bars side by side or as dots with intervals."""
 
 from collections.abc import Mapping, Sequence
 
@@ -17,15 +17,15 @@ def bars(
     by: str = "",
     line: float | None = None,
 ) -> DrawnFigure:
-    """Bars for each name, a panel for each title and a colour for each group.
+    """Draws bars for each name, with a panel per title and a colour per group.
 
     **Arguments:**
 
-    - `panels`: By title and group, `[name]`; NaN has no bar.
-    - `names`: Along the horizontal axis.
+    - `panels`: The values by title and group, `[name]`; NaN has no bar.
+    - `names`: The names along the horizontal axis.
     - `label`: What is measured, with its unit.
-    - `of`: What the names are of.
-    - `by`: What the groups are, over the legend.
+    - `of`: What the names stand for, such as heads.
+    - `by`: What the groups are; the title of the legend.
     - `line`: Where to draw a horizontal line.
     """
     groups = list(dict.fromkeys(name for each in panels.values() for name in each))
@@ -64,14 +64,14 @@ def intervals(
     label: str,
     by: str = "",
 ) -> DrawnFigure:
-    """A row for each name, with a dot and an interval for each group.
+    """Draws a row for each name, with a dot and an interval for each group.
 
     **Arguments:**
 
-    - `values`: By group and name, a number, and the ends of its interval; NaN ends have
-        no line, and a NaN number no dot.
+    - `values`: By group and name, a number and the two ends of its interval. A NaN
+        number has no dot, and NaN ends have no line.
     - `label`: What is measured, with its unit.
-    - `by`: What the groups are, over the legend.
+    - `by`: What the groups are; the title of the legend.
     """
     names = list(dict.fromkeys(name for each in values.values() for name in each))
     drawn = {}
@@ -83,7 +83,7 @@ def intervals(
             at += (k - (len(values) - 1) / 2) * 0.7 / len(values)
             value, low, high = np.array([*rows.values()], float).reshape(-1, 3).T
             look = {"color": line_style(k)["color"], "lw": 1.2}
-            # A mean may lie outside of the interval of a transformed one.
+            # A mean can lie outside the interval, if that is of a transformed mean.
             middle, half = (low + high) / 2, (high - low) / 2
             ax.errorbar(middle, at, xerr=half, fmt="none", capsize=2, **look)
             mark = "D" if k == 0 else "o"

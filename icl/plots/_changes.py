@@ -1,4 +1,4 @@
-"""What ablating heads changes in several metrics, over several sets."""
+"""The effect of ablating heads on several metrics, over several sets."""
 
 from collections.abc import Mapping, Sequence
 
@@ -20,13 +20,13 @@ def change_maps(
     *,
     colours: Mapping[str, str],
 ) -> Figure:
-    """Maps of layers by heads, a row of panels for each set and a column a metric.
+    """Draws maps of layers by heads, with a row per set and a column per metric.
 
     **Arguments:**
 
-    - `changes`: By metric (as the colour bar is to be labelled) and set,
-        `[layer, head]`; NaN where there is no such head.
-    - `together`: Likewise, the change with all heads ablated at once.
+    - `changes`: The changes by metric and set, `[layer, head]`; NaN where there is no
+        such head. The name of the metric labels the colour bar.
+    - `together`: The changes by metric and set with all heads ablated at once.
     - `colours`: A diverging colour map for each metric.
     """
     names = list(next(iter(changes.values())))
@@ -65,11 +65,12 @@ def change_maps(
 
 
 def change_bars(changes: Mapping[str, Changes], heads: Sequence[str]) -> Figure:
-    """Bars for each head, a panel for each metric and a colour for each set.
+    """Draws bars for each head, with a panel per metric and a colour per set.
 
     **Arguments:**
 
-    - `changes`: By metric (as the axis is to be labelled) and set, `[head]`.
+    - `changes`: The changes by metric and set, `[head]`. The name of the metric labels
+        the axis.
     - `heads`: The name of each head.
     """
     sets = len(next(iter(changes.values())))

@@ -22,17 +22,17 @@ def learning_curves(
     phase_change: float | None = None,
     threshold: float | None = None,
 ) -> DrawnFigure:
-    """Loss and accuracy over training, one line for each evaluation set.
+    """Draws loss and accuracy over training, with one line for each evaluation set.
 
     **Arguments:**
 
     - `sequences`: Sequences seen, `[event]`.
-    - `losses`, `accuracies`: Of each set, `[event]`, or `[event, trace]` for several
-        seeds, whose mean is drawn over them; accuracies are in [0, 1].
+    - `losses`, `accuracies`: The values of each set, `[event]`, or `[event, trace]` for
+        several seeds, with their mean drawn on top. Accuracies are in [0, 1].
     - `loss_label`, `accuracy_label`: What they are, with their units.
-    - `threshold_unit`: Of the threshold.
+    - `threshold_unit`: The unit of the threshold.
     - `trace`: What one trace is, in the singular.
-    - `band`: Around each mean, such as `Confidence(0.95)` over seeds.
+    - `band`: What to draw around each mean, such as `Confidence(0.95)` over seeds.
     - `phase_change`: Where to draw a vertical line, in sequences seen.
     - `threshold`: Where to draw a horizontal line on the loss.
     """

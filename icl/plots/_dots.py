@@ -1,4 +1,4 @@
-"""One number against another: a dot for each head or run."""
+"""Scatter plots of one number against another, with a dot for each head or run."""
 
 from collections.abc import Mapping, Sequence
 
@@ -10,7 +10,7 @@ from ._style import figure, line_style, style
 
 
 Dots = tuple[np.ndarray, np.ndarray]
-"""Horizontal and vertical numbers, `[dot]` each."""
+"""The horizontal and the vertical numbers, each `[dot]`."""
 
 
 def dots(
@@ -22,21 +22,21 @@ def dots(
     by: str = "",
     identity: bool = False,
 ) -> DrawnFigure:
-    """Scatter plots beside each other.
+    """Draws scatter plots side by side.
 
     **Arguments:**
 
-    - `panels`: By title and group, the dots; what is not finite is left out.
-    - `x`, `y`: What the numbers are, with their units; `y` of all panels or of each.
+    - `panels`: The dots by title and group; dots that are not finite are left out.
+    - `x`, `y`: What the numbers are, with their units; `y` for all panels or for each.
     - `names`: By group, what to write at each of its dots, in every panel.
-    - `by`: What the groups are, over the legend.
-    - `identity`: Whether to draw the line where both are equal.
+    - `by`: What the groups are; the title of the legend.
+    - `identity`: Whether to draw the line where both numbers are equal.
 
-    **Raises:** `ValueError` for another number of `y` than of panels.
+    **Raises:** `ValueError` if there are several `y`, but not one for each panel.
     """
     labels = [y] * len(panels) if isinstance(y, str) else [*y]
     if len(labels) != len(panels):
-        raise ValueError(f"y: want one or {len(panels)}, got {len(labels)}")
+        raise ValueError(f"y: wanted one or {len(panels)}, got {len(labels)}")
     groups = list(dict.fromkeys(name for each in panels.values() for name in each))
     drawn = {}
     with style():
@@ -67,7 +67,7 @@ def dots(
 def _write(
     ax: Axes, texts: Sequence[str], across: np.ndarray, up: np.ndarray, colour: str
 ) -> None:
-    """Writes a text beside each dot that is there."""
+    """Writes a text beside each dot that is finite."""
     for text, a, b in zip(texts, across, up, strict=False):
         if np.isfinite([a, b]).all():
             place = {"xytext": (3.5, 2), "textcoords": "offset points"}

@@ -1,4 +1,4 @@
-"""What a figure shows, as named arrays that are kept with it."""
+"""The numbers that a figure shows, as named arrays that are stored with it."""
 
 import csv
 import io
@@ -18,14 +18,14 @@ from ..files import hdf5_kind, open_hdf5, write_bytes, write_hdf5
 
 @dataclass(frozen=True)
 class Quantity:
-    """An array with the names of its axes, and where along them its entries are.
+    """An array with the names and the coordinates of its axes.
 
     **Fields:**
 
     - `values`: Numbers or strings.
-    - `axes`: For each axis of `values`, its name and a coordinate for each index:
-        sequences seen, the number of a head, the name of a set.
-    - `label`: What it is, with its unit.
+    - `axes`: For each axis of `values`, its name and a coordinate for each index, such
+        as sequences seen, the number of a head, or the name of a set.
+    - `label`: What the array is, with its unit.
     """
 
     values: np.ndarray
@@ -38,7 +38,7 @@ class Quantity:
         wanted = tuple(len(where) for where in axes.values())
         if values.shape != wanted:
             text = ", ".join(f"{name}={len(where)}" for name, where in axes.items())
-            raise ValueError(f"axes are [{text}], got values of shape {values.shape}")
+            raise ValueError(f"axes have lengths [{text}], values have {values.shape}")
         object.__setattr__(self, "values", values)
         object.__setattr__(self, "axes", axes)
 
@@ -67,15 +67,15 @@ class DrawnFigure(Figure):
         self.drawn = {} if drawn is None else drawn
 
     def draw(self, renderer: Any) -> None:
-        """Draws it, without formulas in texts that only come up now, such as ticks'."""
+        """Draws the figure, without formulas even in texts made only now (ticks)."""
         with mpl.rc_context(PLAIN):
             super().draw(renderer)
 
     def _repr_png_(self) -> bytes:
-        """The picture that a notebook shows: small, in few colours."""
+        """The picture that a notebook shows: a small file with few colours."""
         buffer = io.BytesIO()
         self.savefig(buffer, format="png", dpi=_NOTEBOOK_DPI)
-        # Of thin lines the colours stay too, where the median cut would mix them.
+        # This method also keeps the colours of thin lines; the median cut mixes them.
         method = Image.Quantize.MAXCOVERAGE
         image = Image.open(buffer).convert("RGB").quantize(_NOTEBOOK_COLOURS, method)
         small = io.BytesIO()
@@ -87,10 +87,10 @@ def write_drawn(drawn: Drawn, path: Path) -> None:
     """Writes quantities to a file, HDF5 or CSV by its suffix.
 
     In HDF5 a quantity is a group with `values` and a dimension scale for each axis. In
-    CSV each entry has a row, with the name of its quantity and where along each axis it
-    is; axes that the quantity does not have are empty.
+    CSV each entry has a row, with the name of its quantity and its coordinate on each
+    axis; axes that the quantity does not have are empty.
 
-    **Raises:** `ValueError` if the path holds a file that this did not write.
+    **Raises:** `ValueError` if the path holds a file that this function did not write.
     """
     _check_ours(path)
     if path.suffix == ".csv":
@@ -102,15 +102,15 @@ def write_drawn(drawn: Drawn, path: Path) -> None:
 
 
 def read_drawn(path: str | Path) -> dict[str, Quantity]:
-    """What a figure shows, from the HDF5 file beside it.
+    """Reads the numbers that a figure shows, from the HDF5 file beside the figure.
 
-    **Raises:** `ValueError` if it is not such a file.
+    **Raises:** `ValueError` if the file is not one that `save` wrote.
     """
     found: dict[str, Quantity] = {}
     try:
         with open_hdf5(path) as file:
             if file.attrs.get("kind") != _KIND:
-                raise ValueError("save wrote no figure's data there")
+                raise ValueError("save did not write this file")
             for name in map(str, np.asarray(file.attrs["quantities"])):
                 found[name] = _read(file[name])
     except (OSError, KeyError, ValueError) as error:
@@ -172,7 +172,7 @@ def _rows(drawn: Drawn) -> Iterator[Sequence[Any]]:
 
 
 def _check_ours(path: Path) -> None:
-    """Raises `ValueError` for a file that another wrote, a run's `log.h5`, say."""
+    """Raises `ValueError` if something else wrote the file, such as a run's log."""
     if not path.exists():
         return
     if path.suffix == ".csv":
@@ -182,6 +182,6 @@ def _check_ours(path: Path) -> None:
         ours = hdf5_kind(path) == _KIND
     if not ours:
         raise ValueError(
-            f"{path} is in the way of a figure's data, and is none; save the figure "
-            "under another name"
+            f"{path} is in the way of a figure's data; save the figure under another "
+            "name"
         )

@@ -1,4 +1,4 @@
-"""Heat maps that share a colour scale, with their numbers."""
+"""Heat maps on a shared colour scale, with numbers in their cells."""
 
 from collections.abc import Sequence
 
@@ -9,7 +9,7 @@ from matplotlib.image import AxesImage
 from ._undefined import hatch_undefined
 
 
-# Larger maps have smaller cells, without numbers, and not all of the ticks.
+# Larger maps have smaller cells without numbers, and fewer ticks.
 _MOST = 16
 
 
@@ -30,7 +30,7 @@ def heat_map(
     - `values`: `[row, column]`.
     - `rows`, `columns`: Names of the ticks.
     - `colours`: A diverging colour map.
-    - `signed`: Whether numbers have a plus sign, as changes do.
+    - `signed`: Whether positive numbers have a plus sign, as changes do.
     """
     image = ax.imshow(values, cmap=colours, vmin=-bound, vmax=bound, aspect="auto")
     hatch_undefined(ax, values)
@@ -50,7 +50,7 @@ def heat_map(
 
 
 def inches(rows: int, columns: int) -> tuple[float, float]:
-    """The width and height of a map of so many cells."""
+    """The width and height of a map with this many rows and columns."""
     return 0.42 * min(max(columns, 4), _MOST), 0.36 * min(max(rows, 3), _MOST)
 
 
@@ -64,7 +64,7 @@ _TEXT = {"ha": "center", "va": "center", "fontsize": 7.5}
 
 
 def number(value: float, *, signed: bool) -> str:
-    """Two decimals without the zero ahead of the point; `0` if they are zeros."""
+    """Two decimals, without the zero before the point; `0` if both are zero."""
     if abs(value) < 0.005:
         return "0"
     text = f"{value:+.2f}" if signed else f"{value:.2f}"

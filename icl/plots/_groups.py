@@ -1,4 +1,4 @@
-"""What colours traces have: a colour for each group, or a colour map for numbers."""
+"""The colours of traces: one for each group, or a colour map for numbers."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -10,28 +10,28 @@ from matplotlib.colors import Normalize
 from ._style import line_style, LINES
 
 
-# Groups that colour and dashes still tell apart.
+# How many groups can be told apart by colour and dashes.
 MOST_GROUPS = 8 * len(LINES)
 
 
 @dataclass(frozen=True)
 class Labelled:
-    """A colour, and after eight of them other dashes, for each label."""
+    """A colour for each label; after eight colours, the dashes change."""
 
     names: tuple[str, ...]
 
     def style(self, group: int) -> dict:
-        """Of the line of a group."""
+        """The style of a group's line."""
         return line_style(group)
 
     def traces(self, groups: np.ndarray | None, count: int) -> list[np.ndarray]:
-        """Which traces are in each group."""
+        """The indices of the traces in each group."""
         if groups is None:
             return [np.arange(count)]
         return [np.flatnonzero(groups.astype(str) == name) for name in self.names]
 
     def colours(self, groups: np.ndarray | None, count: int) -> list[str]:
-        """Of each trace."""
+        """The colour of each trace."""
         chosen = np.full(count, line_style(0)["color"], object)
         for k, members in enumerate(self.traces(groups, count)):
             chosen[members] = self.style(k)["color"]
@@ -40,12 +40,12 @@ class Labelled:
 
 @dataclass(frozen=True)
 class Numbered:
-    """A colour map for numbers; their traces have one mean."""
+    """A colour map for numbers; all traces have one mean."""
 
     scale: ScalarMappable
 
     def style(self, group: int) -> dict:
-        """Of the line of the mean."""
+        """The style of the line of the mean."""
         return line_style(0)
 
     def traces(self, groups: np.ndarray | None, count: int) -> list[np.ndarray]:
@@ -53,12 +53,12 @@ class Numbered:
         return [np.arange(count)]
 
     def colours(self, groups: np.ndarray | None, count: int) -> list:
-        """Of each trace."""
+        """The colour of each trace."""
         return list(self.scale.to_rgba(np.asarray(groups, float)))
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The one group's."""
+        """The name of the only group."""
         return ("mean",)
 
 
@@ -66,12 +66,13 @@ Key = Labelled | Numbered
 
 
 def key_of(panels: Sequence[np.ndarray | None]) -> Key:
-    """One key for the groups of all panels, `[trace]` each.
+    """One key for the groups of all panels, each `[trace]`.
 
-    Floats are numbers, and so are integers of which there are too many to tell apart.
-    Other values are labels, in the order in which they come; integers ascend.
+    Floats count as numbers. So do integers, if too many are different to tell them
+    apart. All other values are labels, in the order in which they first occur; integer
+    labels ascend.
 
-    **Raises:** `ValueError` for more labels than lines that differ.
+    **Raises:** `ValueError` for more labels than different lines.
     """
     given = [groups for groups in panels if groups is not None]
     if not given:
@@ -86,7 +87,7 @@ def key_of(panels: Sequence[np.ndarray | None]) -> Key:
     if len(distinct) > MOST_GROUPS:
         raise ValueError(
             f"groups: at most {MOST_GROUPS} labels can be told apart, got "
-            f"{len(distinct)}; give a number for each trace, for a colour map"
+            f"{len(distinct)}; for a colour map, give a number for each trace"
         )
     ordered = distinct if whole else distinct[np.argsort(first)]
     return Labelled(tuple(str(name) for name in ordered))

@@ -1,4 +1,4 @@
-"""A number of each head against what was clamped."""
+"""A number for each head against what was clamped."""
 
 from collections.abc import Mapping
 
@@ -18,13 +18,13 @@ def head_lines(
     limits: tuple[float, float] = (0, 1.02),
     threshold: float | None = None,
 ) -> DrawnFigure:
-    """A line for each head, a panel for each title.
+    """Draws a line for each head, with a panel for each title.
 
     **Arguments:**
 
-    - `x`: What the lines are over, `of` in words.
-    - `values`: Of each head, by the title of the panel; `label` in words.
-    - `limits`: Of `values` on the axis.
+    - `x`: The horizontal coordinates of the lines; `of` names them.
+    - `values`: The values of each head, by the title of the panel; `label` names them.
+    - `limits`: The limits of the vertical axis.
     - `threshold`: Where to draw a horizontal line, such as chance.
     """
     with style():

@@ -1,4 +1,4 @@
-"""Numbers for pairs, of heads or of a head and a label, as maps."""
+"""Maps of numbers for pairs: two heads, or a head and a label."""
 
 from collections.abc import Mapping
 
@@ -19,16 +19,16 @@ def head_maps(
     label: str,
     limits: tuple[float, float] | None = None,
 ) -> DrawnFigure:
-    """Maps beside each other, with their numbers, on one colour scale.
+    """Draws maps side by side, with their numbers, on one colour scale.
 
     **Arguments:**
 
-    - `panels`: By title, `[row, column]`; NaN is hatched.
-    - `rows`, `columns`: What they are.
+    - `panels`: The values by title, `[row, column]`; NaN is hatched.
+    - `rows`, `columns`: What the rows and the columns are.
     - `label`: What the numbers are, with their unit.
-    - `limits`: The ends of the colour scale: by default the largest size, both ways,
-        and then in colours that diverge from white. Without any number there is no
-        scale.
+    - `limits`: The ends of the colour scale. By default they are plus and minus the
+        largest size, in colours that diverge from white. If no number is finite, there
+        is no scale.
     """
     some = next(iter(panels.values()))
     largest = largest_size(panels.values(), 1e-6)

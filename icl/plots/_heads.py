@@ -18,13 +18,13 @@ def head_strengths(
     band: Interval | None = None,
     phase_change: float | None = None,
 ) -> DrawnFigure:
-    """The strength of each head at each checkpoint, one panel for each layer's heads.
+    """Draws the strength of each head over training, with one panel for each array.
 
     **Arguments:**
 
     - `sequences`: Sequences seen, `[checkpoint]`.
-    - `strengths`: `[checkpoint, head]`, or `[checkpoint, head, trace]`, by the label of
-        the panel's vertical axis.
+    - `strengths`: By the label of a panel's vertical axis, `[checkpoint, head]` or
+        `[checkpoint, head, trace]`.
     - `trace`, `band`: As for `traces`.
     - `phase_change`: Where to draw a vertical line, in sequences seen.
     """
@@ -45,14 +45,14 @@ def average_strength(
     band: Interval | None = None,
     phase_change: float | None = None,
 ) -> DrawnFigure:
-    """The mean strength of the heads of each layer, over the single heads.
+    """Draws the mean strength of each layer's heads, on top of the single heads.
 
     **Arguments:**
 
     - `sequences`: Sequences seen, `[checkpoint]`.
     - `strengths`: `[checkpoint, layer, head]`; NaN where a layer has fewer heads.
     - `label`, `band`, `phase_change`: As for `traces`.
-    - `by`: What the second axis is, if it is not layers.
+    - `by`: What the second axis of `strengths` is, if not layers.
     """
     strengths = np.asarray(strengths)
     _check_rank("strengths", strengths, "[checkpoint, layer, head]", (3,))
@@ -75,18 +75,18 @@ def heads_over_time(
     limits: Limits | None = None,
     phase_change: float | None = None,
 ) -> DrawnFigure:
-    """A number for each head over training, a panel for each layer.
+    """Draws a number for each head over training, with a panel for each layer.
 
-    Without groups each head has a colour. With groups each head has its own panel, in
-    which traces are coloured by their group.
+    Without groups, each head has a colour. With groups, each head has a panel, in which
+    traces are coloured by their group.
 
     **Arguments:**
 
     - `sequences`: Sequences seen, `[checkpoint]`.
-    - `values`: `[checkpoint, layer, head]`, or `[checkpoint, layer, head, trace]` for
-        traces under the means; NaN where a layer has fewer heads. Or several such
-        arrays by name, a column of panels each, and a row for each layer.
-    - `groups`: `[trace]`, as for `traces`; then `values` is one array, with traces.
+    - `values`: `[checkpoint, layer, head]`, or `[checkpoint, layer, head, trace]` to
+        draw traces under the means; NaN where a layer has fewer heads. Or several such
+        arrays by name, with a column of panels for each and a row for each layer.
+    - `groups`: `[trace]`, as for `traces`; `values` must then be one array with traces.
     - `label`, `by`, `trace`, `band`, `limits`, `phase_change`: As for `traces`.
 
     **Raises:** `ValueError` for arrays that do not fit together.
@@ -104,7 +104,7 @@ def heads_over_time(
     if len(given) != 1 or array.ndim != 4:
         wanted = "one array [checkpoint, layer, head, trace] of values"
         got = ", ".join(str(list(a.shape)) for a in given.values())
-        raise ValueError(f"groups: want {wanted}, got {got}")
+        raise ValueError(f"groups: wanted {wanted}, got {got}")
     panels = _panels_of_heads(array, np.asarray(groups), label, limits)
     look = Look(4, by, trace, band, phase_change)
     return draw(sequences, panels, look)
@@ -120,13 +120,13 @@ def attention_over_time(
     band: Interval | None = None,
     phase_change: float | None = None,
 ) -> DrawnFigure:
-    """What each head attends to over training.
+    """Draws what each head attends to over training.
 
     **Arguments:**
 
-    - `attention`: As `values` of `heads_over_time`, in [0, 1]; by what is attended to:
-        `{"correct label": …, "incorrect label": …, "any label": …}`.
-    - The others: As for `heads_over_time`.
+    - `attention`: As `values` of `heads_over_time`, in [0, 1]. Several arrays are named
+        by the attended tokens: `{"correct label": …, "any label": …}`.
+    - All others: As for `heads_over_time`.
     """
     return heads_over_time(
         sequences,
@@ -149,13 +149,13 @@ def previous_token_scores(
     band: Interval | None = None,
     phase_change: float | None = None,
 ) -> DrawnFigure:
-    """How much each head attends to the previous token, over training.
+    """Draws how much each head attends to the previous token over training.
 
     **Arguments:**
 
     - `sequences`: Sequences seen, `[checkpoint]`.
     - `scores`: `[checkpoint, layer, head]`, or with traces.
-    - `above_baseline`: Likewise, less what a head has that attends to all alike.
+    - `above_baseline`: The scores minus those of a head with uniform attention.
     - `band`, `phase_change`: As for `traces`.
     """
     given = {"as it is": np.asarray(scores)}
@@ -171,7 +171,7 @@ def previous_token_scores(
 
 
 def _by_head(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """`[checkpoint, head(, trace)]` as traces, and their heads as labels."""
+    """Makes `[checkpoint, head(, trace)]` traces, labelled by their heads."""
     values = values[..., None] if values.ndim == 2 else values
     _check_rank("strengths", values, "[checkpoint, head] or with traces", (3,))
     there = ~np.isnan(values).all((0, 2))
@@ -187,7 +187,7 @@ def _panels_of_layers(
 ) -> list[Panel]:
     layers = {array.shape[1] for array in given.values()}
     if len(layers) != 1:
-        raise ValueError(f"values: the arrays have {sorted(layers)} layers, want equal")
+        raise ValueError(f"values: arrays must have equal layers, got {sorted(layers)}")
     panels = []
     for layer in range(*layers):
         for column, (name, array) in enumerate(given.items()):

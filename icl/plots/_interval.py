@@ -1,4 +1,4 @@
-"""Intervals around the mean of several traces: what a band shows."""
+"""Intervals around the mean of several traces, which bands show."""
 
 import abc
 import dataclasses
@@ -9,7 +9,7 @@ from scipy import special
 
 
 class Interval(abc.ABC):
-    """What is drawn as a band around the mean of a group of traces."""
+    """An interval, drawn as a band around the mean of a group of traces."""
 
     @abc.abstractmethod
     def bounds(
@@ -19,18 +19,18 @@ class Interval(abc.ABC):
 
     @abc.abstractmethod
     def text(self, trace: str) -> str:
-        """What it is, for a legend; `trace` is what one trace is, such as `seed`."""
+        """Its text in a legend; `trace` is what one trace is, such as `seed`."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Confidence(Interval):
-    r"""Where the mean of the population is: $\bar x \pm t\,s/\sqrt n$, Student's t.
+    r"""Student's confidence interval of the population mean: $\bar x \pm t\,s/\sqrt n$.
 
-    For traces that are independent draws, as seeds are.
+    For traces that are independent draws, such as seeds.
     """
 
     level: float = 0.95
-    """How often such intervals hold the mean, in (0, 1)."""
+    """How often such an interval contains the population mean, in (0, 1)."""
 
     def __post_init__(self):
         if not 0 < self.level < 1:
@@ -55,7 +55,7 @@ class Confidence(Interval):
 
 @dataclasses.dataclass(frozen=True)
 class Quantiles(Interval):
-    """Where the middle of the traces is: between two quantiles of them."""
+    """The range between two quantiles of the traces."""
 
     low: float = 0.25
     high: float = 0.75
@@ -63,7 +63,7 @@ class Quantiles(Interval):
     def __post_init__(self):
         if not 0 <= self.low < self.high <= 1:
             got = f"{self.low} and {self.high}"
-            raise ValueError(f"low and high must ascend in [0, 1], got {got}")
+            raise ValueError(f"low must be below high, both in [0, 1], got {got}")
 
     def bounds(self, values):
         found = np.full((2, len(values)), np.nan)
@@ -76,5 +76,5 @@ class Quantiles(Interval):
 
     def text(self, trace):
         if (self.low, self.high) == (0, 1):
-            return f"least to largest\nof the {trace}s"
+            return f"smallest to largest\nof the {trace}s"
         return f"{100 * self.low:g}–{100 * self.high:g}%\nof the {trace}s"

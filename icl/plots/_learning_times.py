@@ -1,4 +1,4 @@
-"""How long learning takes against the size of a task."""
+"""How long learning takes for different sizes of a task."""
 
 from collections.abc import Mapping
 
@@ -12,13 +12,13 @@ from ._style import figure, style
 def learning_times(
     panels: Mapping[str, Mapping[str, Mapping[int, float]]], *, by: str
 ) -> DrawnFigure:
-    """Sequences seen until something is learnt, a panel for each size that is varied.
+    """Draws the sequences seen until something is learnt, against sizes of the task.
 
     **Arguments:**
 
-    - `panels`: By what is varied, `"classes"`, and the name of a line: by size the
-        sequences seen; `inf`, for what was not learnt, is not drawn.
-    - `by`: What lines are, over the legend.
+    - `panels`: By what is varied, such as `"classes"`, and by the name of a line: the
+        sequences seen, by size. `inf` means never learnt and is not drawn.
+    - `by`: What the lines are; the title of the legend.
     """
     label = "thousands of sequences"
     with style():
@@ -41,7 +41,7 @@ def learning_times(
             ax.set_xticks(every, [str(size) for size in every])
             ax.xaxis.set_minor_locator(NullLocator())
             ax.yaxis.set_major_formatter("{x:g}")
-            ax.yaxis.set_minor_formatter(LogFormatter())  # Not in mathtext.
+            ax.yaxis.set_minor_formatter(LogFormatter())  # Avoids mathtext.
             ax.set_xlabel(f"number of {name}")
             ax.set_ylabel(label if ax is axes[0] else "")
         handles, labels = axes[0].get_legend_handles_labels()

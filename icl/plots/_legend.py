@@ -13,7 +13,7 @@ from ._groups import Key, Numbered
 Handle = Line2D | Patch
 
 MARK = {"color": "0.6", "lw": 0.8}
-"""How lines are drawn that mark a place on an axis."""
+"""The style of lines that mark a place on an axis."""
 _GREY = "0.45"
 
 
@@ -25,15 +25,15 @@ def handles_of(
     thresholds: Iterable[str] = (),
     phase_change: bool = False,
 ) -> list[Handle]:
-    """What a legend explains.
+    """The entries of a legend.
 
     **Arguments:**
 
     - `key`: The groups.
-    - `trace`: What thin lines are, and how many; empty if there are none.
-    - `band`: What bands are, if there are any.
-    - `thresholds`: What horizontal lines are.
-    - `phase_change`: Whether a vertical line is there.
+    - `trace`: What the thin lines are, and how many; empty if there are none.
+    - `band`: What the bands are, if there are any.
+    - `thresholds`: What the horizontal lines are.
+    - `phase_change`: Whether there is a vertical line.
     """
     handles: list[Handle] = []
     for k, name in enumerate(key.names):
@@ -52,7 +52,7 @@ def handles_of(
 
 
 def add_legend(fig: Figure, handles: Sequence[Handle], title: str, key: Key) -> None:
-    """Puts the legend outside, to the right of all panels."""
+    """Puts the legend to the right of all panels."""
     if not handles:
         return
     fig.legend(
@@ -67,7 +67,7 @@ def add_legend(fig: Figure, handles: Sequence[Handle], title: str, key: Key) -> 
 def legend_width(
     handles: Sequence[Handle], title: str, key: Key, height: float
 ) -> float:
-    """Inches that the legend, and a colour bar if there is one, need."""
+    """The width in inches that the legend and a colour bar, if there is one, need."""
     texts = [line for handle in handles for line in _text(handle).split("\n")]
     longest = max(map(len, [*texts, _title(title, key)]), default=0)
     bar = 0.7 if isinstance(key, Numbered) else 0.0
@@ -77,7 +77,7 @@ def legend_width(
 
 
 def _title(title: str, key: Key) -> str:
-    """The title, where there are several groups in the legend."""
+    """The title if the legend has several groups, else nothing."""
     return "" if isinstance(key, Numbered) or len(key.names) < 2 else title
 
 

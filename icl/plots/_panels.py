@@ -1,6 +1,6 @@
 """Curves over training: panels of traces, and the means of their groups.
 
-Every figure of curves is made of these; what differs is what the panels are.
+Every figure of curves is made of such panels.
 """
 
 import math
@@ -20,13 +20,13 @@ from ._legend import add_legend, handles_of, legend_width, MARK
 from ._style import figure, sequences_axis, style, unit_of
 
 
-# More cannot be seen in one panel. Means and bands are of all.
+# More traces cannot be seen in one panel. Means and bands use all traces.
 MOST_TRACES = 2000
 _HALO = (patheffects.withStroke(linewidth=2.2, foreground="white"),)
 
 
 Limits = tuple[float | int | None, float | int | None]
-"""The ends of an axis; `None` is what the data need."""
+"""The ends of an axis; `None` fits the data."""
 
 
 @dataclass(frozen=True)
@@ -37,11 +37,11 @@ class Panel:
 
     - `values`: `[checkpoint, trace]`.
     - `groups`: The label or number of each trace; `None` if they are one group.
-    - `name`: What the data are filed under; unique in a figure.
-    - `title`, `label`: Above it, and along the vertical axis.
-    - `row`: What the panels beside it have in common, ahead of the label.
-    - `limits`: Of the vertical axis; `None` is what the data need.
-    - `threshold`: Where to draw a horizontal line, and what it says.
+    - `name`: The name of the data in `drawn`; unique in a figure.
+    - `title`, `label`: The text above the panel and along the vertical axis.
+    - `row`: What the panels of this row have in common, written before the label.
+    - `limits`: The limits of the vertical axis; `None` fits the data.
+    - `threshold`: Where to draw a horizontal line, and its text.
     """
 
     values: np.ndarray
@@ -60,10 +60,10 @@ class Look:
 
     **Fields:**
 
-    - `columns`: How many panels beside each other.
-    - `by`: What the groups are, over the legend or along the colour bar.
+    - `columns`: How many panels side by side.
+    - `by`: What the groups are; the title of the legend or of the colour bar.
     - `trace`: What one trace is.
-    - `band`: Drawn around each mean.
+    - `band`: What to draw around each mean.
     - `phase_change`: Where to draw a vertical line, in sequences seen.
     """
 
@@ -75,7 +75,7 @@ class Look:
 
 
 def draw(sequences: np.ndarray, panels: Sequence[Panel], look: Look) -> DrawnFigure:
-    """The figure of some panels.
+    """Draws panels in a figure.
 
     **Raises:** `ValueError` for arrays that do not fit together.
     """
@@ -120,7 +120,7 @@ def draw(sequences: np.ndarray, panels: Sequence[Panel], look: Look) -> DrawnFig
 def as_panels(
     values: np.ndarray | Mapping[str, np.ndarray],
 ) -> dict[str, np.ndarray]:
-    """Arrays by the name of their panel; that of a single one is empty."""
+    """Arrays by the name of their panel; a single array has an empty name."""
     given = values if isinstance(values, Mapping) else {"": values}
     return {name: np.asarray(array) for name, array in given.items()}
 
@@ -128,7 +128,7 @@ def as_panels(
 def _draw_panel(
     ax: Axes, sequences: np.ndarray, unit: float, panel: Panel, key: Key, look: Look
 ) -> Drawn:
-    """Draws one panel, and gives what is drawn."""
+    """Draws one panel and returns the quantities drawn."""
     values = np.asarray(panel.values, float)
     values = np.where(np.isfinite(values), values, np.nan)
     members = key.traces(panel.groups, values.shape[1])
@@ -162,7 +162,7 @@ def _draw_panel(
 
 
 def _furnish(ax: Axes, panel: Panel, unit: float, look: Look) -> None:
-    """Marks, title and vertical axis of a panel."""
+    """Draws the marks, the title and the vertical axis of a panel."""
     if look.phase_change is not None:
         ax.axvline(look.phase_change / unit, ls="--", **MARK)
     if panel.threshold is not None:
@@ -181,7 +181,7 @@ def _thin_lines(
     colours: list,
     strong: bool,
 ) -> None:
-    """All traces as one collection, in an order in which no group lies over others."""
+    """Draws all traces as one collection, in random order, so no group hides others."""
     order = np.random.default_rng(0).permutation(shown)
     points = np.empty((len(order), len(x), 2))
     points[..., 0], points[..., 1] = x, values[:, order].T
@@ -190,7 +190,7 @@ def _thin_lines(
         colors=[colours[k] for k in order],
         linewidths=0.5,
         alpha=float(np.clip(30 / len(order), 0.25 if strong else 0.1, 0.45)),
-        # A picture within a vector figure, or its file would be too large to print.
+        # Many lines become a picture in a vector file, which would be too large else.
         rasterized=points.size > 20_000,
         zorder=1,
     )
@@ -205,7 +205,7 @@ def _thin_lines(
 def _thin_drawn(
     sequences: np.ndarray, panel: Panel, shown: np.ndarray, look: Look
 ) -> dict[str, Quantity]:
-    """The single traces, of those that are drawn, and the group of each."""
+    """The single traces that are drawn, and the group of each."""
     axes = {"sequences seen": sequences, look.trace: shown}
     drawn = {"traces": Quantity(panel.values[:, shown], axes, panel.label)}
     if panel.groups is not None:
@@ -215,7 +215,7 @@ def _thin_drawn(
 
 
 def _chosen(members: Sequence[np.ndarray]) -> np.ndarray:
-    """The traces that are drawn: all, or evenly of each group as many as can be."""
+    """The traces that are drawn: all, or at most so many, evenly from each group."""
     ordered = np.concatenate(members)
     if len(ordered) > MOST_TRACES:
         places = np.linspace(0, len(ordered) - 1, MOST_TRACES).round().astype(int)
@@ -224,7 +224,7 @@ def _chosen(members: Sequence[np.ndarray]) -> np.ndarray:
 
 
 def _several(members: Sequence[np.ndarray]) -> bool:
-    """Whether there are traces to draw besides the means."""
+    """Whether there are single traces to draw under the means."""
     return any(len(rows) > 1 for rows in members)
 
 
@@ -239,7 +239,7 @@ def _trace_text(trace: str, count: int) -> str:
 
 
 def _mean(values: Float[np.ndarray, "checkpoint trace"]) -> np.ndarray:
-    """Over what is there; NaN where nothing is."""
+    """The mean over the traces that are not NaN; NaN if all are."""
     there = ~np.isnan(values)
     total = np.where(there, values, 0.0).sum(1)
     count = there.sum(1)
@@ -247,14 +247,14 @@ def _mean(values: Float[np.ndarray, "checkpoint trace"]) -> np.ndarray:
 
 
 def _inches(columns: int, rows: int, alike: bool) -> tuple[float, float]:
-    """Of the panels: as wide as a page for three of them."""
+    """The width and height of all panels; three columns are as wide as a page."""
     wide = {1: 3.4, 2: 2.6}.get(columns, 2.0)
     tall = {1: 2.5}.get(rows, 1.75)
     return 0.3 + columns * (wide + 0.4 * (not alike)), 0.3 + rows * tall
 
 
 def _trim(grid: np.ndarray, count: int, alike: bool) -> None:
-    """Leaves out what another panel says."""
+    """Hides unused panels, and labels that another panel has already."""
     rows, columns = grid.shape
     for index, ax in enumerate(grid.flat):
         row, column = divmod(index, columns)
@@ -280,4 +280,4 @@ def _check(sequences: np.ndarray, panels: Sequence[Panel]) -> None:
             raise ValueError(f"{where}: wanted {wanted}, got {list(shape)}")
         if panel.groups is not None and np.shape(panel.groups) != shape[1:]:
             got = list(np.shape(panel.groups))
-            raise ValueError(f"{where}: groups wants [trace={shape[1]}], got {got}")
+            raise ValueError(f"{where}: groups must be [trace={shape[1]}], got {got}")

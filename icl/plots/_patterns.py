@@ -1,4 +1,4 @@
-"""Attention patterns: of single heads on single sequences, and of all heads."""
+"""Attention patterns: single heads on single sequences, or means for all heads."""
 
 import dataclasses
 from collections.abc import Sequence
@@ -14,16 +14,20 @@ from ._style import figure, style
 from ._tokens import token_at
 
 
+# In one figure; more are too small to read and take minutes to draw.
+_MOST_MAPS = 64
+
+
 @dataclasses.dataclass(frozen=True)
 class _Colours:
-    """The colours of weights, the same in one figure."""
+    """The colours of weights, the same for all panels of a figure."""
 
     scale: Normalize
     map: str
 
     @staticmethod
     def of(weights: np.ndarray) -> "_Colours":
-        """Shares of attention from 0 to 1; weights that are none as far as they go."""
+        """The scale for weights: from 0 to 1, or further if the weights go further."""
         most = float(np.nanmax(np.abs(weights), initial=0))
         if np.nanmin(weights, initial=0) < 0:
             return _Colours(Normalize(-most, most), "RdBu_r")
@@ -31,21 +35,48 @@ class _Colours:
 
 
 def attention_patterns(
-    patterns: np.ndarray, tokens: Sequence[Sequence[str]], heads: Sequence[str]
+    patterns: np.ndarray,
+    tokens: Sequence[Sequence[str]] | None = None,
+    heads: Sequence[str] | None = None,
 ) -> DrawnFigure:
-    """Heat maps, a row for each head and a column for each sequence.
+    """Draws heat maps, with a row for each head and a column for each sequence.
+
+    `attention_patterns(record["blocks.1.attn.pattern"][:3])` draws what was recorded.
 
     **Arguments:**
 
-    - `patterns`: `[head, sequence, query, key]`; keys are the first tokens, or all.
-    - `tokens`: The name of each token of each sequence.
-    - `heads`: The name of each head.
+    - `patterns`: `[sequence, head, query, key]`, or `[head, query, key]` of one
+        sequence. Keys are all tokens, or only the first ones.
+    - `tokens`: The name of each token of each sequence; positions by default.
+    - `heads`: The name of each head; `"head 0"` and so on by default.
+
+    **Raises:** `ValueError` for arrays of other axes, for names that do not fit, and
+    for too many maps.
     """
-    rows, columns, queries, keys = patterns.shape
+    patterns = np.asarray(patterns)
+    if patterns.ndim == 3:
+        patterns = patterns[None]
+    if patterns.ndim != 4:
+        wanted = "[sequence, head, query, key] or [head, query, key]"
+        raise ValueError(f"patterns must be {wanted}, got shape {patterns.shape}")
+    columns, rows, queries, keys = patterns.shape
+    if rows * columns > _MOST_MAPS:
+        got = f"{columns} sequences of {rows} heads"
+        raise ValueError(f"patterns: at most {_MOST_MAPS} maps, got {got}; choose some")
+    if tokens is None:
+        tokens = [[str(i) for i in range(queries)]] * columns
+    if heads is None:
+        heads = [f"head {i}" for i in range(rows)]
+    if len(heads) != rows:
+        raise ValueError(f"heads: expected {rows} names, got {len(heads)}")
+    if [len(names) for names in tokens] != [queries] * columns:
+        got = [len(names) for names in tokens]
+        wanted = f"{queries} names for each of {columns} sequences"
+        raise ValueError(f"tokens: expected {wanted}, got {got}")
     names = np.array([name.replace("\n", " ") for name in heads])
     axes = {
-        "head": names,
         "sequence": np.arange(columns),
+        "head": names,
         "from": np.arange(queries),
         "to": np.arange(keys),
     }
@@ -61,7 +92,7 @@ def attention_patterns(
         for row, name in enumerate(heads):
             for column, names in enumerate(tokens):
                 ax = grid[row, column]
-                _map(ax, patterns[row, column], names, colours)
+                _map(ax, patterns[column, row], names, colours)
                 if column == 0:
                     ax.set_ylabel(f"{name}\nfrom token")
                 if row == rows - 1:
@@ -73,13 +104,14 @@ def attention_patterns(
 
 
 def token_maps(attention: np.ndarray, tokens: Sequence[str]) -> DrawnFigure:
-    """The attention of every layer and head from each token to each, as heat maps.
+    """Draws every head's attention from each token to each token, as heat maps.
 
     **Arguments:**
 
-    - `attention`: At a checkpoint, the mean over sequences, `[layer, head, query,
-        key]`; NaN where a layer has fewer heads. Keys are the first tokens, or all.
-    - `tokens`: What stands at each position, `"label 0"`.
+    - `attention`: At one checkpoint, the mean over sequences, `[layer, head, query,
+        key]`; NaN where a layer has fewer heads. Keys are all tokens, or only the first
+        ones.
+    - `tokens`: The name of the token at each position, such as `"label 0"`.
     """
     layers, heads, _, keys = attention.shape
     names = np.array([token_at(i, tokens) for i in range(len(tokens))])

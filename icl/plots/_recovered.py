@@ -1,4 +1,4 @@
-"""How much of an answer comes back with each part that is patched."""
+"""How much of the clean answer returns when a part is patched."""
 
 from collections.abc import Mapping, Sequence
 
@@ -21,22 +21,23 @@ def recovered_maps(
     *,
     label: str,
 ) -> Figure:
-    """Maps of the last two axes of a grid, a row of panels for each set.
+    """Draws maps of the last two axes of a grid, with a row of panels for each set.
 
     **Arguments:**
 
-    - `recovered`: By set, an array with one, two or three axes; each index of the first
-        of three has a column of panels. Sets may differ in the lengths of the axes.
+    - `recovered`: By set, an array with one, two or three axes. If there are three,
+        each index of the first has a column of panels. Sets may differ in the lengths
+        of the axes.
     - `axes`: The name of each axis.
     - `ticks`: By set, the name of each index of each axis.
-    - `label`: What comes back, for the colour bar.
+    - `label`: The label of the colour bar.
     """
     grids = {name: _three(ticks[name]) for name in recovered}
     most = max(len(panels) for panels, _, _ in grids.values())
     sizes = [inches(len(rows), len(columns)) for _, rows, columns in grids.values()]
     widths, heights = zip(*sizes, strict=True)
     longest = max(len(x) for *_, columns in grids.values() for x in columns) * 0.06
-    # Names that are the same below all rows are written once.
+    # If the names are the same for all rows, write them once, at the bottom.
     below = {(len(panels), *columns) for panels, _, columns in grids.values()}
     once = len(below) == 1
     named = 1 if once else len(grids)
@@ -71,5 +72,5 @@ def recovered_maps(
 
 
 def _three(ticks: Ticks) -> Ticks:
-    """The names of the panels, rows and columns; one empty name where no axis is."""
+    """The names of panels, rows and columns; one empty name for a missing axis."""
     return [*[[""]] * (3 - len(ticks)), *ticks]

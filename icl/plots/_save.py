@@ -1,4 +1,4 @@
-"""Figures as files, with what they show beside them."""
+"""Saves figures as files, with the numbers they show beside them."""
 
 import contextlib
 import io
@@ -16,7 +16,7 @@ from ._drawn import DrawnFigure, write_drawn
 from ._style import style
 
 
-# Without the time of day: equal figures are equal files.
+# Leave out the date, so that equal figures give equal files.
 _FORMATS: dict[str, dict[str, None]] = {
     ".png": {},
     ".pdf": {"CreationDate": None},
@@ -27,18 +27,20 @@ _FORMATS: dict[str, dict[str, None]] = {
 def save(
     figure: Figure, path: str | os.PathLike, *, data: Literal["h5", "csv"] = "h5"
 ) -> Path:
-    """Writes a figure, and what it shows beside it; each file whole or not at all.
+    """Writes a figure and its data file; each file whole or not at all.
 
-    `name.pdf` has its data in `name.h5`, which `read_drawn` reads, or in `name.csv`.
-    Figures that are not of `icl.plots` have none.
+    The data of `name.pdf` are in `name.h5`, which `read_drawn` reads, or in `name.csv`.
+    Figures that are not from `icl.plots` have no data file.
 
     **Arguments:**
 
-    - `path`: In the format of its suffix: png, pdf or svg. Its folder must be there.
-    - `data`: HDF5, or a tidy table.
+    - `path`: The file of the figure. Its suffix gives the format: png, pdf or svg. Its
+        folder must exist.
+    - `data`: `"h5"` for HDF5, `"csv"` for a tidy table.
 
-    **Raises:** `ValueError` for another suffix, a folder that is not there, or a file
-    in the way that is no figure's data; `OSError` for what cannot be written.
+    **Raises:** `ValueError` for another suffix, for a folder that does not exist, and
+    if the data would replace a file that is not a figure's data; `OSError` if a file
+    cannot be written.
     """
     path = Path(path)
     if not isinstance(figure, Figure):
@@ -46,12 +48,12 @@ def save(
         raise ValueError(f"figure must be a matplotlib Figure, got {kind}")
     check_path(path)
     if data not in ("h5", "csv"):
-        raise ValueError(f"data is 'h5' or 'csv', got {data!r}")
+        raise ValueError(f"data must be 'h5' or 'csv', got {data!r}")
     buffer = io.BytesIO()
     with style(), _laid_out(figure):
         metadata = _FORMATS[path.suffix]
         figure.savefig(buffer, format=path.suffix[1:], metadata=metadata)
-    # The data first: who finds the picture finds them too.
+    # Write the data first, so that nobody finds a picture without its data.
     if isinstance(figure, DrawnFigure) and figure.drawn:
         write_drawn(figure.drawn, path.with_suffix(f".{data}"))
     write_bytes(path, buffer.getbuffer())
@@ -60,10 +62,10 @@ def save(
 
 @contextlib.contextmanager
 def _laid_out(figure: Figure) -> Iterator[None]:
-    """Lays out the figure, for once.
+    """Lays out the figure before it is saved.
 
-    Matplotlib would draw it twice in vector formats, and what is a picture in them,
-    thousands of traces, takes all the time.
+    In vector formats matplotlib would otherwise draw the figure twice, and drawing the
+    picture of thousands of traces takes nearly all the time.
     """
     figure.draw_without_rendering()
     engine = figure.get_layout_engine()
@@ -76,7 +78,7 @@ def _laid_out(figure: Figure) -> Iterator[None]:
 
 
 def check_path(path: Path) -> None:
-    """Raises `ValueError` for a picture that could not be written there."""
+    """Raises `ValueError` if a figure cannot be written to this path."""
     if path.suffix not in _FORMATS:
         hint = did_you_mean(path.suffix.lower(), _FORMATS)
         wanted = ", ".join(_FORMATS)

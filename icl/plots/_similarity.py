@@ -1,4 +1,4 @@
-"""The integral of a metric over training against the similarity of exemplars."""
+"""A metric's mean over training against the similarity of exemplars."""
 
 import numpy as np
 from jaxtyping import Float
@@ -8,8 +8,8 @@ from ._interval import Interval, Quantiles
 from ._style import figure, line_style, style
 
 
-# No confidence: sequences of the same two classes, and all of one run, are no draws
-# that are independent of each other.
+# Not a confidence interval: sequences with the same two classes, or from one run, are
+# not independent draws.
 _MIDDLE = Quantiles()
 
 
@@ -24,23 +24,23 @@ def integral_by_similarity(
     bins: int = 10,
     interval: Interval = _MIDDLE,
 ) -> DrawnFigure:
-    """A metric's average over training against how similar the exemplars are.
+    """Draws a metric's mean over training against how similar the exemplars are.
 
-    A dot for each trace, and the mean of bins that hold equally many, with an interval.
-    The integral over sequences seen is divided by their range, so that it has the unit
-    of the metric.
+    Each trace has a dot. The mean of each bin, with an interval, is drawn on top; bins
+    hold equally many traces. The mean over training is the integral over sequences
+    seen, divided by their range, so it has the unit of the metric.
 
     **Arguments:**
 
     - `sequences`: Sequences seen, `[checkpoint]`, two or more.
-    - `values`: The metric, `[checkpoint, trace]`; what is not finite leaves its trace
-        out.
-    - `similarity`: Of each trace, `[trace]`.
+    - `values`: The metric, `[checkpoint, trace]`. A trace with a value that is not
+        finite is left out.
+    - `similarity`: The similarity of each trace, `[trace]`.
     - `label`: What the metric is, with its unit.
     - `of`: What the similarity is.
     - `trace`: What one trace is.
-    - `bins`: How many there are at most; equal similarities are in the same.
-    - `interval`: Around the mean of a bin.
+    - `bins`: The largest number of bins; equal similarities are in the same bin.
+    - `interval`: What to draw around the mean of a bin.
 
     **Raises:** `ValueError` for arrays that do not fit together.
     """
@@ -71,7 +71,7 @@ def integral_by_similarity(
         dots = {"s": 6, "color": blue, "lw": 0}
         ax.scatter(x, y, **dots, alpha=alpha, rasterized=len(x) > 5000)
         ax.scatter([], [], **dots, label=f"single {trace}s")
-        # Of few skewed values the mean may lie outside of their middle half.
+        # The mean of few skewed values can lie outside their middle half.
         middle, half = (low + high) / 2, (high - low) / 2
         ax.errorbar(centres, middle, half, fmt="none", color=black, lw=1, capsize=2)
         look = {"color": black, "marker": "o", "ms": 3.5, "lw": 1}
@@ -85,7 +85,7 @@ def integral_by_similarity(
 def _binned(
     x: np.ndarray, y: np.ndarray, bins: int, interval: Interval
 ) -> tuple[Float[np.ndarray, " bin"], ...]:
-    """Of bins of equally many: mean of `x`, and mean, low and high of `y`."""
+    """For bins with equally many values: the mean of `x`; mean, low and high of `y`."""
     edges = np.unique(np.quantile(x, np.linspace(0, 1, bins + 1)))
     index = np.searchsorted(edges[1:-1], x, side="right")
     rows = []

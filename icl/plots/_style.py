@@ -1,4 +1,4 @@
-"""The one style of all figures, and empty figures in it."""
+"""The style of all figures, and empty figures in this style."""
 
 import contextlib
 import functools
@@ -13,9 +13,9 @@ from ._drawn import Drawn, DrawnFigure, PLAIN
 
 @contextlib.contextmanager
 def style() -> Iterator[None]:
-    """The style sheet `paper.mplstyle`, for the time of a `with` block.
+    """Applies the style sheet `paper.mplstyle` inside a `with` block.
 
-    Text is drawn as it stands, so that a `$` in the name of a run or of a set is one.
+    Text is drawn literally, so a `$` in the name of a run or a set stays a `$`.
     """
     with mpl.rc_context({**_sheet(), **PLAIN}):
         yield
@@ -26,12 +26,12 @@ def colours() -> list[str]:
     return _sheet()["axes.prop_cycle"].by_key()["color"]
 
 
-# After the colours, which are eight, the next eight lines are dashed, and so on.
+# There are eight colours. The first eight lines are solid, the next eight are dashed.
 LINES = ("-", (0, (4, 1.5)), (0, (1, 1.2)), (0, (5, 1.2, 1, 1.2)))
 
 
 def line_style(index: int) -> dict:
-    """Colour and dashes of the line of that number; the first 32 differ."""
+    """Colour and dashes of the line with this index; the first 32 all differ."""
     every = colours()
     return {
         "color": every[index % len(every)],
@@ -40,17 +40,17 @@ def line_style(index: int) -> dict:
 
 
 def figure(width: float, height: float, drawn: Drawn | None = None) -> DrawnFigure:
-    """An empty figure, in inches, that belongs to no window.
+    """An empty figure of a size in inches, without a window.
 
     **Arguments:**
 
-    - `drawn`: What it is going to show.
+    - `drawn`: The quantities that the figure will show.
     """
     return DrawnFigure(drawn, figsize=(width, height), layout="constrained")
 
 
 def unit_of(largest: float) -> tuple[float, str]:
-    """What sequences seen are counted in on an axis that goes so far, and its label."""
+    """The unit of sequences seen on an axis up to `largest`, and the axis label."""
     if largest >= 2e6:
         return 1e6, "sequences seen (millions)"
     return 1e3, "sequences seen (thousands)"

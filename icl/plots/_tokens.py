@@ -1,4 +1,4 @@
-"""Attention from every token to every token, over training."""
+"""Attention from each token to each token, over training."""
 
 from collections.abc import Sequence
 
@@ -16,19 +16,19 @@ def token_pairs(
     queries: Sequence[int] | None = None,
     phase_change: float | None = None,
 ) -> DrawnFigure:
-    """The attention of each layer from each token to each over training.
+    """Draws the attention of each layer from each token to each token over training.
 
-    A row of panels for each layer, a panel for each token that attends, a colour for
-    each that is attended to: single heads, and thick their mean.
+    Each layer has a row of panels, each attending token a panel, and each attended
+    token a colour. Thin lines are single heads, thick lines their mean.
 
     **Arguments:**
 
     - `sequences`: Sequences seen, `[checkpoint]`.
     - `attention`: The mean over sequences, `[checkpoint, layer, head, query, key]`; NaN
-        where a layer has fewer heads. Keys are the first tokens, or all.
-    - `tokens`: What stands at each position, `"label 0"`.
-    - `queries`: The positions that have a panel; `None` is all but the first, which
-        sees just itself.
+        where a layer has fewer heads. Keys are all tokens, or only the first ones.
+    - `tokens`: The name of the token at each position, such as `"label 0"`.
+    - `queries`: The positions that have a panel; `None` is all except the first, which
+        sees only itself.
     - `phase_change`: Where to draw a vertical line, in sequences seen.
 
     **Raises:** `ValueError` for arrays that do not fit together.
@@ -58,16 +58,16 @@ def token_pairs(
 
 
 def token_at(place: int, tokens: Sequence[str]) -> str:
-    """A token's place and what stands there; once if that is all that it is called."""
+    """A token's position and its name; only the position if the name is the same."""
     name = tokens[place]
     return name if name == str(place) else f"{place} {name}"
 
 
 def _to_each(attention: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """`[checkpoint, head, key]` as traces, and the key of each.
+    """Makes `[checkpoint, head, key]` traces, and gives the key of each trace.
 
-    Without the heads that are not there, and the keys that nobody ever attends to,
-    which come later.
+    Leaves out heads that do not exist, and keys that no head ever attends to because
+    they come later.
     """
     heads = ~np.isnan(attention).all((0, 2))
     seen = (np.nan_to_num(attention) != 0).any((0, 1))

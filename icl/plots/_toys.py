@@ -1,4 +1,4 @@
-"""Toy models of phase changes: losses and measures against steps of descent."""
+"""Toy models of phase changes: losses and measures against gradient steps."""
 
 from collections.abc import Mapping, Sequence
 
@@ -23,14 +23,15 @@ def clamped_descents(
     halves: Mapping[str, int | None],
     by: str = "clamped",
 ) -> DrawnFigure:
-    """The descents of a toy under several clamps, a panel for each thing measured.
+    """Draws descents of a toy under several clamps, with a panel for each measure.
 
     **Arguments:**
 
     - `panels`: By the label of the vertical axis, the curve of each clamp. The first
         panel is the loss.
-    - `halves`: For each clamp, where to mark half of its plateau; None is nowhere.
-    - `by`: What the clamps are, over the legend.
+    - `halves`: For each clamp, the step at which to mark half of its plateau; `None`
+        for no mark.
+    - `by`: What the clamps are; the title of the legend.
     """
     with style():
         fig = figure(2.9 * len(panels) + 1.4, 2.7)
@@ -61,12 +62,12 @@ def clamped_descents(
 def vector_progress(
     progress: Mapping[str, _Curves], label: str = "1 − cos² to the true direction"
 ) -> DrawnFigure:
-    """How far each vector of a toy is learned, a panel for each clamp.
+    """Draws how far each vector of a toy is learned, with a panel for each clamp.
 
     **Arguments:**
 
     - `progress`: By the title of a panel, the curve of each vector that is learned.
-    - `label`: Of the vertical axis.
+    - `label`: The label of the vertical axis.
     """
     names = list(dict.fromkeys(name for each in progress.values() for name in each))
     with style():
@@ -94,15 +95,15 @@ def two_mechanisms(
     plateau: float | None = None,
     divot: tuple[str, int, int] | None = None,
 ) -> DrawnFigure:
-    """The losses of mechanisms that share vectors, and the divot from close by.
+    """Draws losses of mechanisms that share vectors, with a zoom into the divot.
 
     **Arguments:**
 
-    - `losses`: Of everything, of each mechanism and of what they cost, by name.
-    - `total`: Which of them is that of everything, drawn in black.
+    - `losses`: By name, the total loss, the loss of each mechanism, and what they cost.
+    - `total`: The name of the total loss, which is drawn in black.
     - `plateau`: Where to draw a horizontal line.
-    - `divot`: The loss that dips while another mechanism is learned, the step of the
-        low and that of the high after it.
+    - `divot`: The name of the loss that dips while another mechanism is learned, the
+        step of its low, and the step of the high after it.
     """
     with style():
         fig = figure(8.6 if divot else 5.6, 2.9)
@@ -132,16 +133,18 @@ def mechanism_seeds(
     losses: Mapping[str, Mapping[str, Float[np.ndarray, "seed step"]]],
     halves: Mapping[str, Sequence[int | None]],
 ) -> DrawnFigure:
-    """The losses of mechanisms for many seeds, thin lines, under their median.
+    """Draws the losses of mechanisms for many seeds as thin lines, and their median.
 
-    Seeds differ in when they leave the plateau and in its height, so that each one's
-    steps are in units of the step at half of it, and its losses of those halfway there.
+    Seeds leave the plateau at different steps and heights. So the steps of each seed
+    are divided by the step at which its loss is half of the plateau, and its losses by
+    the loss halfway to that step.
 
     **Arguments:**
 
     - `losses`: By the title of a panel, the losses of each mechanism. A seed that
-        stopped, NaN from there on, counts in the median as it was at the end.
-    - `halves`: By the title, the step for each seed; one without is left out.
+        stopped has NaN from there on; the median then uses its last value.
+    - `halves`: By the title, the step of each seed at half of the plateau; a seed
+        without one is left out.
     """
     names = list(next(iter(losses.values())))
     times = np.linspace(0, 3, 601)
@@ -164,7 +167,7 @@ def mechanism_seeds(
             ax.axvline(1, color="0.6", lw=0.8, ls="--")
             ax.set_title(f"{title} ({len(seeds)} of {len(halves[title])} seeds)")
             _furnish(ax, _RELATIVE if ax is axes[0] else "")
-            ax.set_xlabel("gradient steps ÷ those to half of the plateau")
+            ax.set_xlabel("gradient steps ÷ steps to half of the plateau")
             ax.set_xlim(0, times[-1])
         axes[0].set_ylim(0, 1.1 * highest)
         handles, labels = axes[0].get_legend_handles_labels()
@@ -173,7 +176,7 @@ def mechanism_seeds(
     return fig
 
 
-_RELATIVE = "loss ÷ that on the plateau"
+_RELATIVE = "loss ÷ loss on the plateau"
 
 
 def _seeds(
@@ -187,7 +190,7 @@ def _seeds(
 
 
 def _aligned(losses: np.ndarray, half: int, times: np.ndarray) -> np.ndarray:
-    """One seed's losses at times in units of `half`; NaN after the most steps."""
+    """One seed's losses at times in units of `half`; NaN after the array ends."""
     steps = np.arange(len(losses))
     last = int(np.isfinite(losses).sum()) - 1
     held = losses[np.minimum(steps, last)]

@@ -1,4 +1,4 @@
-"""Traces over training in groups: the general figure of curves."""
+"""Traces over training, in groups: the general figure of curves."""
 
 from collections.abc import Mapping
 
@@ -24,32 +24,32 @@ def traces(
     phase_change: float | None = None,
     columns: int = 4,
 ) -> DrawnFigure:
-    """Anything over training: each trace thin, and the mean of each group over them.
+    """Draws values over training: thin traces, and the mean of each group on top.
 
-    A trace is whatever there are several of: the sequences of a set, the heads of a
-    layer, the seeds of a run. NaN and infinite values are left out.
+    A trace is one of several curves, such as one sequence of a set, one head of a layer
+    or one seed of a run. NaN and infinite values are left out.
 
     **Arguments:**
 
     - `sequences`: Sequences seen, `[checkpoint]`.
-    - `values`: `[checkpoint, trace]`, or several by the name of their panel.
-    - `groups`: Of each trace, `[trace]`: a label, for a colour (and dashes) and a mean
-        of each; or a real number, for a colour map and one mean. Integers are labels,
-        unless there are more than can be told apart.
+    - `values`: `[checkpoint, trace]`, or several such arrays by the name of a panel.
+    - `groups`: The group of each trace, `[trace]`. With labels, each label has a colour
+        (and dashes) and a mean. With real numbers, there is a colour map and one mean.
+        Integers are labels, unless there are too many to tell apart.
     - `label`: What the values are, with their unit.
-    - `by`: What the groups are, `"class pair"`.
-    - `trace`: What one trace is, `"sequence"`, in the singular.
-    - `band`: Around each mean, such as `Confidence(0.95)` over seeds.
-    - `limits`: Of the vertical axis.
+    - `by`: What the groups are, such as `"class pair"`.
+    - `trace`: What one trace is, such as `"sequence"`, in the singular.
+    - `band`: What to draw around each mean, such as `Confidence(0.95)` over seeds.
+    - `limits`: The limits of the vertical axis.
     - `threshold`: Where to draw a horizontal line.
     - `phase_change`: Where to draw a vertical line, in sequences seen.
-    - `columns`: How many panels beside each other.
+    - `columns`: How many panels side by side.
 
     **Returns:**
 
-    A figure whose `drawn` has `traces`, `group`, `mean`, and of a band `low` and
-    `high`. Of more than 2000 traces that many are drawn, evenly of each group; means
-    and bands are of all.
+    A figure whose `drawn` has `traces`, `group` and `mean`, and with a band also `low`
+    and `high`. At most 2000 traces are drawn, chosen evenly from each group; means and
+    bands use all traces.
 
     **Raises:** `ValueError` for arrays that do not fit together, or more labels than
     can be told apart.
@@ -72,14 +72,14 @@ def output_biases(
     by: str = "label",
     phase_change: float | None = None,
 ) -> DrawnFigure:
-    """The bias of each output over training.
+    """Draws the bias of each output over training.
 
     **Arguments:**
 
     - `sequences`: Sequences seen, `[checkpoint]`.
-    - `biases`: Of the unembedding, `[checkpoint, label]`.
-    - `groups`, `by`, `phase_change`: As for `traces`; a colour for each label, or a
-        colour map over them, if there are none.
+    - `biases`: The biases of the unembedding, `[checkpoint, label]`.
+    - `groups`, `by`, `phase_change`: As for `traces`. Without groups, each label has a
+        colour, or a place on a colour map if there are too many labels.
     """
     return traces(
         sequences,

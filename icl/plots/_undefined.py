@@ -1,4 +1,4 @@
-"""Cells of maps that have no number, which a blank would show as a zero."""
+"""Cells of maps without a finite number; left blank, they would look like zeros."""
 
 from collections.abc import Iterable
 
@@ -19,14 +19,14 @@ def hatch_undefined(ax: Axes, values: np.ndarray) -> None:
 
 
 def explain_undefined(fig: Figure, values: Iterable[ArrayLike]) -> None:
-    """Says below the maps what hatched cells are, if there are any."""
+    """Explains hatched cells in a legend below the maps, if there are any."""
     if any(not np.isfinite(np.asarray(x)).all() for x in values):
         patch = Patch(label="undefined", **_LOOK)
         fig.legend(handles=[patch], loc="outside lower left", fontsize=8)
 
 
 def largest_size(values: Iterable[ArrayLike], least: float) -> float | None:
-    """The largest size of any number, at least `least`; `None` if there is none."""
+    """The largest absolute value, at least `least`; `None` if no number is finite."""
     sizes = [np.abs(x[np.isfinite(x)]) for x in map(np.asarray, values)]
     found = np.concatenate([size.ravel() for size in sizes])
     return max(float(found.max()), least) if found.size else None

@@ -14,31 +14,30 @@
 # %% [markdown]
 # # What needs to go right for an induction head?
 #
-# The figures of Singh et al. (2024, arXiv
-# [2404.07129](https://arxiv.org/abs/2404.07129)), those of the main text first and then
-# those of the appendix, each with the paper's numbers beside ours. A transformer of two
-# layers learns to find, in context, which label goes with the query. Its loss stands
-# still for long and then falls: an *induction circuit* has formed. Clamping parts of
-# the circuit to what they are to become, **throughout training**, tells which parts the
-# fall waits for.
+# This notebook goes through the figures of Singh et al. (2024, arXiv
+# [2404.07129](https://arxiv.org/abs/2404.07129)), first those of the main text and then
+# those of the appendix, with the paper's numbers beside ours. A transformer of two
+# layers learns to find the query's label in context. Its loss stands still for a long
+# time and then falls: an *induction circuit* has formed. We clamp parts of the circuit
+# to what they will become, **throughout training**. This tells which parts the fall of
+# the loss waits for.
 #
-# **What stands in for what.** The paper's exemplars are features of Omniglot's drawings
-# from a ResNet. Ours are synthetic: 512 numbers of low rank, with about the same
-# cosines (`icl.data.LowRankClasses`). The paper's numbers are of one seed, mostly read
-# off its figures to about 2 %. Layers and heads count from 0 here; the paper's layers
-# from 1. Heads are found by measuring.
+# **What differs from the paper.** The paper's exemplars are features of Omniglot's
+# drawings from a ResNet. Ours are synthetic: 512 numbers of low rank, with about the
+# same cosines (`icl.data.LowRankClasses`). The paper's numbers are for one seed, mostly
+# read off its figures to about 2 %. We count layers and heads from 0; the paper counts
+# layers from 1. We find heads by measuring.
 #
 # **How it is judged.** Claims were written down before the runs that they are judged
-# on; each is decided seed by seed, and holds if it does in four of five. The last
-# column has one of four words: *holds*, *differs* (the number is another one), *not
-# reproduced* (the effect is not there), *absent* (not run, or it cannot be told). The
-# rules are in `RESULTS.md` beside this notebook.
+# on. Each claim is decided seed by seed, and holds if it holds in at least four of five
+# seeds. The last column has one of four words: *holds*, *differs* (our number is not
+# near the paper's), *not reproduced* (we do not see the effect), *absent* (not run, or
+# not decidable). The rules are in `RESULTS.md` beside this notebook.
 #
-# The runs are made by `python -m sweeps clamps` (figures 3, 4a and 5b, seeds 10 to 19)
-# and `python -m sweeps replicas` (figures 4b, 6, A7, A8, A15 and A17, seeds 5 to 9;
-# seed 5 had been seen, and is not judged), `small` being the published lengths. The
-# tables are what `icl figure induction/3a` and so on left. What is not there is said to
-# be so.
+# The runs are from `python -m sweeps clamps` (figures 3, 4a and 5b, seeds 10 to 19) and
+# `python -m sweeps replicas` (figures 4b, 6, A7, A8, A15 and A17, seeds 5 to 9; seed 5
+# had been seen, and is not judged). The scale `small` has the published lengths. The
+# tables are the results of `icl figure induction/3a` and so on. Missing runs are named.
 
 # %%
 import jax
@@ -57,9 +56,9 @@ replicas = analysis.Study.read(folder / "replicas")
 print(clamps, replicas, sep="\n")
 
 # %% [markdown]
-# The run that pictures of one seed are of, and the sequences it is measured on: all
-# there are (50 · 49 pairs of classes, 16 of labels, 2 places of the answer), or a part
-# of them where it is measured often.
+# Figures of one seed show the run below. It is measured on all possible sequences (50 ·
+# 49 pairs of classes, 16 pairs of labels, 2 places of the answer), or on a part of them
+# if it is measured often.
 
 # %%
 path = analysis.find_run("clamps/seed-10", "replicas/seed-5")
@@ -79,13 +78,14 @@ print(
 # %% [markdown]
 # ## Figure 3a · A phase change
 #
-# Losses on sequences as in training; with pairs of labels that were never trained on;
-# and on classes that were never trained on, which the paper's figure calls "test
-# (exemplars)". Other exemplars of the training classes, drawn too, are no curve of it.
+# The figure shows the loss on sequences as in training, on held-out pairs of labels,
+# and on held-out classes, which the paper's figure calls "test (exemplars)". It also
+# shows held-out exemplars of the training classes, which the paper's figure does not
+# have.
 #
 # The paper's loss on held-out classes ends at .12. On these synthetic classes ours ends
-# higher (.20 to .30 with four seeds that were seen before); through a convolutional
-# encoder on Omniglot's drawings it ended at .027. The table has the seeds judged.
+# higher (.20 to .30 with four seeds that we saw before); with a convolutional encoder
+# on Omniglot's drawings it ended at .027. The table is over the judged seeds.
 
 # %%
 log = trained.run.log
@@ -103,10 +103,10 @@ table_of("induction/3a")
 # %% [markdown]
 # ## Figure 3b · Which heads there are
 #
-# The *induction strength* of a head is the query's attention to the right label, less
+# The *induction strength* of a head is the query's attention to the right label minus
 # that to the wrong one. Several heads of layer 1 become induction heads, one after the
-# other; below them the heads of layer 0 by how much labels attend to the exemplar
-# before them.
+# other. For the heads of layer 0, the figure shows how much labels attend to the
+# exemplar before them.
 
 # %%
 strengths = icl.replay(
@@ -145,8 +145,8 @@ table_of("induction/3b")
 # %% [markdown]
 # ## Figure 4a, table 2 · Heads add up
 #
-# With any one head ablated the model still does the task. Alone, the strongest does it
-# nearly as well as all together, and the others do part of it.
+# With any one head ablated, the model still does the task. The strongest head alone
+# does it nearly as well as all heads together, and the others alone do part of it.
 
 # %%
 names = [*map(str, table.order)]
@@ -184,13 +184,13 @@ analysis.Table(
 table_of("induction/4a")
 
 # %% [markdown]
-# The paper: heads that are weaker alone still get right much of what the strongest gets
-# wrong, so that they add up rather than repeat each other.
+# In the paper, the weaker heads alone get right much of what the strongest head gets
+# wrong: heads add up rather than repeat each other.
 #
 # ## Figure 4b · Why several? Any one would do
 #
-# With one head of layer 1 alone throughout training, the paper's model learns the task
-# as well, only later. Heads are ranked by when they learn, seed by seed.
+# With only one head of layer 1 throughout training, the paper's model also learns the
+# task, but later. For each seed, heads are ranked by the time when they learn.
 
 # %%
 drawn_from("induction/4b", replicas)
@@ -201,8 +201,8 @@ table_of("induction/4b")
 # %% [markdown]
 # ## Figure 5a · A toy with the same phase change
 #
-# Three vectors whose product is to be learned; see `03_phase_changes`. The marks are
-# where the loss is half of its plateau: in the paper's code at steps 742, 116 and 66.
+# Three vectors learn to make a product; see `03_phase_changes`. The marks are where the
+# loss is half of its plateau: in the paper's code at steps 742, 116 and 66.
 
 # %%
 toy = toys.run(toys.induction(), 1)
@@ -214,15 +214,16 @@ plots.clamped_descents(
 # %% [markdown]
 # ## Figure 5b · What the phase change waits for
 #
-# Only the strongest induction head (as found in a run without clamps) is left in layer
-# 1, and a part of the circuit is given throughout training:
+# Layer 1 keeps only one head, the strongest induction head of a run without clamps. One
+# part of the circuit is given throughout training:
 #
+# - `none`: nothing;
 # - `previous-token`: the strongest previous-token head of layer 0 attends to the
 #   previous token;
 # - `layer-0`: all that layer 0 does for the circuit;
 # - `match`: the induction head attends to the right label;
-# - `copy`: the logits are what that head attends to;
-# - `layer-0-copy`: both of these; only matching is left to learn.
+# - `copy`: the logits are the scores of that head for the labels;
+# - `layer-0-copy`: layer 0 and copying; only matching is left to learn.
 
 # %%
 drawn_from("induction/5b", clamps)
@@ -231,16 +232,17 @@ drawn_from("induction/5b", clamps)
 table_of("induction/5b")
 
 # %% [markdown]
-# The paper's conclusion: of the three subcircuits (A: previous token and its copy, B:
-# matching, C: copying the label) none is slow by itself. What takes long is that they
-# must come together.
+# The paper concludes that none of the three subcircuits (A: previous token and its
+# copy, B: matching, C: copying the label) is slow by itself. It takes long because all
+# three must come together.
 #
 # ## Figure 6 · Classes act through matching, labels through copying
 #
-# In the paper more classes or more labels make the phase change later. With everything
-# but part B (matching) clamped, only classes matter; with everything but C (copying),
-# only labels. Labels cannot matter to B: its logits are attention to labels in context,
-# so that with more of them it is the same run, and the table has it once.
+# In the paper, more classes or more labels make the phase change later. If everything
+# except part B (matching) is clamped, only classes matter; if everything except part C
+# (copying) is clamped, only labels do. Labels cannot matter for B, as its logits are
+# the attention to labels in context: with more labels it would be the same run, so the
+# table has it once.
 
 # %%
 drawn_from("induction/6", replicas)
@@ -253,9 +255,9 @@ table_of("induction/6")
 #
 # ## Table 1, figure A11 · Previous-token heads act through keys
 #
-# Ablate heads of layer 0 while layer 1 attends as if they were there (so that they are
-# missed through values alone), or while its values are as if they were there (so that
-# they are missed through keys and queries alone).
+# Heads of layer 0 are ablated in two ways. With layer 1's patterns frozen, the ablation
+# acts only through the values. With layer 1's values frozen, it acts only through the
+# keys and queries.
 
 # %%
 sets = {"previous-token heads": previous, "the other heads": others}
@@ -273,9 +275,10 @@ analysis.Table(
 table_of("induction/table-1")
 
 # %% [markdown]
-# One head of each layer alone on that path: which pairs make a circuit? The paper's
-# best into its strongest induction head: 0.914 through keys, from one of its
-# previous-token heads, and 0.824 through values, from another head.
+# Which pairs of heads make a circuit? Here only one head of each layer is left on a
+# path. In the paper, the best accuracy with its strongest induction head is 0.914
+# through keys, from one of its previous-token heads, and 0.824 through values, from
+# another head.
 
 # %%
 pairs = paper.path_pairs(trained, data="train")
@@ -305,8 +308,8 @@ plots.dots(
 # %% [markdown]
 # ## A7 · Layer 0 from the end of another run
 #
-# Embedding and layer 0 as they are at the end of a run, frozen, and the rest trained
-# anew: those of the same seed's run, and of two other seeds'.
+# The embedding and layer 0 are taken from the end of a run and frozen; the rest is
+# trained from scratch. The donor is the run of the same seed, or of two other seeds.
 
 # %%
 drawn_from("induction/A7", replicas)
@@ -317,8 +320,9 @@ table_of("induction/A7")
 # %% [markdown]
 # ## A8 · Other heads clamped to the previous token
 #
-# The weakest head (the paper: head 6 of its layer 0), the three strongest, or all. In
-# the paper, all is worse than none; whether it is here, the table says.
+# The clamped heads are the weakest one (in the paper head 6 of its first layer), the
+# three strongest, or all. In the paper, clamping all is worse than clamping none; the
+# table shows whether this is so here.
 
 # %%
 drawn_from("induction/A8", replicas)
@@ -329,10 +333,10 @@ table_of("induction/A8")
 # %% [markdown]
 # ## A10 · Progress that the loss does not show
 #
-# The loss at each checkpoint of the run `none` of figure 5b, with a part clamped only
-# now. Where it is lower than as it is, the rest of the circuit has been there already:
-# in the paper copying is learned all through the plateau. The heads are this run's own,
-# found at its end.
+# The figure shows the loss at each checkpoint of the run `none` of figure 5b, with a
+# part clamped only when measured. If the clamped loss is lower, the rest of the circuit
+# was there already. In the paper, copying is learned throughout the plateau. The
+# clamped heads are this run's own, found at its end.
 
 # %%
 plain = analysis.find_run("clamps/seed-10-none")
@@ -370,11 +374,11 @@ plots.traces(
 table_of("induction/A10")
 
 # %% [markdown]
-# ## A12 · Direct ways to the output
+# ## A12 · Direct paths to the output
 #
-# What the loss is without what a layer writes to the output directly; layer 1 reads
-# layer 0 as it is. In the paper that of layer 0 hardly matters (accuracy 0.99986
-# without, at the end).
+# The figure shows the loss without what one layer writes directly to the output; layer
+# 1 still reads layer 0's output. In the paper, layer 0's direct path hardly matters
+# (accuracy 0.99986 without it, at the end).
 
 # %%
 ways = icl.replay(trained, paper.direct_ways(trained))
@@ -393,8 +397,8 @@ table_of("induction/A12")
 # %% [markdown]
 # ## A13, A14 · Heads alone, and adding them back
 #
-# The loss with one head, and with the strongest head alone, the two strongest, and so
-# on.
+# The figure shows the loss without each head, with only that head, and with that head
+# and all stronger ones.
 
 # %%
 plots.bars(
@@ -420,15 +424,15 @@ rows = [
 analysis.Table(("heads", "which", "loss", "accuracy"), rows)
 
 # %% [markdown]
-# The paper's losses are .117, .044, .010 and .005 with one to four heads; figure 4a's
-# table above has them beside ours.
+# The paper's losses are .117, .044, .010 and .005 with one to four heads; the table of
+# figure 4a above shows them beside ours.
 
 # %% [markdown]
 # ## A15 · A weaker match
 #
-# The induction head attends to the right label with more or less of its attention
-# throughout training: at strength *s* it gives the right label *s*, the wrong one the
-# rest. Rows are 2*s* - 1, its induction strength.
+# Throughout training, the induction head gives the right label a share *s* of its
+# attention, and the wrong label the rest. The rows are named by its induction strength,
+# 2*s* - 1.
 
 # %%
 drawn_from("induction/A15", replicas)
@@ -439,9 +443,9 @@ table_of("induction/A15")
 # %% [markdown]
 # ## A16, table 3 · What heads copy
 #
-# Each head alone, attending to the right label as well as can be: what is still wrong
-# is copying. In the paper heads copy some labels better than others, which is why they
-# add up.
+# Each head is alone in its layer and attends perfectly to the right label, so the
+# remaining errors are errors of copying. In the paper, heads copy some labels better
+# than others, which is why they add up.
 
 # %%
 match = paper.perfect_match(trained, data=every)
@@ -459,8 +463,9 @@ table_of("induction/A16")
 # %% [markdown]
 # ## A17 · Two heads
 #
-# The strongest head and one more, by its rank, throughout training: in the paper the
-# phase change is sooner with two than with one; whether it is here, the table says.
+# Layer 1 keeps the strongest head and one more, named by its rank, throughout training.
+# In the paper the phase change is sooner with two heads than with one; the table shows
+# whether this is so here.
 
 # %%
 drawn_from("induction/A17", replicas)
@@ -471,7 +476,8 @@ table_of("induction/A17")
 # %% [markdown]
 # ## A18 · Other seeds
 #
-# What each head does alone against its induction strength, at the end of each run.
+# The figure shows each head's accuracy alone against its induction strength, at the end
+# of each run.
 
 # %%
 seeds = [name for name in clamps if name.count("-") == 1]

@@ -12,26 +12,30 @@
 # ---
 
 # %% [markdown]
-# # Why does learning in context come, and why does it go?
+# # Why does in-context learning come, and why does it go?
 #
 # Singh et al. (2025), "Strategy coopetition explains the emergence and transience of
-# in-context learning" ([2503.05631](https://arxiv.org/abs/2503.05631)): what takes its
-# place is **context-constrained in-weights learning** (CIWL), which knows the class by
-# its weights but reads the label off the context. The two share layer 1, so that they
-# help each other to emerge, and compete later. This notebook goes through the figures
-# of that paper's main text. Which layer is meant: layers and heads count from 0, so
-# that the paper's layer 1 is layer 0, and its layer 2 is layer 1.
+# in-context learning" ([2503.05631](https://arxiv.org/abs/2503.05631)), find that
+# in-context learning (ICL) gives way to **context-constrained in-weights learning**
+# (CIWL): the model knows the class by its weights but reads the label from the context.
+# The two strategies share layer 1, so they help each other to emerge, and compete
+# later. This notebook goes through the figures of that paper's main text. We count
+# layers and heads from 0: the paper's layer 1 is our layer 0, and its layer 2 is our
+# layer 1.
 #
-# **What stands in for what.** Classes are **synthetic** (which ones is printed below),
-# in the place of Omniglot's images as a ResNet sees them: at the scale `small` 12,800
-# classes of 20 exemplars, as in the paper, a learning rate of $10^{-4}$ (the paper:
-# $10^{-5}$) and 4.8 million sequences (the paper: 64 million). Their features are small
-# (`scale`) and their exemplars vary by a quarter (`class_spread`). This was looked for,
-# with seed 5: with features of full size a model ends in **in-weights learning** (IWL),
-# which needs no heads; what was tried is in `benchmarks/RESULTS.md`. The runs are made
-# by `python -m sweeps coopetition --scale small`, with other seeds; claims were written
-# down before, and the tables are what `icl figure coopetition/1b` and so on left. The
-# last column has one of four words: *holds*, *differs*, *not reproduced*, *absent*.
+# **What differs from the paper.** Our classes are **synthetic** (the next cell prints
+# them) and replace a ResNet's features of Omniglot. At scale `small` there are 12,800
+# classes of 20 exemplars, as in the paper, a learning rate of $10^{-4}$ (paper:
+# $10^{-5}$) and 4.8 million sequences (paper: 64 million). The features of the classes
+# are small (`scale`) and their exemplars vary by a quarter (`class_spread`). We
+# searched for this setting with seed 5: with features of full size, a model ends in
+# **in-weights learning** (IWL), which needs no heads. The trials are in
+# `benchmarks/RESULTS.md`.
+#
+# The runs are from `python -m sweeps coopetition --scale small`, with other seeds.
+# Claims were written down before these runs. The tables are the results of
+# `icl figure coopetition/1b` and so on. Their last column has one of four words:
+# *holds*, *differs*, *not reproduced*, *absent*.
 
 # %%
 import numpy as np
@@ -70,11 +74,11 @@ print(trained.experiment.data)
 # %% [markdown]
 # ## Figure 1b: it comes, and it goes
 #
-# Five sets tell strategies apart. `train` is as in training. On `icl` the classes are
-# called 0 and 1; on `flip` their labels are exchanged, so that the context says what
-# weights deny. On `ciwl` the query's class is not in the context, but its label is; on
-# `iwl` neither is: the accuracy there is among all 12,800 labels, and tells what is
-# known in weights alone.
+# Five evaluation sets tell the strategies apart. `train` is as in training. On `icl`
+# the classes have the labels 0 and 1. On `flip` their labels are exchanged, so that the
+# context contradicts the weights. On `ciwl` the query's class is not in the context,
+# but its label is. On `iwl` neither is; its accuracy is among all 12,800 labels, and
+# tells what the weights know without the context.
 
 # %%
 METRIC = "in_context_accuracy"
@@ -97,9 +101,10 @@ plots.traces(
 table_of("coopetition/1b")
 
 # %% [markdown]
-# On `ciwl` the toy of the paper's figure 5 ([notebook 03](03_phase_changes.ipynb)) has
-# a **divot**: its loss rises for a while as learning in context gains. Whether it is
-# here: the largest rise until the peak on `flip`, over its standard error.
+# In the toy of the paper's figure 5 ([notebook 03](03_phase_changes.ipynb)), the loss
+# of the slow mechanism has a **divot**: it rises for a while as the fast one gains.
+# Does the loss on `ciwl` have one here? We measure its largest rise before the peak on
+# `flip`, and divide it by its standard error.
 
 # %%
 drawn_from("coopetition/divot", study)
@@ -110,9 +115,9 @@ table_of("coopetition/divot")
 # %% [markdown]
 # ## Figure 2a: what CIWL attends to
 #
-# The query's attention in layer 1 on `ciwl`, each head thin, and their mean. The label
-# that is right stands beside an exemplar of another class: nothing in the context says
-# which one it is.
+# The figure shows the query's attention in layer 1 on `ciwl`: thin lines are heads, the
+# thick line is their mean. The correct label stands beside an exemplar of another
+# class, so nothing in the context tells which label is correct.
 
 # %%
 TO = {
@@ -136,9 +141,9 @@ plots.traces(
 # %% [markdown]
 # ## Figure 2b: heads that copy what they attend to
 #
-# One head of layer 1 alone, its attention shared between the two labels by decree. On
-# the left all else is as it is; on the right what comes into layer 1 reaches its heads
-# alone, so that the head's output is all there is. At the last checkpoint, on `ciwl`.
+# Only one head of layer 1 is left, and its attention is clamped to the two labels. On
+# the left, nothing else is changed. On the right, the residual stream past layer 1 is
+# cut, so only the head's output is left. Measured at the last checkpoint, on `ciwl`.
 
 # %%
 accuracy = {"accuracy": measures.task_metric(trained.task, METRIC)}
@@ -153,8 +158,8 @@ clamped = {
         checkpoints=[-1],
     )["accuracy"][0]
     for title, before in {
-        "way past layer 1 as it is": (),
-        "way past layer 1 ablated": without_way_past(1),
+        "path past layer 1 unedited": (),
+        "path past layer 1 ablated": without_way_past(1),
     }.items()
 }
 
@@ -162,7 +167,7 @@ clamped = {
 plots.head_lines(
     differences,
     clamped,
-    of="attention to the correct label\nless the incorrect",
+    of="attention to the correct label\nminus the incorrect",
     label="accuracy among\nlabels in context",
     threshold=0.5,
 )
@@ -170,10 +175,10 @@ plots.head_lines(
 # %% [markdown]
 # ## Figure 3a: the heads over training
 #
-# On `flip`: the induction strength of each head of layer 1, the attention to the
-# correct label less that to the other, which is **below zero** for a head that reads
-# the label off its weights. Beside it the previous-token attention of layer 0, without
-# which there is no matching in context.
+# The figure shows, on `flip`, the induction strength of each head of layer 1: the
+# attention to the correct label minus that to the other. It is **below zero** for a
+# head that takes the label from the weights. The figure also shows the previous-token
+# attention of layer 0, which matching in context needs.
 
 # %%
 over_time = icl.replay(
@@ -192,14 +197,14 @@ table_of("coopetition/3a")
 # %% [markdown]
 # ## Figures 3b, 3c: which layer changes
 #
-# Layers of one checkpoint in another. The paper takes layer 1 at 20 million sequences,
-# and layer 0 at 4.25, 7.75 and 15 million: at the peak on `flip`, at that on `icl`, and
-# when it is over. Here these moments are found by measurement.
+# Layers of one checkpoint are grafted into the others. The paper takes layer 1 at 20
+# million sequences, and layer 0 at 4.25, 7.75 and 15 million: at the peak on `flip`, at
+# the peak on `icl`, and when ICL is gone. Here these moments are measured.
 
 # %%
 by_set = {name: icl.replay(trained, accuracy, data=name) for name in SETS}
 checkpoints = by_set["flip"].sequences
-# At the start the model is at chance, which is no peak.
+# At the start the model is at chance, which does not count as a peak.
 trained_at = checkpoints[checkpoints > 0]
 moments = {
     f"peak on {name}": int(
@@ -240,10 +245,10 @@ plots.traces(
 # %% [markdown]
 # ## Appendix B.1: what is left without heads
 #
-# Ablations at the last checkpoint. Without layer 0's heads, layer 1 is to have lost its
-# queries, its keys or its values; in each of these what layer 0 adds to the output
-# directly is lost too. A model that is right without any head knows classes by weights
-# alone (IWL); CIWL needs heads.
+# The table shows ablations at the last checkpoint. Layer 0's heads are removed from the
+# queries, the keys or the values of layer 1; each of these also removes what layer 0
+# writes directly to the output. A model that is right without any head knows classes by
+# its weights only (IWL); CIWL needs heads.
 
 # %%
 ablations = {
@@ -269,12 +274,13 @@ Table(
 table_of("coopetition/B1")
 
 # %% [markdown]
-# ## Figures 4a, 4b: CIWL helps learning in context to emerge
+# ## Figures 4a, 4b: CIWL helps in-context learning to emerge
 #
-# Trained on sequences that **only the context** solves, a model stays on a plateau.
-# Does it leave it with layer 1 taken from another run, and not trained? The positive
-# control is the main run's own layer; negative ones are no layer, and CIWL's from
-# before it was learned. The loss is that of the `icl` evaluator, as in the paper.
+# A model that is trained on sequences that **only the context** solves stays on a
+# plateau. Does it leave the plateau if it gets layer 1 of another run, frozen? The
+# positive control is the main run's own layer. The negative controls are no layer, and
+# CIWL's layer from before CIWL was learned. The loss is that on the set `icl`, as in
+# the paper.
 
 # %%
 drawn_from("coopetition/4ab", study)
@@ -285,9 +291,9 @@ table_of("coopetition/4ab")
 # %% [markdown]
 # ## Figure 4c: started from CIWL
 #
-# Trained as the main run, from weights of the run on CIWL alone, taken sooner or later.
-# In the paper learning in context emerges from the early ones, and not from 8 million
-# sequences on.
+# These runs are trained as the main run, but start from checkpoints of the run on CIWL
+# only. In the paper, in-context learning emerges from early checkpoints, but not from
+# those at 8 million sequences or later.
 
 # %%
 drawn_from("coopetition/4c", study)
@@ -296,10 +302,10 @@ drawn_from("coopetition/4c", study)
 table_of("coopetition/4c")
 
 # %% [markdown]
-# ## Figure 6: what if learning in context were easier?
+# ## Figure 6: what if in-context learning were easier?
 #
-# Where a class is shown as one exemplar in all of a sequence, matching is a matter of
-# being equal, and in the paper learning in context stays (flip .92).
+# If a sequence always shows a class as the same exemplar, matching only has to find
+# equal tokens. In the paper, in-context learning then stays (flip .92).
 
 # %%
 matched = [name for name in study if "matched" in name]

@@ -12,39 +12,41 @@
 # ---
 
 # %% [markdown]
-# # Does learning in context stay once it has been learned?
+# # Does in-context learning stay once it has been learned?
 #
-# A transformer can name the class of an image by its **context**, where an example of
-# the class stands beside its label, or by its **weights**, in which it has learned what
-# each class is called. Singh et al. (2023), "The transient nature of emergent
-# in-context learning in transformers"
-# ([2311.08360](https://arxiv.org/abs/2311.08360)), found that the first comes, and
-# later goes away, while the loss goes on falling.
+# A transformer can find the label of an image in its **context**, where an example of
+# the class stands beside its label, or in its **weights**, which have learned the label
+# of each class. Singh et al. (2023), "The transient nature of emergent in-context
+# learning in transformers" ([2311.08360](https://arxiv.org/abs/2311.08360)), found that
+# in-context learning comes, and later goes away, while the loss keeps falling.
 #
-# Which of the two a model uses is read off sequences on which they disagree:
+# Sequences on which the two disagree tell which of them a model uses:
 #
-# - `flip`: the labels of the two classes in context are **exchanged**. Who answers by
-#   the context is right (1), who answers by weights is wrong (0).
+# - `flip`: the labels of the two classes in context are **exchanged**. A model is right
+#   (1) if it uses the context, and wrong (0) if it uses its weights.
 # - `ciwl`, *context-constrained in-weights learning*: the query's class is **not** in
-#   the context, but its label is. Only weights can tell which of the two it is.
-# - `icl`: the two classes are called 0 and 1, which tells nothing to the weights.
+#   the context, but its label is. Only the weights can tell which of the two labels it
+#   is.
+# - `icl`: the two classes have the labels 0 and 1, so the weights cannot help.
 #
-# Accuracies are among the labels in context, so that 1/2 is chance. So `flip` tells
-# whether a model **prefers** the context where its weights deny it, and `icl` whether
-# it **can** use the context where its weights are of no help: the preference may go
-# while the ability stays.
+# Accuracies are among the labels in context, so chance is 1/2. The set `flip` tells
+# whether a model **prefers** the context if its weights contradict it. The set `icl`
+# tells whether it **can** use the context if its weights are of no help. The preference
+# may go away while the ability stays.
 #
-# **What stands in for what.** The paper's classes are Omniglot's images, as a ResNet
-# sees them. Here they are **synthetic**: random directions in a space of few
-# dimensions, rectified, each with noisy exemplars (which ones is printed below).
-# Exemplars vary along the classes' own dimensions (`class_spread=0.5`); the last
-# section has the controls, with less, more and other noise. At the scale `small` the
-# model has two layers of attention and two pairs in context, in the place of twelve and
-# eight, and a learning rate of $10^{-4}$; it is that of the coopetition paper
-# ([notebook 04](04_coopetition.ipynb)). The runs are made by `python -m sweeps
-# transience --scale small` and `python -m sweeps spread --scale small`. Claims were
-# written down before these runs, whose seeds (10 to 19) had not been trained before;
-# `RESULTS.md` beside this notebook has the rules.
+# **What differs from the paper.** The paper's classes are a ResNet's features of
+# Omniglot. Ours are **synthetic**: random directions in a space of few dimensions,
+# rectified, each with noisy exemplars (the next cell prints the settings). Exemplars
+# vary along the classes' own dimensions (`class_spread=0.5`); the last section has
+# controls with less, more and other noise. At scale `small` the model has two layers of
+# attention instead of twelve, two pairs in context instead of eight, and a learning
+# rate of $10^{-4}$. It is the model of the coopetition paper ([notebook
+# 04](04_coopetition.ipynb)).
+#
+# The runs are from `python -m sweeps transience --scale small` and
+# `python -m sweeps spread --scale small`. Claims were written down before these runs,
+# whose seeds (10 to 19) had not been trained before. The rules are in `RESULTS.md`
+# beside this notebook.
 
 # %%
 import numpy as np
@@ -63,7 +65,7 @@ from sweeps.analysis import (
 from sweeps.figures import drawn_from, find_figure, table_of
 
 
-FIGURE = find_figure("transience/preference")  # Its runs, of several seeds.
+FIGURE = find_figure("transience/preference")  # We draw its runs of several seeds.
 study = Study.read(runs_folder() / "transience")
 runs = [*FIGURE.found(begun(study.path)).get("main", {}).values()]
 print(study)
@@ -76,9 +78,8 @@ print(icl.load(study.path / runs[0]).experiment.data if runs else "no data")
 # %% [markdown]
 # ## Over training
 #
-# Each seed thin, with the mean and its interval. A model that has not been trained is
-# at chance. The context is preferred where `flip` is above 1/2, and not where it is
-# below again.
+# Thin lines are seeds; the thick line is their mean, with its interval. An untrained
+# model is at chance. A model prefers the context while `flip` is above 1/2.
 
 # %%
 METRIC = "in_context_accuracy"
@@ -109,7 +110,7 @@ plots.traces(
 ) if shown else "not run"
 
 # %% [markdown]
-# The same by seed:
+# The same figure, with a color for each seed:
 
 # %%
 plots.traces(
@@ -125,8 +126,8 @@ plots.traces(
 ) if shown else "not run"
 
 # %% [markdown]
-# And the losses, in which learning by weights shows as a fall on `ciwl`. While learning
-# in context gains, that may for a while rise: a **divot**.
+# The losses: a fall on `ciwl` shows learning in weights. While in-context learning
+# gains, this loss may rise for some time: a **divot**.
 
 # %%
 plots.traces(
@@ -142,8 +143,8 @@ plots.traces(
 # %% [markdown]
 # ## The numbers
 #
-# `peak` is the largest accuracy once training has begun; `flip` is below 1/2 for good
-# from `below ½ for good` on, which is a dash if it never was above.
+# `peak` is the largest accuracy after training began. After `below ½ for good`, the
+# accuracy on `flip` stays below 1/2; a dash means that it was never above.
 
 # %%
 flips = [passage(*curves["flip"][run]) for run in runs]
@@ -166,10 +167,10 @@ rows = [
 Table(columns, rows)
 
 # %% [markdown]
-# The paper's numbers are those of figure 1b of the coopetition paper: the same model
-# on features of Omniglot, 12,800 classes, a learning rate of $10^{-5}$ and one seed. A
-# seed in which the context was never preferred has nothing to lose: however low it
-# ends, it is no case of transience.
+# The paper's numbers are those of figure 1b of the coopetition paper: the same model on
+# features of Omniglot, 12,800 classes, a learning rate of $10^{-5}$ and one seed. If a
+# seed never preferred the context, it cannot lose this preference: a low accuracy at
+# its end is not transience.
 
 # %%
 table_of("transience/preference", scale=study.scale)
@@ -177,9 +178,9 @@ table_of("transience/preference", scale=study.scale)
 # %% [markdown]
 # ## Controls: how exemplars vary
 #
-# The same runs with no noise, with noise along the classes' dimensions, and with
-# independent noise in each feature. What is claimed was written down before; of 0.25
-# and 0.75 nothing is.
+# These are the same runs with no noise, with noise along the classes' dimensions, and
+# with independent noise in each feature. Claims were written down before the runs;
+# there is none about the noises 0.25 and 0.75.
 
 # %%
 spread = Study.read(runs_folder() / "spread")

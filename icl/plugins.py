@@ -132,7 +132,7 @@ def made_with(names: Iterable[str]) -> Iterator[None]:
             raise
         options = " ".join(f"{_OPTION} {shlex.quote(name)}" for name in missing)
         gone = ", ".join(filter(_is_gone, missing))
-        where = f"; {gone} does not exist" if gone else ""
+        where = f"; there is no {gone}" if gone else ""
         raise ValueError(f"{error} (it was made with {options}{where})") from None
 
 

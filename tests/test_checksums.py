@@ -392,7 +392,7 @@ def test_void_edits_of_an_earlier_version_are_left_out(run):
     file = unsealed(run) / "config.json"
     void = ["Zero('blocks.0.attn.z', head=0)", "Freeze('blocks.0.attn.z')"]
     file.write_text(json.dumps({**json.loads(file.read_text()), "edits": void}))
-    said = pytest.warns(UserWarning, match="change nothing, which are left out: Zero")
+    said = pytest.warns(UserWarning, match="change nothing; these are left out: Zero")
     with said:
         trained = icl.load(run)
     assert [repr(edit) for edit in trained.edits] == void[1:]

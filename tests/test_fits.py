@@ -136,15 +136,15 @@ UNFIT = {
     ),
     "summaries": (
         lambda: regression(task=OtherSummaries()),
-        "LinearRegression has others: summaries belong to the config, OtherSummaries",
+        "LinearRegression has other summaries: summaries belong to the config, OtherSummaries",
     ),
     "inputs": (
         lambda: regression(task=OneInput()),
-        "the task OneInput: inputs must give a tuple, got ShapeDtypeStruct",
+        "the task OneInput: inputs must return a tuple, got ShapeDtypeStruct",
     ),
     "interface": (
         lambda: regression(task=OtherInterface()),
-        r"has floats \[11, 9\], floats \[11\], its inputs are floats \[11, 10\]",
+        r"has floats \[11, 9\], floats \[11\], but its inputs are floats \[11, 10\]",
     ),
     "model": (
         lambda: exemplars(model=SumConfig()),
@@ -160,7 +160,7 @@ UNFIT = {
     ),
     "examples of a set": (
         lambda: regression(evaluations={"x": TaskSet(8, Points())}),
-        "'x' has examples of point, value, those of training x, y, weights",
+        "'x' has examples of point, value, but training has examples of x, y, weights",
     ),
 }
 
@@ -191,7 +191,7 @@ def test_sets_that_are_offered_are_there(tmp_path, capsys):
     icl.run_experiment(short, tmp_path / "run")
     with pytest.raises(SystemExit):
         cli.main(["eval", str(tmp_path / "run"), "--set", "qqq"])
-    end = "no evaluation set 'qqq'; there is train, single\n"
+    end = "no evaluation set 'qqq'; known sets: train, single\n"
     assert capsys.readouterr().err.endswith(end)
     # The correlation of one example is undefined.
     with pytest.raises(SystemExit):

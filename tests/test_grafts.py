@@ -253,7 +253,7 @@ ERRORS = {
     "file": ("Graft('plain/log.h5', until=0)", "a checkpoint file is"),
     "ours": (
         "Graft('plain/checkpoints/000000000064.eqx', until=0)",
-        "name the run's folder, and checkpoint=",
+        "give the run's folder and checkpoint=",
     ),
     "checkpoint": ("Graft('plain', until=0, checkpoint=7)", "no checkpoint 7"),
     "layer": ("Graft('plain', until=5)", "until=5 is out of range"),

@@ -347,11 +347,11 @@ def test_seeds_are_aligned_and_held():
     ("wrong", "said"),
     [
         (lambda: toys.RankOne("aa"), "names must be of different vectors"),
-        (lambda: coopetition((0.1,), 0.1, toys.Tensor()), "offsets must be one for"),
+        (lambda: coopetition((0.1,), 0.1, toys.Tensor()), "offsets must have one"),
         (lambda: toy(start={"a": np.ones(2)}), "the same vectors, got"),
         (lambda: toy(loss=toys.RankOne("abc")), r"the loss is of \['c'\]"),
         (lambda: toy(start={"a": np.ones(2), "b": np.ones(2)}), "must have the shape"),
-        (lambda: toys.descend(toy(), clamps=[toys.ToyClamp("c")]), "name must be of"),
+        (lambda: toys.descend(toy(), clamps=[toys.ToyClamp("c")]), "name must be in"),
         (
             lambda: toys.descend(toy(), clamps=[toys.ToyClamp("a", (2,))]),
             r"entries of 'a' must be in \[0, 2\), got 2",

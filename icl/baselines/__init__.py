@@ -1,5 +1,5 @@
-"""Baselines: closed forms and oracles that trained models are compared with.
+"""Baselines: closed forms and oracles to compare trained models with.
 
-A baseline knows the task and says what a perfect learner of some kind reaches on it;
-what is read off a trained model is in `icl.measures`.
+A baseline knows the task and says what a perfect learner of some kind reaches on it.
+`icl.measures` has what is measured on a trained model.
 """

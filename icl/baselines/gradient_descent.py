@@ -1,4 +1,4 @@
-"""Linear regression in context by gradient descent (von Oswald et al., 2023)."""
+"""In-context linear regression by gradient descent (von Oswald et al., 2023)."""
 
 from ..tasks.regression import LinearRegression
 
@@ -6,14 +6,15 @@ from ..tasks.regression import LinearRegression
 def one_step(task: LinearRegression) -> tuple[float, float]:
     r"""The best learning rate of one step of gradient descent from 0, and its loss.
 
-    The step is on the mean over the context of half the squared error, and the loss is
-    what `LinearRegression` has. Let $s^2$ be the variance and $m$ the fourth moment of
-    a component, $d$ their number, $N$ that of the pairs and $\sigma$ the noise. Then
+    The step uses the mean over the context of half the squared error. The loss is that
+    of `LinearRegression`. Let $s^2$ be the variance and $m$ the fourth moment of a
+    component, $d$ the number of components, $N$ the number of pairs, and $\sigma$ the
+    noise. Then
 
     $$t = \frac{d}{N} (m + (d - 1) s^4) + \frac{N - 1}{N} d s^4$$
 
-    is the mean of $\operatorname{tr} S^2$ with $S = X^\top X / N$, and the best rate is
-    $\eta^* = d s^2 / (t + d s^2 \sigma^2 / N)$, with the loss $\frac{s^2}{2} (d -
+    is the mean of $\operatorname{tr} S^2$ with $S = X^\top X / N$. The best rate is
+    $\eta^* = d s^2 / (t + d s^2 \sigma^2 / N)$, and its loss is $\frac{s^2}{2} (d -
     \eta^* d s^2)$.
 
     **Returns:** The learning rate $\eta^*$, and the loss.

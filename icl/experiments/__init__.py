@@ -1,6 +1,6 @@
 """Experiments: a run as one value, built, trained into a folder, and read back.
 
-What trains belongs to `icl.training`, and what is written to `icl.runs`.
+`icl.training` does the training, and `icl.runs` the writing.
 """
 
 from ._evaluate import evaluate as evaluate

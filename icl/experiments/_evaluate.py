@@ -21,7 +21,7 @@ def evaluate(
 
     - `model`, `task`: See `icl.protocols.Task`.
     - `batch`: Examples with a leading axis, such as an evaluation set.
-    - `edits`: In force in each forward.
+    - `edits`: Active in each forward pass.
 
     **Raises:** `ValueError` for an edit that cannot apply.
     """

@@ -77,28 +77,28 @@ class Experiment:
     task: TaskConfig
     """The sampler of training sequences."""
     data: Source | None = None
-    """Where the classes come from, see `icl.data`; `None` is the task's own choice, and
-    stays so for a task that draws its own data."""
+    """The source of the classes, see `icl.data`. `None` uses the task's default source,
+    or none for a task that draws its own data."""
     model: ModelConfig = TransformerConfig()
-    """What is trained."""
+    """The model to train."""
     optimizer: Optimizer = Adam()
-    """With its learning rate."""
+    """The optimizer with its learning rate."""
     training: Training = Training()
-    """How long, and when to look."""
+    """How long to train, and when to evaluate and save."""
     evaluations: dict[str, EvaluationConfig] = dataclasses.field(default_factory=dict)
-    """The sets it is evaluated on, by name."""
+    """The evaluation sets by name."""
     edits: tuple[str, ...] = ()
-    """Edits in force throughout, as text: `Zero('blocks.1.attn.z', head=3)`."""
+    """Edits during the whole training, as text: `Zero('blocks.1.attn.z', head=3)`."""
     heads: dict[str, RankedHeads] = dataclasses.field(default_factory=dict)
-    """Heads that the edits name, `head={induction}`: measured on another run."""
+    """Heads that the edits name, `head={induction}`; measured on another run."""
     start: Start | None = None
-    """The weights to begin from; `None` draws them from `init_seed`."""
+    """The weights to start from; `None` draws them from `init_seed`."""
     init_seed: int = 5
-    """Of the initial weights."""
+    """The seed of the initial weights."""
     train_seed: int = 0
-    """Of the batches: batch n is a function of this seed and n alone."""
+    """The seed of the batches: batch n is a function of only this seed and n."""
     eval_seed: int = 1
-    """Of the evaluation sets."""
+    """The seed of the evaluation sets."""
 
     def __post_init__(self):
         self._check_kinds()
@@ -112,9 +112,13 @@ class Experiment:
         check_set_names(self.evaluations)
 
     def _check_kinds(self) -> None:
+        if isinstance(self.edits, str):
+            raise ValueError(f"edits must be a tuple: write ({self.edits!r},)")
         for name, kind in _KINDS.items():
             instance(name, getattr(self, name), kind)
         for edit in self.edits:
+            if isinstance(edit, opto.AbstractEdit):
+                raise ValueError(f"each of edits must be a text: write {repr(edit)!r}")
             instance("each of edits", edit, str)
         for name, wanted in self.evaluations.items():
             instance(f"evaluations[{name!r}]", wanted, EvaluationConfig)
@@ -124,7 +128,7 @@ class Experiment:
     def build(self) -> Member:
         """The initial model with its task, edits and evaluation sets.
 
-        **Raises:** `ValueError` for whatever in the config cannot be.
+        **Raises:** `ValueError` for anything impossible in the config.
         """
         return self.member(self.load_data())
 
@@ -133,18 +137,18 @@ class Experiment:
         return None if self.data is None else jnp.asarray(self.data.load())
 
     def pinned(self, last: Callable[[str], int] = last_checkpoint) -> "Experiment":
-        """The same with absolute paths and numbers for the last checkpoints.
+        """The same with absolute paths, and with numbers for the last checkpoints.
 
-        A run is read from other places than it was started from.
+        A run may be read from another folder than the one it was started in.
 
         **Arguments:**
 
-        - `last`: The last checkpoint of the run at an absolute path; as it is now if
-            this is not given.
+        - `last`: Gives the last checkpoint of the run at an absolute path; the default
+            looks at the run now.
 
-        **Raises:** `ValueError` if a run that it reads is not there.
+        **Raises:** `ValueError` if a run that it reads does not exist.
         """
-        last = functools.cache(last)  # The same wherever a run is named.
+        last = functools.cache(last)  # The same number wherever a run is named.
         return dataclasses.replace(
             self,
             data=self.data and absolute(self.data),
@@ -154,26 +158,26 @@ class Experiment:
         )
 
     def sources(self) -> list[tuple[str, int]]:
-        """The runs whose checkpoints it reads: their folders, and which checkpoint.
+        """The runs whose checkpoints it reads: their folders and checkpoints.
 
-        A checkpoint is the sequences seen there, -1 the last.
+        A checkpoint is a number of sequences seen; -1 is the last.
         """
         start = [] if self.start is None else [(self.start.run, self.start.checkpoint)]
         heads = [(ranked.run, ranked.checkpoint) for ranked in self.heads.values()]
         return list(dict.fromkeys([*start, *sources(self.edits), *heads]))
 
     def with_heads(self, heads: Mapping[str, tuple[int, ...]]) -> "Experiment":
-        """The same with these heads in the place of their names; `heads` is empty then.
+        """The same with these heads in place of their names; it has no `heads` left.
 
-        **Raises:** `ValueError` for edits that name others.
+        **Raises:** `ValueError` for edits that name other heads.
         """
         edits = with_heads(self.edits, heads)
         return dataclasses.replace(self, edits=edits, heads={})
 
     def with_any_heads(self) -> "Experiment":
-        """The same with some heads, as many as are named: of the same shape.
+        """The same with arbitrary heads, as many as are named, so of the same shape.
 
-        For those who need that before the runs are there on which they are measured.
+        For code that needs it before the runs exist on which the heads are measured.
         """
         count = self._fewest_heads() if self.heads else 1
         return self.with_heads(
@@ -187,7 +191,7 @@ class Experiment:
         each = getattr(self.model, "num_heads", None)
         if each is None:
             kind = type(self.model).__name__
-            raise ValueError(f"heads are named, but a {kind} does not say its own")
+            raise ValueError(f"heads are named, but a {kind} does not say how many")
         return each if isinstance(each, int) else min(each)
 
     def member(
@@ -196,12 +200,12 @@ class Experiment:
         heads: Mapping[str, FoundHeads] | None = None,
         run: Run | None = None,
     ) -> Member:
-        """As `build`, on data that were loaded before.
+        """As `build`, but with data that were loaded before.
 
         **Arguments:**
 
-        - `heads`: Those that were found before; measured now if this is not given.
-        - `run`: The run that goes on; `None` for a new one.
+        - `heads`: Heads that were found before; by default they are measured now.
+        - `run`: The run to continue; `None` for a new run.
         """
         task = self.task.build(data)
         check_task(task, self.task)
@@ -213,7 +217,7 @@ class Experiment:
         inputs = task.interface.structs
         edits = accepted(edits, run, model, inputs)
         check_grafts(edits, task)
-        # A misspelt site is an error now, not after the compilation.
+        # Report a misspelt site now, not after the compilation.
         check_call(model, *inputs, edits=edits)
         edits = with_models(edits, lambda graft: graft.model)
         samplers = {
@@ -236,14 +240,14 @@ class Experiment:
         try:
             build = _builder(self.model, task.interface)
             return build(_stream(self.init_seed, "initialisation"))
-        except TypeError as error:  # Such as what a class of a plug-in lacks.
+        except TypeError as error:  # For example, a plug-in's class lacks something.
             kind = type(self.model).__name__
             raise ValueError(f"model: {kind}: TypeError: {error}") from error
 
     def _edits(
         self, heads: Mapping[str, FoundHeads] | None
     ) -> tuple[opto.AbstractEdit, ...]:
-        self.with_any_heads()  # A misspelt name is said before others' runs are read.
+        self.with_any_heads()  # Report a misspelt name before other runs are read.
         heads = find_heads(self.heads) if heads is None else heads
         chosen = {name: found.heads for name, found in heads.items()}
         return read_edits(self.with_heads(chosen).edits)
@@ -260,7 +264,7 @@ class Experiment:
                 sampler,
                 self.evaluations[name].size,
                 key=jax.random.fold_in(base, zlib.crc32(name.encode())),
-                # As it is at the end, where a task has a curriculum.
+                # Like at the end of training, if a task has a curriculum.
                 seen=self.training.seen_sequences,
             )
             for name, sampler in samplers.items()
@@ -271,7 +275,7 @@ class Experiment:
 def _builder(
     config: ModelConfig, interface: Interface
 ) -> Callable[[PRNGKeyArray], eqx.Module]:
-    """Makes models; compiled as one, operation by operation it takes seconds."""
+    """Makes models. Compiled as one function: operation by operation takes seconds."""
     build = lambda key: config.build(interface, key=key)
     shapes = eqx.filter_eval_shape(build, jax.random.key(0))
     check_memory(f"model: {config}", size_in_bytes(shapes))
@@ -279,21 +283,21 @@ def _builder(
 
 
 def _stream(seed: int, purpose: str) -> PRNGKeyArray:
-    """A key of its own for each purpose: equal seeds do not make equal draws.
+    """A separate key for each purpose, so equal seeds do not give equal draws.
 
     `fold_in(key, n)` is also the key of training step n, and `split(key)[n]`.
     """
-    # Beyond any step, which are int32.
+    # Larger than any step, because steps are int32.
     tag = 2**31 + zlib.crc32(purpose.encode()) % 2**31
     return jax.random.fold_in(jax.random.key(seed), np.uint32(tag))
 
 
 @dataclasses.dataclass(frozen=True)
 class Trained:
-    """A run that was read back, ready to be probed.
+    """A run that was read back, ready for analysis.
 
-    `task.inputs(batch)` are a model's inputs, `evaluations[name]` a batch. `heads` are
-    those that its edits name, as they were found.
+    `task.inputs(batch)` are a model's inputs, and `evaluations[name]` is a batch.
+    `heads` are the heads that its edits name, as they were found.
     """
 
     run: Run
@@ -306,15 +310,15 @@ class Trained:
 
     @property
     def summaries(self) -> Mapping[str, Summary | None]:
-        """How the rows of a set become numbers, as the config of the task says."""
+        """How the rows of a set become numbers, from the config of the task."""
         return self.experiment.task.summaries
 
 
 def load(path: str | os.PathLike, checkpoint: int = -1) -> Trained:
     """Reads a run: its model at a checkpoint (sequences seen; -1 is the last).
 
-    **Raises:** `ValueError` if there is no run, no such checkpoint, if the last one is
-    gone, or the data's file is not there or not what it was.
+    **Raises:** `ValueError` if there is no run or no such checkpoint, if the last one
+    is gone, or if the data's file is missing or has changed.
     """
     run = Run(path)
     experiment = run.read(Experiment)
@@ -338,14 +342,14 @@ def load(path: str | os.PathLike, checkpoint: int = -1) -> Trained:
 
 @register_reader
 def _donor(path: Path, checkpoint: int) -> Donor | None:
-    """A run folder of ours, for another run."""
+    """Reads a run folder of ours for another run."""
     folder = path if path.is_dir() else path.parents[1]
     if not path.is_dir() and not (folder / "config.json").is_file():
         return None
     if not isinstance(Run(folder).config.get("task"), dict):
-        return None  # Of another codebase.
+        return None  # A run of another codebase.
     if path != folder:
-        raise ValueError("name the run's folder, and checkpoint=, not the file")
+        raise ValueError("give the run's folder and checkpoint=, not the file")
     run = load(path, checkpoint)
     inputs = run.task.interface.structs
     return Donor(run.model, run.edits, inputs, run.task, run.evaluations)

@@ -1,4 +1,4 @@
-"""Whether a task, a model and a set's examples fit each other, before anything runs."""
+"""Whether a task, a model and a set's examples fit each other, checked before a run."""
 
 from inspect import getattr_static
 from typing import Any
@@ -18,13 +18,14 @@ _MEMBERS = ("sample", "forward", "metrics", "interface", "inputs")
 
 
 def check_task(task: Any, config: TaskConfig) -> None:
-    """Raises `ValueError` unless a task has what a run needs, and of one shape.
+    """Raises `ValueError` unless a task has what a run needs, with matching shapes.
 
-    **Arguments:** `config`: What built it; it alone says how rows become numbers.
+    **Arguments:** `config`: The config that built it. Only the config says how rows
+        become numbers.
     """
     kind = type(task).__name__
     missing = object()
-    # Statically first: a property may raise what is to be said of it later.
+    # Look statically first: a property may raise an error that is reported later.
     lacking = [
         name
         for name in _MEMBERS
@@ -34,18 +35,18 @@ def check_task(task: Any, config: TaskConfig) -> None:
         raise ValueError(f"the task {kind} lacks {', '.join(lacking)}")
     if getattr(task, "summaries", config.summaries) != config.summaries:
         wanted = f"summaries belong to the config, {type(config).__name__}"
-        raise ValueError(f"the task {kind} has others: {wanted}")
+        raise ValueError(f"the task {kind} has other summaries: {wanted}")
     given = jax.eval_shape(task.inputs, example_of(task))
     if not isinstance(given, tuple):
-        raise ValueError(f"the task {kind}: inputs must give a tuple, got {given}")
+        raise ValueError(f"the task {kind}: inputs must return a tuple, got {given}")
     got, wanted = (", ".join(map(_struct, x)) for x in (given, task.interface.structs))
     if got != wanted:
         what = f"the task {kind}: its interface has {wanted}"
-        raise ValueError(f"{what}, its inputs are {got}")
+        raise ValueError(f"{what}, but its inputs are {got}")
 
 
 def _struct(x: jax.ShapeDtypeStruct) -> str:
-    # JAX's switch of precision sets the number of bits: they are not compared.
+    # JAX's precision setting decides the number of bits, so they are not compared.
     kinds = {jnp.floating: "floats", jnp.integer: "integers"}
     known = (name for kind, name in kinds.items() if jnp.issubdtype(x.dtype, kind))
     return f"{next(known, str(x.dtype))} {list(x.shape)}"
@@ -54,28 +55,30 @@ def _struct(x: jax.ShapeDtypeStruct) -> str:
 def check_scores(
     what: str, sampler: ExperimentTask, model: eqx.Module, trained: ExperimentTask
 ) -> None:
-    """Raises `ValueError` for examples that the task of training cannot score.
+    """Raises `ValueError` for examples that the training task cannot score.
 
     **Arguments:**
 
-    - `what`: What they are called in messages.
-    - `sampler`: Draws them.
-    - `model`: Built for `trained`.
+    - `what`: Their name in messages.
+    - `sampler`: Draws the examples.
+    - `model`: A model built for `trained`.
     """
     own, known = sampler.interface, trained.interface
-    # Ids are looked up in a table, where nothing else would say so.
+    # Ids are looked up in a table, which would not report a wrong one.
     for mine, theirs in zip(own.inputs, known.inputs, strict=False):
         if (mine.count or 0) > (theirs.count or 0):
             got = f"{mine.count} {mine.name} for a model of {theirs.count or 'none'}"
             raise ValueError(f"{what} has {got}")
     if len(own.inputs) != len(known.inputs) or own.num_outputs > known.num_outputs:
-        raise ValueError(f"{what} is {own}, for a model of {known}")
+        raise ValueError(f"{what} is {own}, but the model is for {known}")
     example, theirs = example_of(sampler), example_of(trained)
     if sampler is not trained and eqx.tree_equal(example, theirs):
-        return  # Scored as those of training, which were checked before.
+        return  # Scored like those of training, which were checked before.
     got, wanted = (", ".join(x for x, _ in fields_of(e)) for e in (example, theirs))
     if got != wanted:
-        raise ValueError(f"{what} has examples of {got}, those of training {wanted}")
+        raise ValueError(
+            f"{what} has examples of {got}, but training has examples of {wanted}"
+        )
 
     def score(model: eqx.Module, example: PyTree) -> dict[str, Array]:
         found = trained.metrics(opto.lift(trained.forward)(model, example), example)
@@ -84,10 +87,10 @@ def check_scores(
     try:
         metrics = eqx.filter_eval_shape(score, model, example)
     except (AttributeError, TypeError, ValueError) as error:
-        # JAX raises the last two for shapes; Python the first for a model that lacks
-        # what the task calls.
+        # JAX raises the last two for wrong shapes. Python raises the first if a model
+        # lacks a method that the task calls.
         kinds = f"{type(trained).__name__} cannot score {type(model).__name__}"
-        sizes = "" if own == known else f" is {own}, for a model of {known}"
+        sizes = "" if own == known else f" is {own}, but the model is for {known}"
         reason = f"{type(error).__name__}: {error}"
         raise ValueError(f"{what}{sizes}: {kinds}: {reason}") from error
     if "loss" not in metrics or metrics["loss"].shape != ():

@@ -1,4 +1,4 @@
-"""Training experiments into run folders, alone or as the members of one program."""
+"""Training experiments into run folders, one at a time or together in one program."""
 
 import contextlib
 import dataclasses
@@ -36,12 +36,12 @@ def run_experiment(
 
     **Arguments:**
 
-    - `out`: The folder; see `icl.runs.open_run` for when it is refused.
-    - `resume`: Continue the run that is there.
-    - `logger`: Told how it goes.
+    - `out`: The folder; `icl.runs.open_run` says when it is refused.
+    - `resume`: Continue the run in the folder.
+    - `logger`: Gets the numbers of the run.
 
-    **Raises:** `ValueError` for bad configs and folders, and if the data's file is not
-    what the run began with; `FloatingPointError` if the loss stops being finite.
+    **Raises:** `ValueError` for bad configs and folders, and if the data's file has
+    changed since the run began; `FloatingPointError` if the loss stops being finite.
     """
     loggers = [] if logger is None else [logger]
     return run_experiments([experiment], [out], resume=resume, loggers=loggers)[0]
@@ -55,19 +55,19 @@ def run_experiments(
     loggers: Iterable[Logger] = (),
     on_failure: OnFailure | None = None,
 ) -> list[Result]:
-    """Trains experiments that differ in numbers only as the members of one program.
+    """Trains experiments that differ only in numbers, as the members of one program.
 
-    Seeds, learning rates, edits' values and the heads they select may differ; `fit`
-    says what may not.
+    Seeds, learning rates, the edits' values and the heads that they select may differ;
+    `fit` says what may not.
 
     **Arguments:**
 
-    - `outs`: A run folder for each; see `icl.runs.open_run` for when one is refused.
-    - `resume`: Continue the runs that are there.
-    - `loggers`: One for each, told how it goes.
-    - `on_failure`: Is given the index of an experiment that cannot be built or whose
-        folder is refused, and why. The others go on, and the results are theirs. By
-        default the first failure ends them all.
+    - `outs`: A run folder for each; `icl.runs.open_run` says when one is refused.
+    - `resume`: Continue the runs in the folders.
+    - `loggers`: One for each experiment; each gets the numbers of its run.
+    - `on_failure`: Called with the index of an experiment that cannot be built or whose
+        folder is refused, and with the reason. The other experiments continue, and only
+        their results are returned. By default the first failure ends all.
 
     **Raises:** As `run_experiment`, and `ValueError` if the experiments cannot share a
     program.
@@ -75,20 +75,20 @@ def run_experiments(
     experiments, outs, loggers = list(experiments), list(outs), list(loggers)
     _check_together(experiments, outs)
     attempt = functools.partial(_attempt, on_failure)
-    # Once: a run that is read may get further checkpoints meanwhile.
+    # Once: a source run may get more checkpoints meanwhile.
     pinned = attempt(Experiment.pinned, experiments)
     heads = attempt(_heads_of, {k: (e, outs[k]) for k, e in pinned.items()})
     built = {k: (pinned[k], found, outs[k]) for k, found in heads.items()}
     members = attempt(_builder(), built)
     if not members:
         return []
-    check_members(list(members.values()))  # Before there are folders.
+    check_members(list(members.values()))  # Before any folder is made.
     with contextlib.ExitStack() as stack:
         hashed = functools.cache(digest)
 
         def enter(index: int) -> RunWriter:
             experiment = pinned[index]
-            if not is_run(outs[index]):  # Runs of earlier versions may have one.
+            if not is_run(outs[index]):  # An older run may have such a set.
                 check_not_dense(experiment.evaluations)
             opened = open_run(outs[index], experiment, resume=resume)
             data = experiment.data
@@ -112,7 +112,7 @@ def _check_together(experiments: ListLike[Experiment], outs: ListLike) -> None:
         got = f"{len(experiments)} experiments and {len(outs)} folders"
         raise ValueError(f"each experiment needs a folder, got {got}")
     if len({os.path.realpath(out) for out in outs}) < len(outs):
-        raise ValueError("each experiment needs a folder of its own, got one twice")
+        raise ValueError("each experiment needs its own folder, got one folder twice")
     for experiment in experiments:
         instance("each of experiments", experiment, Experiment)
     training = experiments[0].training
@@ -120,7 +120,7 @@ def _check_together(experiments: ListLike[Experiment], outs: ListLike) -> None:
         if experiment.training != training:
             got = f"{training} and {experiment.training}"
             raise ValueError(
-                f"experiments that train together share training=, got {got}"
+                f"experiments that train together must share training=, got {got}"
             )
 
 
@@ -129,7 +129,7 @@ def _attempt(
     step: Callable[..., Made],
     items: ListLike | Mapping[int, object],
 ) -> dict[int, Made]:
-    """The step's result for each item by its index, without those that failed."""
+    """The step's result for each item, by index; failed items are left out."""
     made: dict[int, Made] = {}
     pairs = items.items() if isinstance(items, Mapping) else enumerate(items)
     for index, item in pairs:
@@ -143,14 +143,14 @@ def _attempt(
 
 
 def _heads_of(item: tuple[Experiment, str | os.PathLike]) -> dict[str, FoundHeads]:
-    """The heads that a run began with, or is to begin with."""
+    """The heads that a run began with, or that it will begin with."""
     experiment, out = item
     kept = kept_heads(out, experiment.heads)
     return find_heads(experiment.heads) if kept is None else kept
 
 
 def _builder() -> Callable[..., Member]:
-    """Builds members; the same data is the same array, which they share."""
+    """Builds members; the same data gives the same array, which members share."""
     load = functools.cache(
         lambda source: None if source is None else jnp.asarray(source.load())
     )
@@ -170,7 +170,7 @@ def _entered(
     opened: contextlib.AbstractContextManager[RunWriter],
     digest: str | None,
 ) -> RunWriter:
-    # Let go at once if the data are not what the run began with.
+    # Release it at once if the data are not those that the run began with.
     with contextlib.ExitStack() as own:
         run = own.enter_context(opened)
         run.keep_data(digest)
@@ -179,14 +179,14 @@ def _entered(
 
 
 def _with_kept_sets(member: Member, run: RunWriter) -> Member:
-    """The member with the sets as the run began: another JAX may draw other ones."""
+    """The member with the run's own sets: another version of JAX may draw others."""
     file = run.path / "eval_data.h5"
     if file.exists():
         sets = load_batches(file, example_of(member.task), owner=run.owner(file))
         return dataclasses.replace(member, evaluations=sets)
     if member.evaluations:
         if (run.path / "log.h5").exists():
-            text = f"{file} is gone: its sets are drawn anew, as this JAX draws them"
+            text = f"{file} is gone: this version of JAX draws its sets again"
             warnings.warn(text, stacklevel=2)
         with disk(run.path):
             save_batches(file, member.evaluations, run.owner(file))

@@ -1,4 +1,4 @@
-"""Where a run's weights come from, if not from a seed."""
+"""The weights that a run starts from, if not from a seed."""
 
 import dataclasses
 import os
@@ -21,7 +21,7 @@ class Start:
     run: str
     """The folder of a run whose model has the same shape."""
     checkpoint: int = -1
-    """Sequences seen there; -1 is the last."""
+    """Sequences seen at that checkpoint; -1 is the last."""
 
     def __post_init__(self):
         if not isinstance(self.run, str) or not self.run:
@@ -30,20 +30,20 @@ class Start:
     def into(self, model: Model, config: Mapping[str, Any]) -> Model:
         """The model with these weights.
 
-        **Arguments:** `config`: The model's, as JSON.
+        **Arguments:** `config`: The model's config as JSON.
 
-        **Raises:** `ValueError` if there is no such checkpoint or it is of a model of
+        **Raises:** `ValueError` if there is no such checkpoint, or if its model has
         another shape.
         """
         try:
             return Run(self.run).load(model, self.checkpoint)
         except ValueError as error:
             other = self._other(config)
-            what = f"{error}; the model differs by its config: {other}"
+            what = f"{error}; the configs of the models differ: {other}"
             raise ValueError(f"start: {what if other else error}") from None
 
     def _other(self, config: Mapping[str, Any]) -> str:
-        """How the run's model differs by its config; empty if it is not known to."""
+        """How the configs of the two models differ; empty if that is not known."""
         try:
             there = Run(self.run).config.get("model")
         except ValueError:
@@ -58,12 +58,12 @@ class Start:
     def pinned(self, last: Callable[[str], int]) -> "Start":
         """The same with an absolute path and the number of the checkpoint.
 
-        It means the same then from another working directory, and when that run has
-        gone on.
+        It then means the same from another working directory, and after that run has
+        continued.
 
         **Arguments:**
 
-        - `last`: The last checkpoint of the run at an absolute path.
+        - `last`: Gives the last checkpoint of the run at an absolute path.
         """
         path = os.path.abspath(self.run)
         return Start(path, last(path) if self.checkpoint == -1 else self.checkpoint)

@@ -1,4 +1,4 @@
-"""A run's learning curves: what its log comes to at each event."""
+"""A run's learning curves: the numbers of its log at each event."""
 
 import dataclasses
 from collections.abc import Mapping
@@ -18,7 +18,7 @@ class Curves:
     **Fields:**
 
     - `events`: Sequences seen, `[event]`.
-    - `numbers`: By set, in the order of the config, and by metric, `[event]`; see
+    - `numbers`: By set (in the order of the config) and by metric, `[event]`; see
         `icl.summaries.scalars`.
     """
 
@@ -27,7 +27,7 @@ class Curves:
 
 
 def curves(run: Run) -> Curves:
-    """The learning curves of a run, as far as it is."""
+    """The learning curves of a run so far."""
     config, log = run.config, run.log
     summaries = from_json(TaskConfig, config["task"]).summaries
     known, order = log.evaluations, config.get("evaluations", {})

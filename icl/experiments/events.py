@@ -1,15 +1,15 @@
-"""When something comes about in training, read off its curve."""
+"""When something emerges in training, from its curve."""
 
 import numpy as np
 
 
 HALF_LN_2 = 0.5 * np.log(2)
-"""Nats: half of the plateau of the induction-head paper's main run, where two labels of
-the context are as likely; where its figures read emergence off."""
+"""In nats: half of the plateau of the induction-head paper's main run. There the
+context's two labels are equally likely; the paper's figures read emergence off here."""
 
 
 def first_below(x: np.ndarray, y: np.ndarray, level: float) -> float | None:
-    """Where `y`, linear between the points `x`, first reaches down to `level`."""
+    """Where `y`, linear between the points `x`, first falls to `level`."""
     below = np.flatnonzero(y <= level)
     if not below.size:
         return None
@@ -20,7 +20,7 @@ def first_below(x: np.ndarray, y: np.ndarray, level: float) -> float | None:
 
 
 def since(sequences: np.ndarray, strengths: np.ndarray) -> list[float]:
-    """When each head is half way from its weakest to its strength at the end.
+    """When each head is half way between its weakest and its final strength.
 
     **Arguments:** `sequences`, `[checkpoint]`; `strengths`, `[checkpoint, head]`.
     """

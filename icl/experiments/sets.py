@@ -17,23 +17,23 @@ DENSE = "dense"
 """The name of a set that every run has: all sequences of pairs of classes."""
 
 DENSE_PAIRS = 100
-"""So many pairs of classes unless `dense:N` says how many."""
+"""The number of pairs of classes, unless `dense:N` gives another."""
 
 
 def check_not_dense(names: Iterable[str]) -> None:
-    """Raises `ValueError` for the name of a set that means the dense set."""
+    """Raises `ValueError` if a set has a name that means the dense set."""
     for name in names:
         if _pairs(name) is not None or name.startswith(f"{DENSE}:"):
-            wanted = f"{DENSE} and {DENSE}:N are every run's"
+            wanted = f"every run has {DENSE} and {DENSE}:N"
             raise ValueError(f"an evaluation set cannot be named {name!r}: {wanted}")
 
 
 def check_set(trained: Trained, name: str) -> str:
-    """The name of an evaluation set or `dense`, checked; for `""` the first set.
+    """The name of an evaluation set or `dense`, checked; `""` gives the first set.
 
     **Returns:** An empty name if none is given and the run has no sets.
 
-    **Raises:** `ValueError` if there is none of that name.
+    **Raises:** `ValueError` if no set has that name.
     """
     known = [*trained.evaluations]
     if not name:
@@ -42,27 +42,27 @@ def check_set(trained: Trained, name: str) -> str:
         return name
     has_pairs = isinstance(trained.task, ExemplarLabelTask)
     if name.startswith(f"{DENSE}:") and _pairs(name) is None:
-        raise ValueError(f"data {DENSE}:N is of N pairs of classes, from 1; got {name}")
+        raise ValueError(f"data must be {DENSE}:N, N pairs from 1; got {name}")
     if _pairs(name) is None:
         there = [*known, *([DENSE, f"{DENSE}:N"] if has_pairs else [])]
-        every = f"; there is {', '.join(there) or 'none'}"
+        every = f"; known sets: {', '.join(there) or 'none'}"
         hint = did_you_mean(name, there, cutoff=0.4) or every
         raise ValueError(f"no evaluation set {name!r}{hint}")
     if not has_pairs:
         kind = type(trained.experiment.task).__name__
-        raise ValueError(f"data {name!r} is of exemplar-label sequences, not of {kind}")
+        raise ValueError(f"data {name!r} needs an exemplar-label task, got {kind}")
     return name
 
 
 def find_set(trained: Trained, name: str = "") -> PyTree | GroupedSequences:
-    """The sequences of an evaluation set, a batch, or those of `dense` or `dense:N`.
+    """The sequences of an evaluation set (a batch), or those of `dense` or `dense:N`.
 
-    The dense set has every label pair and order of `N` pairs of classes, drawn at
-    random if there are more: the same at every call.
+    The dense set has every label pair and order of `N` pairs of classes. If there are
+    more pairs, `N` are drawn at random, the same at every call.
 
-    **Arguments:** `name`: Of the set; the first of the run if left out.
+    **Arguments:** `name`: The name of the set; by default the first set of the run.
 
-    **Raises:** `ValueError` if there is none of that name, or none at all.
+    **Raises:** `ValueError` if no set has that name, or if there are no sets.
     """
     name = check_set(trained, name)
     if not name:
@@ -78,9 +78,9 @@ def find_set(trained: Trained, name: str = "") -> PyTree | GroupedSequences:
 
 
 def find_sets(trained: Trained, names: Iterable[str] = ()) -> dict[str, PyTree]:
-    """The batch of each of some sets, as `find_set`; of all evaluation sets if none.
+    """The batches of some sets, from `find_set`; by default of all evaluation sets.
 
-    **Raises:** `ValueError` as `find_set`.
+    **Raises:** `ValueError` as in `find_set`.
     """
     found = {}
     for name in [*names] or [*trained.evaluations] or [""]:

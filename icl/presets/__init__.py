@@ -1,7 +1,7 @@
-"""Presets: functions that return the config of a run, `icl train NAME` by their name.
+"""Presets: functions that return the config of a run; `icl train NAME` runs one.
 
-One file is one preset, or those of one paper; a new file here is found by itself. What
-a preset asks of its data is here too; what a study runs in all is in `sweeps`.
+One file has one preset, or those of one paper. A new file here is found by itself. What
+a preset needs of its data is here too. The whole of a study's runs is in `sweeps`.
 """
 
 from ._data import (

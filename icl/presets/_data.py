@@ -1,4 +1,4 @@
-"""What a preset asks of its data."""
+"""What a preset needs of its data."""
 
 import functools
 
@@ -8,11 +8,11 @@ from ..data import HDF5Classes, LowRankClasses, OneHotClasses, Source
 def stand_in(
     classes: int, exemplars: int = 20, *, dim: int = 512, seed: int = 0
 ) -> LowRankClasses:
-    """Synthetic classes in place of the coopetition and transience papers' features.
+    """Synthetic classes instead of the coopetition and transience papers' features.
 
-    Their exemplars differ along the same directions as the classes do, which is what
-    makes matching a query to its context imperfect, and learning in context transient:
-    with independent noise of features instead, it stays.
+    Their exemplars differ along the same directions as the classes. So a query matches
+    its context only imperfectly, and in-context learning is transient. With independent
+    noise on each feature instead, in-context learning stays.
     """
     return LowRankClasses(
         classes, exemplars, dim=dim, spread=0.0, class_spread=0.5, seed=seed
@@ -20,9 +20,9 @@ def stand_in(
 
 
 def check_data(data: Source, what: str, classes: int, exemplars: int) -> int:
-    """The number of classes that there are.
+    """The number of classes in the data.
 
-    **Raises:** `ValueError` if there are too few classes, or exemplars of each.
+    **Raises:** `ValueError` if there are too few classes, or too few exemplars of each.
     """
     found = data_shape(data)
     if found[0] < classes or found[1] < exemplars:
@@ -35,7 +35,7 @@ def check_data(data: Source, what: str, classes: int, exemplars: int) -> int:
 
 @functools.lru_cache(maxsize=8)
 def data_shape(data: Source) -> tuple[int, int]:
-    """Classes and exemplars of each; what is drawn from a seed is not drawn for it."""
+    """The numbers of classes and of exemplars per class; nothing is drawn for this."""
     if isinstance(data, HDF5Classes):
         return data.load().shape[:2]
     if isinstance(data, OneHotClasses):

@@ -1,4 +1,4 @@
-"""What makes a function a preset, and which presets there are."""
+"""The decorator that makes a function a preset, and the list of presets."""
 
 import inspect
 from collections.abc import Callable
@@ -13,12 +13,11 @@ _Preset = TypeVar("_Preset", bound=Callable[..., Experiment])
 
 
 def preset(make: _Preset) -> _Preset:
-    """Makes a function a preset, `icl train NAME` by its own name; a decorator.
+    """Makes a function a preset with its own name, for `icl train NAME`; a decorator.
 
     The function returns an `Experiment`, and can be called without arguments.
 
-    **Raises:** `ValueError` for one that needs arguments, and for a name that another
-    preset has.
+    **Raises:** `ValueError` if it needs arguments, or if another preset has its name.
     """
     name = make.__name__
     needed = [
@@ -28,7 +27,7 @@ def preset(make: _Preset) -> _Preset:
         and argument.kind not in (argument.VAR_POSITIONAL, argument.VAR_KEYWORD)
     ]
     if needed:
-        wanted = "is called without arguments: give each a default"
+        wanted = "must be callable without arguments: give each a default"
         raise ValueError(f"the preset {name} {wanted}, got {', '.join(needed)} without")
     check_one_origin("presets", name, _PRESETS.get(name, make), make)
     _PRESETS[name] = make

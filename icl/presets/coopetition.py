@@ -30,19 +30,20 @@ _OMNIGLOT = stand_in(12_800)
 def coopetition(
     data: Source = _OMNIGLOT, *, classes: int = 12_800, exemplars: int = 20
 ) -> Experiment:
-    """The main run (figure 1b): learning in context appears and is given up.
+    """The main run (figure 1b): in-context learning emerges and disappears again.
 
-    12 800 classes of 20 exemplars, whose labels are their own; two context pairs of
-    which one is of the query's class. Two attention-only layers with learned positions,
+    12 800 classes of 20 exemplars; each class has its own label. Two context pairs, one
+    of which is of the query's class. Two attention-only layers with learned positions,
     Adam at 1e-5, 64·10⁶ sequences.
 
     **Arguments:**
 
-    - `data`: Of so many classes and exemplars or more. The default is a synthetic
+    - `data`: Has at least this many classes and exemplars. The default is a synthetic
         stand-in for the features of Omniglot's images, rotated and mirrored.
-    - `classes`, `exemplars`: How many there are to learn.
+    - `classes`, `exemplars`: How many classes there are to learn, and exemplars of
+        each.
 
-    **Raises:** `ValueError` if the data does not suffice.
+    **Raises:** `ValueError` if the data has too few of them.
     """
     check_data(data, "the run", classes, exemplars)
     return Experiment(
@@ -65,16 +66,16 @@ def coopetition(
 
 @preset
 def coopetition_ciwl(data: Source = _OMNIGLOT) -> Experiment:
-    """Trained on CIWL sequences alone: the query's class is not in the context, but
-    its label is, on some pair. Else as `coopetition`."""
+    """Trained only on CIWL sequences: the query's class is not in the context, but its
+    label is, on some pair. Otherwise as `coopetition`."""
     return only_ciwl(coopetition(data))
 
 
 @preset
 def coopetition_icl(data: Source = _OMNIGLOT) -> Experiment:
-    """Trained on ICL sequences alone: classes are called by labels drawn anew for each.
+    """Trained only on ICL sequences: each sequence draws new labels for its classes.
 
-    Else as `coopetition`. There are as many labels as classes in the data.
+    Otherwise as `coopetition`. There are as many labels as classes in the data.
     """
     return only_icl(coopetition(data))
 
@@ -105,22 +106,22 @@ def only_ciwl(base: Experiment) -> Experiment:
 
 
 def only_icl(base: Experiment) -> Experiment:
-    """The run on sequences that only the context tells the label of."""
-    # One for each class of the data, so that models can be grafted and compared.
+    """The run on sequences whose label only the context tells."""
+    # One label per class of the data, so that models can be grafted and compared.
     source = base.data or ExemplarLabel.source
     count = check_data(source, "the run", 2, 1)
     return _with_task(base, labels=Relabel(num_labels=count))
 
 
 def mixed(base: Experiment, bursty: float) -> Experiment:
-    """The run with so many of its sequences; the others' classes are free draws.
+    """The run with a share `bursty` of its sequences; the others draw classes freely.
 
-    Then the query's class is in the context by chance alone, and only what was learnt
-    of it in training helps (the mixtures of Chan et al. 2022, section 3).
+    In the others, the query's class is in the context only by chance, so only knowledge
+    of the class from training helps (the mixtures of Chan et al. 2022, section 3).
     """
     own = of_kind(base.task, ExemplarLabel, "the run").context
     if isinstance(own, Mixture):
-        raise ValueError("the run's sequences are mixed already")
+        raise ValueError("the run's sequences are already mixed")
     kinds = (own, Context(own.length, burstiness=0))
     return _with_task(base, context=Mixture(kinds, (bursty, 1 - bursty)))
 
@@ -133,10 +134,10 @@ def pair_sets(size: int = 5000) -> Sets:
     """The evaluation sets of runs with two context pairs (figure 1b).
 
     `train`: as in the main run. `icl`: the two classes are called 0 and 1. `flip`:
-    their labels are exchanged, so that what answers by the context is right, and what
-    knows the class is wrong. `ciwl`: the query's class is not in the context but its
-    label is. `iwl`: neither is. The public code calls them `train_eval`, `icl`,
-    `flip_icl`, `iwl_copy_avail` and `pure_iwl`.
+    their labels are exchanged, so an answer from the context is right, and an answer
+    from knowledge of the class is wrong. `ciwl`: the query's class is not in the
+    context, but its label is. `iwl`: neither is. The public code calls them
+    `train_eval`, `icl`, `flip_icl`, `iwl_copy_avail` and `pure_iwl`.
     """
     support = Context()
     sets = solution_sets(size, support)

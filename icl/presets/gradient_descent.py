@@ -1,4 +1,4 @@
-"""Transformers learn in context by gradient descent: von Oswald et al. 2023 (ICML;
+"""Transformers learn in-context by gradient descent: von Oswald et al. 2023 (ICML;
 arXiv 2212.07677)."""
 
 from ..experiments import Experiment
@@ -15,10 +15,11 @@ from ._preset import preset
 def lsa() -> Experiment:
     """One layer of linear self-attention learns a step of gradient descent (figure 2).
 
-    Linear regression on 10 pairs of 10 components, uniform in ±1/2, fresh in each
-    sequence. In a minute the loss, half the squared error, comes within 2 % of the best
+    Linear regression on 10 pairs of 10 components, uniform in ±1/2, new in each
+    sequence. In a minute the loss (half the squared error) comes within 2 % of the best
     single step of gradient descent: 0.206, `icl.baselines.gradient_descent.one_step`.
-    Batches are of 512 and the rate falls to 0; the paper has 2048 and a constant rate.
+    The batch size is 512 and the rate falls to 0; the paper has 2048 and a constant
+    rate.
     """
     total = 512_000
     return Experiment(

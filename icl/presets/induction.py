@@ -13,16 +13,16 @@ from ._preset import preset
 
 @preset
 def induction(data: Source = LowRankClasses()) -> Experiment:  # noqa: B008
-    """The main run (figure 3): two attention-only layers learn to copy in context.
+    """The main run (figure 3): two attention-only layers learn to copy in-context.
 
-    50 classes, one training exemplar of each, two context pairs of which one is of the
-    query's class; each sequence calls its two classes by two of five labels, in 8 of
-    the 10 pairs. 10^6 sequences, Adam at 1e-5, batches of 32.
+    50 classes with one training exemplar each. Two context pairs, one of which is of
+    the query's class. Each sequence labels its two classes with two of five labels; 8
+    of the 10 pairs of labels are used. 10^6 sequences, Adam at 1e-5, batches of 32.
 
     **Arguments:**
 
-    - `data`: At least 51 classes. Those after the 50 of training, up to 100, and
-        up to 19 further exemplars are held out.
+    - `data`: At least 51 classes. The classes after the first 50 (at most 100) and up
+        to 19 more exemplars are held out.
 
     **Raises:** `ValueError` if there are fewer classes.
     """
@@ -30,7 +30,7 @@ def induction(data: Source = LowRankClasses()) -> Experiment:  # noqa: B008
     held_out = min(100, num_classes - 50)
     if held_out < 1:
         raise ValueError(
-            f"the run trains on 50 classes and tests on others, got "
+            f"the run needs at least 51 classes, 50 to train and others to test, got "
             f"{num_classes} classes"
         )
     others = min(19, num_exemplars - 1)
@@ -53,7 +53,7 @@ def induction(data: Source = LowRankClasses()) -> Experiment:  # noqa: B008
         optimizer=Adam(Constant(1e-5)),
         training=Training(num_sequences=1_000_000, batch_size=32),
         evaluations=sets,
-        # Of the seeds 0 to 7, which cross half of ln 2 between 225 and 380 thousand
-        # sequences (benchmarks/RESULTS.md), the one nearest to the paper's 257.
+        # Among the seeds 0 to 7, which cross half of ln 2 between 225 and 380 thousand
+        # sequences (benchmarks/RESULTS.md), this one is nearest to the paper's 257.
         init_seed=3,
     )

@@ -1,9 +1,9 @@
 """The transience paper: Singh et al. 2023, "The transient nature of emergent
 in-context learning in transformers" (NeurIPS; arXiv 2311.08360).
 
-Of its runs those on fixed features: of Omniglot's images (appendix B), and embeddings
-of LLaMA's tokens in clusters (section 4.3). The main text's run learns the features of
-images along with the rest, and is DeepMind's code.
+These are its runs on fixed features: of Omniglot's images (appendix B), and of LLaMA's
+token embeddings in clusters (section 4.3). The main text's run also learns the features
+of images; that is DeepMind's code.
 """
 
 import dataclasses
@@ -42,19 +42,20 @@ def transience(
     classes: int = 12_800,
     exemplars: int = 20,
 ) -> Experiment:
-    """Learning in context comes and goes (appendix B): 12 layers, 1.6·10⁹ sequences.
+    """In-context learning comes and goes (appendix B): 12 layers, 1.6·10⁹ sequences.
 
-    12 800 or 1600 classes of 20 exemplars, whose labels are their own. The context has
-    8 pairs: three of the query's class, three of one other, two more. MLPs of ratio 4,
-    sinusoidal positions, Adam at 3e-4.
+    12 800 or 1600 classes of 20 exemplars; each class has its own label. The context
+    has 8 pairs: three of the query's class, three of one other class, and two more.
+    MLPs of ratio 4, sinusoidal positions, Adam at 3e-4.
 
     **Arguments:**
 
-    - `data`: Of so many classes and exemplars or more. The default is a synthetic
+    - `data`: Has at least this many classes and exemplars. The default is a synthetic
         stand-in for the features of Omniglot's images.
-    - `classes`, `exemplars`: How many there are to learn.
+    - `classes`, `exemplars`: How many classes there are to learn, and exemplars of
+        each.
 
-    **Raises:** `ValueError` if the data does not suffice.
+    **Raises:** `ValueError` if the data has too few of them.
     """
     check_data(data, "the run", classes, exemplars)
     return Experiment(
@@ -88,15 +89,16 @@ def transience_clusters(
 ) -> Experiment:
     """Classes that are clusters of LLaMA's token embeddings (section 4.3).
 
-    1600 classes of 10 tokens or 3200 of 5, 64·10⁶ sequences; else as `transience`.
+    1600 classes of 10 tokens or 3200 of 5, 64·10⁶ sequences; otherwise as `transience`.
 
     **Arguments:**
 
-    - `data`: Of so many classes and exemplars or more, as `icl data clusters` makes of
-        a model's embeddings. The default is a synthetic stand-in.
-    - `classes`, `exemplars`: How many there are to learn.
+    - `data`: Has at least this many classes and exemplars; `icl data clusters` makes it
+        from a model's embeddings. The default is a synthetic stand-in.
+    - `classes`, `exemplars`: How many classes there are to learn, and exemplars of
+        each.
 
-    **Raises:** `ValueError` if the data does not suffice.
+    **Raises:** `ValueError` if the data has too few of them.
     """
     return dataclasses.replace(
         transience(data, classes=classes, exemplars=exemplars),
@@ -112,10 +114,10 @@ def transience_clusters(
 def bursty_sets(size: int = 1000) -> Sets:
     """The evaluation sets of runs with contexts of 8 pairs.
 
-    `train` is as in training, `burst_2` has two pairs of each of the two classes and
-    four others; `icl` relabels the classes 0 and 1, `flip` exchanges their labels, with
-    four pairs of each. Of the query's class there are none in `ciwl`, where its label
-    is on some pair nonetheless, and in `iwl`. The public code's names are
+    `train` is as in training. `burst_2` has two pairs of each of the two classes and
+    four others. `icl` calls the classes 0 and 1, and `flip` exchanges their labels;
+    both have four pairs of each class. In `ciwl` and `iwl` the query's class is not in
+    the context, but in `ciwl` its label is on some pair. The public code's names are
     `b3_train_eval`, `b2_train_eval`, `icl` (`fsl_train`), `flip_icl` (`flip`),
     `iwl_copy_avail` and `iwl` (`mem_train_unique`).
     """
@@ -128,12 +130,12 @@ def bursty_sets(size: int = 1000) -> Sets:
 
 
 def solution_sets(size: int, support: Context) -> Sets:
-    """Sets that tell solutions apart: `icl`, `flip`, `ciwl` and `iwl`.
+    """Sets that distinguish solutions: `icl`, `flip`, `ciwl` and `iwl`.
 
     **Arguments:**
 
-    - `size`: Sequences in each.
-    - `support`: The context of those that have the query's class in it.
+    - `size`: Sequences in each set.
+    - `support`: The context of the sets that include the query's class.
     """
     absent = Context(support.length, burstiness=0, no_support=True, unique_rest=True)
     return {
@@ -145,7 +147,7 @@ def solution_sets(size: int, support: Context) -> Sets:
 
 
 def matched_sets(sets: Sets) -> Sets:
-    """The same sets, and each with one exemplar of a class in all of a sequence."""
+    """These sets, and each again with a single exemplar per class in a sequence."""
     matched = {
         f"matched_{name}": dataclasses.replace(each, exemplar_choice=Matched())
         for name, each in sets.items()
@@ -154,7 +156,7 @@ def matched_sets(sets: Sets) -> Sets:
 
 
 def _set(size: int, context: Context, labels: Labels = ClassLabels()) -> EvaluationSet:  # noqa: B008
-    # All of it in words: the same sets for runs that train on other sequences.
+    # Nothing is left to the task, so runs on other sequences get the same sets.
     return EvaluationSet(
         size=size, context=context, labels=labels, exemplar_choice=Free()
     )

@@ -1,9 +1,9 @@
 """Toy models of phase changes: gradient descent on products of vectors.
 
-A `Toy` has true vectors, the vectors descent starts from and a loss of both; `descend`
-follows the gradient, with any entries clamped and any measures read off on the way.
-`induction` and `coopetition` are the toys of two papers. Models that read examples
-belong to `icl.models`.
+A `Toy` has true vectors, start vectors and a loss of both. `descend` follows the
+gradient; it can clamp entries and take measures on the way. `induction` and
+`coopetition` are the toys of two papers. Models that read examples belong to
+`icl.models`.
 """
 
 from ._clamp import ToyClamp as ToyClamp

@@ -1,4 +1,4 @@
-"""Entries of vectors that descent does not move."""
+"""Entries of vectors that the descent does not move."""
 
 import equinox as eqx
 import jax.numpy as jnp
@@ -12,20 +12,20 @@ from ._vectors import Vectors
 class ToyClamp(eqx.Module):
     """Holds entries of a vector, from before the first step on.
 
-    The gradient of the others is taken as if the clamped ones had been learned.
+    The gradient of the other entries is computed as if the clamped ones were learned.
     """
 
     name: str = eqx.field(static=True)
     """The vector."""
     entries: tuple[int, ...] | None = eqx.field(static=True, default=None)
-    """Which entries; all if None."""
+    """Which entries; `None` is all."""
     value: float | Float[Array, " _"] | None = None
-    """What to hold them at, a number or a whole vector; the true ones if None."""
+    """What to hold them at: a number or a whole vector; `None` is the true vector."""
 
     def check(self, toy: Toy) -> None:
-        """Raises `ValueError` if the toy has no such entries."""
+        """Raises `ValueError` if the toy does not have these entries."""
         if self.name not in toy.true:
-            raise ValueError(f"name must be of {sorted(toy.true)}, got {self.name!r}")
+            raise ValueError(f"name must be in {sorted(toy.true)}, got {self.name!r}")
         size = toy.true[self.name].shape[-1]
         for entry in self.entries or ():
             if not 0 <= entry < size:

@@ -1,4 +1,4 @@
-"""Gradient descent on a toy, scanned."""
+"""Gradient descent on a toy, as a scan."""
 
 import dataclasses
 from collections.abc import Mapping, Sequence
@@ -18,11 +18,11 @@ class GradientDescent:
     """Plain full-batch descent, until the loss is below a tolerance."""
 
     steps: int = 1000
-    """The most steps."""
+    """The largest number of steps."""
     learning_rate: float = 1.0
-    """What gradients are multiplied by."""
+    """The factor on the gradients."""
     tolerance: float = 0.0
-    """The loss below which to stop; 0 is never."""
+    """Stop when the loss is below this; 0 never stops."""
 
     def __post_init__(self):
         if self.steps < 1:
@@ -45,31 +45,31 @@ def descend(
 ) -> Trace:
     r"""Descends the loss of a toy: $p \leftarrow p - \eta\,\nabla_p L(p, t)$.
 
-    Written for one toy; `eqx.filter_vmap` goes over toys of many seeds. One toy stops
-    computing at the tolerance, several together at that of the last. What is measured
-    does not change the descent, not even its rounding.
+    Written for one toy; `eqx.filter_vmap` maps it over toys of many seeds. A single toy
+    stops computing at the tolerance; several together stop when the last one does. The
+    measures do not change the descent, not even its rounding.
 
     **Arguments:**
 
-    - `toy`: The loss, where to start, what is true.
+    - `toy`: The loss, the start vectors and the true vectors.
     - `how`: The steps, the learning rate and when to stop.
-    - `clamps`: What is not learned. Of those of the same entry the last one counts.
-    - `measures`: Functions of the learned and the true vectors that return a float or
-        an array of floats, by name.
+    - `clamps`: What is not learned. If two clamps hold one entry, the last one counts.
+    - `measures`: Functions by name. Each takes the learned and the true vectors and
+        returns a float or an array of floats.
 
     **Returns:**
 
     The loss and the measures at each step, and the last vectors.
 
-    **Raises:** `ValueError` if a clamp is of entries that the toy has not.
+    **Raises:** `ValueError` if a clamp names entries that the toy does not have.
     """
     for clamp in clamps:
         clamp.check(toy)
     measures = measures or {}
 
     def watch(vectors: Vectors) -> dict[str, Array]:
-        # Behind a barrier, or the compiler would merge them with the loss, which
-        # rounds otherwise.
+        # Behind a barrier: otherwise the compiler would merge them with the loss, which
+        # would then round differently.
         vectors = jax.lax.optimization_barrier(vectors)
         return {name: fn(vectors, toy.true) for name, fn in measures.items()}
 
@@ -102,8 +102,8 @@ def _clamped(learned: Vectors, true: Vectors, clamps: Sequence[ToyClamp]) -> Vec
 
 
 def _below(losses: Float[Array, "*step"], how: GradientDescent) -> Array:
-    # Rounding can make a loss of inner products negative, which is no reason to stop
-    # if there is no tolerance.
+    # Rounding can make a loss of inner products negative. Without a tolerance, this is
+    # no reason to stop.
     return losses < (how.tolerance or -jnp.inf)
 
 

@@ -4,23 +4,23 @@ import numpy as np
 from jaxtyping import Float
 
 
-# Steps after which the fast fit at the start, down to the plateau, is over.
+# After this many steps, the fast fit from the start down to the plateau is over.
 _SETTLED = 50
 
 
 def half_time(losses: Float[np.ndarray, " step"], after: int = _SETTLED) -> int | None:
-    """The first step with a loss below half of the one at step `after`; None if none.
+    """The first step with a loss below half of that at step `after`; `None` if none.
 
-    Descent from a random start comes close to the saddle at zero in some tens of
-    steps, from where it escapes slowly: a plateau, then the phase change. Where there
-    is no plateau, it is how long after `after` the loss has halved.
+    Descent from a random start comes close to the saddle at zero within some tens of
+    steps, and then escapes slowly: a plateau, then the phase change. Without a plateau,
+    this says how long after step `after` the loss has halved.
 
     **Arguments:**
 
-    - `losses`: At each step; may end in NaN, as after a stop.
-    - `after`: A step by which the plateau is reached.
+    - `losses`: The loss at each step; may end in NaN, as after a stop.
+    - `after`: A step at which the plateau is already reached.
 
-    **Raises:** `ValueError` if there is no such step.
+    **Raises:** `ValueError` if there is no step `after`.
     """
     _check_after(losses, after)
     below = losses[after:] < losses[after] / 2
@@ -28,9 +28,9 @@ def half_time(losses: Float[np.ndarray, " step"], after: int = _SETTLED) -> int 
 
 
 def plateau(losses: Float[np.ndarray, " step"], after: int = _SETTLED) -> float:
-    """The loss where it changes slowest between step `after` and `half_time`.
+    """The loss where it changes most slowly between step `after` and `half_time`.
 
-    **Arguments:** as of `half_time`.
+    **Arguments:** As for `half_time`.
     """
     end = half_time(losses, after)
     part = losses[after : None if end is None else end + 1]
@@ -43,12 +43,12 @@ def rise(losses: Float[np.ndarray, " step"]) -> tuple[int, int]:
 
     **Arguments:**
 
-    - `losses`: At each step; may end in NaN, as after a stop.
+    - `losses`: The loss at each step; may end in NaN, as after a stop.
 
     **Returns:**
 
-    The step of the low and that of the high after it; the same one twice if the loss
-    never rises.
+    The step of the low point and the step of the high point after it. They are the same
+    if the loss never rises.
     """
     kept = losses[np.isfinite(losses)]
     high = int(np.argmax(kept - np.minimum.accumulate(kept)))

@@ -13,7 +13,7 @@ Factors = Sequence[Float[Array, " _"]]
 
 
 class AbstractForm(eqx.Module):
-    """How squares of tensors are computed; all forms are equal but for rounding."""
+    """A way to compute squares of tensors; all forms agree up to rounding."""
 
     @abc.abstractmethod
     def error(self, learned: Factors, true: Factors) -> Float[Array, ""]:
@@ -26,10 +26,10 @@ class AbstractForm(eqx.Module):
 
 
 class Tensor(AbstractForm):
-    """Makes the tensors, as the papers' code does.
+    """Computes the tensors, as the papers' code does.
 
-    Near a saddle a toy amplifies rounding, so that the papers' numbers of steps come
-    out exactly in this form only.
+    Near a saddle, a toy amplifies rounding. So only this form gives exactly the papers'
+    numbers of steps.
     """
 
     def error(self, learned: Factors, true: Factors) -> Float[Array, ""]:
@@ -40,11 +40,11 @@ class Tensor(AbstractForm):
 
 
 class InnerProducts(AbstractForm):
-    r"""Takes inner products alone, many times faster.
+    r"""Computes only inner products, which is many times faster.
 
     The error is $\frac{1}{2N}(\prod_i|t_i|^2 - 2\prod_i\langle t_i, p_i\rangle +
-    \prod_i|p_i|^2)$, with $N$ the number of the tensor's entries. Its terms cancel at
-    the end, down to about $10^{-7}$ of the first in float32.
+    \prod_i|p_i|^2)$, where $N$ is the number of the tensor's entries. Near the end the
+    terms cancel, down to about $10^{-7}$ of the first term in float32.
     """
 
     def error(self, learned: Factors, true: Factors) -> Float[Array, ""]:

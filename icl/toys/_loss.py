@@ -12,12 +12,12 @@ from ._vectors import Vectors
 
 
 class AbstractLoss(eqx.Module):
-    """A loss. Also a measure, as are the losses it is made of."""
+    """A loss. It can also serve as a measure, and so can the losses in it."""
 
     @property
     @abc.abstractmethod
     def reads(self) -> frozenset[str]:
-        """The names of the vectors it is a function of."""
+        """The names of the vectors that it depends on."""
 
     @abc.abstractmethod
     def __call__(self, learned: Vectors, true: Vectors) -> Float[Array, ""]:
@@ -45,8 +45,8 @@ class RankOne(_OfFactors):
     $$L = \tfrac{1}{2}\bigl\langle(t_a \otimes t_b \otimes \dots -
     p_a \otimes p_b \otimes \dots)^2\bigr\rangle,$$
 
-    the mean over entries; with three vectors the toy of Singh et al. 2024 (arXiv
-    2404.07129, section 5 and figure 5a).
+    the mean over entries. With three vectors this is the toy of Singh et al. 2024
+    (arXiv 2404.07129, section 5 and figure 5a).
     """
 
     def __call__(self, learned: Vectors, true: Vectors) -> Float[Array, ""]:
@@ -55,34 +55,34 @@ class RankOne(_OfFactors):
 
 class Size(_OfFactors):
     r"""The size of a learned rank-1 tensor, $\frac{1}{2}\langle(p_a \otimes p_d
-    \otimes \dots)^2\rangle$: what keeping the vectors costs."""
+    \otimes \dots)^2\rangle$: the cost of keeping the vectors."""
 
     def __call__(self, learned: Vectors, true: Vectors) -> Float[Array, ""]:
         return self.form.size(_factors(learned, self.names))
 
 
 class Coopetition(AbstractLoss):
-    r"""Mechanisms of which any one can do the task, at a cost of having them all.
+    r"""Several mechanisms that can each do the task, at a cost for having them all.
 
     $$L = \prod_k (L_k + \mu_k) + \alpha\,C$$
 
     (Singh et al. 2025, arXiv 2503.05631, section 6 and figure 5, with two mechanisms
-    that share factors.) A mechanism with $\mu_k > 0$ can not do all of the task.
+    that share factors.) A mechanism with $\mu_k > 0$ cannot do all of the task.
     """
 
     mechanisms: tuple[AbstractLoss, ...] = eqx.field(converter=tuple)
-    """The losses $L_k$; a vector named in several is shared."""
+    """The losses $L_k$; a vector named in several losses is shared."""
     offsets: tuple[float | Float[Array, ""], ...] = eqx.field(converter=tuple)
-    r"""What each loss can not go below, $\mu_k$."""
+    r"""The smallest value of each factor, $\mu_k$, reached at $L_k = 0$."""
     cost: AbstractLoss
-    """The cost $C$ of having the mechanisms at once."""
+    """The cost $C$ of having all mechanisms at once."""
     weight: float | Float[Array, ""]
-    r"""How much the cost matters, $\alpha$."""
+    r"""The weight $\alpha$ of the cost."""
 
     def __check_init__(self):
         if len(self.mechanisms) != len(self.offsets):
             raise ValueError(
-                f"offsets must be one for each of the {len(self.mechanisms)} "
+                f"offsets must have one number for each of {len(self.mechanisms)} "
                 f"mechanisms, got {len(self.offsets)}"
             )
 

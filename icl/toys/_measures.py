@@ -1,7 +1,7 @@
-"""What to read off the vectors while they are learned.
+"""Measures of the vectors while they are learned.
 
-A measure is any function of the learned and the true vectors; these are those of the
-papers, as values.
+A measure is any function of the learned and the true vectors. Those of the papers are
+here, as values.
 """
 
 import itertools
@@ -16,7 +16,7 @@ from ._vectors import Vectors
 
 
 class Misalignment(eqx.Module):
-    r"""How far a vector's direction is from the true one or its opposite.
+    r"""How far a vector's direction is from the true direction or its opposite.
 
     $1 - \cos^2(p, t)$, which is 0 once the direction is learned (the first progress
     measure of figure A9 of arXiv 2404.07129).
@@ -32,16 +32,16 @@ class Misalignment(eqx.Module):
 
 
 class LossAtTruth(eqx.Module):
-    r"""The loss if some vectors were learned, up to their signs.
+    r"""The loss as if some vectors were already learned, up to their signs.
 
-    $\min_{s \in \{-1, 1\}^k} L(p \text{ with } p_i = s_i t_i)$ over the $k$ vectors
-    named (the second progress measure of figure A9 of arXiv 2404.07129). Two wrong
-    signs make a right product, so that which signs are learned is chance.
+    $\min_{s \in \{-1, 1\}^k} L(p \text{ with } p_i = s_i t_i)$ over the $k$ named
+    vectors (the second progress measure of figure A9 of arXiv 2404.07129). Two wrong
+    signs give a right product, so chance decides which signs are learned.
     """
 
     loss: AbstractLoss
     names: tuple[str, ...] = eqx.field(static=True, converter=tuple)
-    """The vectors set to the true ones."""
+    """The vectors that are set to the true ones."""
 
     def __call__(self, learned: Vectors, true: Vectors) -> Float[Array, ""]:
         losses = []
@@ -73,7 +73,7 @@ class Distance(eqx.Module):
 
 
 class GradientNorm(eqx.Module):
-    """The length of a loss's gradient in one vector."""
+    """The length of a loss's gradient with respect to one vector."""
 
     loss: AbstractLoss
     name: str = eqx.field(static=True)

@@ -16,11 +16,11 @@ from ._toy import Toy
 
 
 def induction(dim: int = 20, form: AbstractForm = Tensor()) -> ToyStudy:  # noqa: B008
-    r"""Three vectors, of which none, one or two are clamped to the true ones.
+    r"""Three vectors; none, one or two of them are clamped to the true ones.
 
     $L = \frac{1}{2}\langle(t_a \otimes t_b \otimes t_c - p_a \otimes p_b \otimes
     p_c)^2\rangle$, descended for 1000 steps at learning rate 1: figures 5a and A9 of
-    Singh et al. 2024 (arXiv 2404.07129), which are of seed 1. All vectors are standard
+    Singh et al. 2024 (arXiv 2404.07129), which use seed 1. All vectors are standard
     normal.
 
     **Arguments:**
@@ -31,7 +31,7 @@ def induction(dim: int = 20, form: AbstractForm = Tensor()) -> ToyStudy:  # noqa
     loss = RankOne("abc", form)
 
     def draw(seed: Integer[Array, ""]) -> Toy:
-        # JAX's generator of the papers' time; the context holds when traced, too.
+        # JAX's random generator when the papers were written; this works when traced.
         with jax.threefry_partitionable(False):
             keys = jax.random.split(jax.random.PRNGKey(seed), 6)
             drawn = [_normal(key, dim) for key in keys]
@@ -61,19 +61,19 @@ def coopetition(
     dims: Sequence[int] = (20, 20, 20, 160),
     form: AbstractForm = Tensor(),  # noqa: B008
 ) -> ToyStudy:
-    r"""Two mechanisms that share two vectors, one of them fast and never perfect.
+    r"""Two mechanisms that share two vectors; one is fast but never perfect.
 
     $L = (L_1 + \mu_1)\,L_2 + 0.1 \cdot \frac{1}{2}\langle(p_a \otimes p_d)^2\rangle$,
     where $L_1$ is the `RankOne` loss of a, b, c and $L_2$ that of d, b, c: figure 5 of
-    Singh et al. 2025 (arXiv 2503.05631), which is of seed 7. The first mechanism, of
-    the smaller tensor, stands for in-context learning; the second for
+    Singh et al. 2025 (arXiv 2503.05631), which uses seed 7. The first mechanism has the
+    smaller tensor and stands for in-context learning. The second stands for
     context-constrained in-weights learning. Descended at learning rate 1 to a loss of
-    $10^{-6}$, at most 16,000 steps. All vectors are standard normal.
+    $10^{-6}$, for at most 16,000 steps. All vectors are standard normal.
 
     **Arguments:**
 
-    - `offset`: What the first mechanism's loss lacks, $\mu_1$. At 0 the first one
-        learned stays.
+    - `offset`: What the first mechanism's loss can never lose, $\mu_1$. At 0, the
+        mechanism that is learned first stays.
     - `dims`: The sizes of a, b, c and d.
     - `form`: How the losses are computed.
     """
@@ -101,4 +101,4 @@ def coopetition(
 
 
 def _normal(key: UInt32[Array, "2"], dim: int) -> Float[Array, " dim"]:
-    return jax.random.normal(key, (dim,), jnp.float32)  # also if JAX has 64 bits
+    return jax.random.normal(key, (dim,), jnp.float32)  # float32 even if JAX uses 64

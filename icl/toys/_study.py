@@ -1,4 +1,4 @@
-"""A figure of a toy: what is drawn, clamped and measured."""
+"""A figure of a toy: its draws, clamps and measures."""
 
 import dataclasses
 import functools
@@ -18,15 +18,15 @@ from ._vectors import ToyMeasure
 
 @dataclasses.dataclass(frozen=True)
 class ToyStudy:
-    """A toy for each seed, descended under each of some clamps."""
+    """One toy for each seed, descended under several sets of clamps."""
 
     draw: Callable[[Integer[Array, ""]], Toy]
-    """The toy of a seed, a function that can be traced."""
+    """A function from a seed to its toy; JAX can trace it."""
     descent: GradientDescent
     clamps: Mapping[str, Sequence[ToyClamp]]
-    """By what each condition is called."""
+    """The clamps of each condition, by its name."""
     measures: Mapping[str, ToyMeasure]
-    """By what each is called."""
+    """The measures by name."""
 
 
 def run(study: ToyStudy, seeds: int | Sequence[int]) -> dict[str, Trace]:
@@ -34,16 +34,16 @@ def run(study: ToyStudy, seeds: int | Sequence[int]) -> dict[str, Trace]:
 
     **Arguments:**
 
-    - `study`: Such as `induction()` or `coopetition()`.
-    - `seeds`: One, or several, which descend in one program.
+    - `study`: For example `induction()` or `coopetition()`.
+    - `seeds`: One seed, or several, which descend in one program.
 
     **Returns:**
 
-    By condition, the trace as NumPy arrays; with several seeds, `[seed, step]`.
+    For each condition, the trace as NumPy arrays; with several seeds, `[seed, step]`.
     """
     one = isinstance(seeds, int)
     numbers = jnp.asarray(seeds if one else tuple(seeds), jnp.uint32)
-    # One toy is not batched, so that it stops early and rounds as when alone.
+    # Do not batch a single toy: then it stops early and rounds as it does alone.
     toys = study.draw(numbers) if one else eqx.filter_vmap(study.draw)(numbers)
     traces = {}
     for name, clamps in study.clamps.items():

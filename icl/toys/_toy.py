@@ -1,4 +1,4 @@
-"""A toy, and what its descent leaves."""
+"""A toy, and the trace of its descent."""
 
 from collections.abc import Mapping
 
@@ -16,23 +16,23 @@ def _arrays(vectors: Mapping[str, ArrayLike]) -> dict[str, Array]:
 
 
 class Toy(eqx.Module):
-    """Vectors to be learned, from where, and by what loss."""
+    """Vectors to learn, where to start, and the loss."""
 
     loss: AbstractLoss
     """A function of the learned and the true vectors."""
     start: dict[str, Float[Array, " _"]] = eqx.field(converter=_arrays)
     """The vectors before the first step, by name."""
     true: dict[str, Float[Array, " _"]] = eqx.field(converter=_arrays)
-    """The vectors to be learned, by name."""
+    """The vectors to learn, by name."""
 
     def __check_init__(self):
         if self.start.keys() != self.true.keys():
             raise ValueError(
-                f"start and true must be of the same vectors, got "
+                f"start and true must have the same vectors, got "
                 f"{sorted(self.start)} and {sorted(self.true)}"
             )
         if missing := sorted(self.loss.reads - self.true.keys()):
-            raise ValueError(f"the loss is of {missing}, which the toy has not")
+            raise ValueError(f"the loss needs {missing}, but the toy lacks them")
         for name, true in self.true.items():
             if self.start[name].shape != true.shape:
                 raise ValueError(
@@ -42,9 +42,9 @@ class Toy(eqx.Module):
 
 
 class Trace(eqx.Module):
-    """What a descent went through. Batched over seeds, all arrays have an axis ahead.
+    """The history of a descent. For many seeds, all arrays have a leading axis.
 
-    Step $n$ is after $n$ updates. After the stop all is NaN.
+    Step $n$ is after $n$ updates. After the stop, everything is NaN.
     """
 
     losses: Float[Array | np.ndarray, " step"]

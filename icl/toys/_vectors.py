@@ -1,4 +1,4 @@
-"""What losses and measures are functions of."""
+"""The arguments of losses and measures."""
 
 from collections.abc import Callable, Mapping
 
@@ -6,7 +6,7 @@ from jaxtyping import Array, Float
 
 
 Vectors = Mapping[str, Float[Array, " _"]]
-"""Vectors by name, of any sizes."""
+"""Vectors by name, of any size."""
 
 ToyMeasure = Callable[[Vectors, Vectors], Array]
-"""A number, or an array, of the learned and the true vectors."""
+"""A function of the learned and the true vectors; it gives a number or an array."""

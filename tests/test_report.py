@@ -184,12 +184,12 @@ def test_the_mark_is_of_the_edited_model_and_of_any_data(trained):
     assert subject.phase_change == pytest.approx(80, rel=1e-3)
     dense = Subject(trained, "dense:3", threshold=2.0)
     assert dense.phase_change is not None
-    with pytest.raises(ValueError, match="learning curves are logged: leave out"):
+    with pytest.raises(ValueError, match="curves come from the log: leave out"):
         learning(subject)
 
 
 BAD = {
-    ("plot", "{run}"): "plot needs what to draw after the run: learning, metric",
+    ("plot", "{run}"): "plot needs a kind of figure after the run: learning, metric",
     ("plot", "{run}", "inductoin"): "no figure 'inductoin'; did you mean 'induction'?",
     (
         "plot",
@@ -247,7 +247,7 @@ def test_a_report_replaces_reports_alone(capsys, run, tmp_path):
     page.write_text("<p>mine")
     status, _, err = call(capsys, "report", run, "--out", page)
     assert (status, page.read_text()) == (2, "<p>mine")
-    assert "is there and not a report" in err[0]
+    assert "exists and is not a report" in err[0]
     page.unlink()
     assert call(capsys, "report", run, "--out", page)[0] == 0
     assert call(capsys, "report", run, "--out", page)[0] == 0

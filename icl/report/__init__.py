@@ -1,4 +1,4 @@
-"""What a run looks like: its figures by kind, one page about it, and the demo.
+"""Shows a run: its figures by kind, a page about it, and the demo.
 
-Figures that know nothing of runs belong to `icl.plots`.
+Figures that know nothing about runs belong to `icl.plots`.
 """

@@ -1,4 +1,4 @@
-"""The demo: train until induction heads form, and see them."""
+"""The demo: train until induction heads form, and look at them."""
 
 import dataclasses
 import json
@@ -33,14 +33,15 @@ class DemoFindings:
     - `crossing`: Sequences seen when the loss first falls below half of ln 2; `None` if
         it never does.
     - `loss_at`: The loss by sequences seen.
-    - `final`: Loss and accuracy at the end, by evaluation set.
-    - `induction_strength`, `previous_token_strength`: `[head]` at the end, of the last
-        layer and of the first.
+    - `final`: Final loss and accuracy, by evaluation set.
+    - `induction_strength`, `previous_token_strength`: Final strengths of the heads of
+        the last layer and of the first layer, `[head]`.
     - `induction_since`, `previous_token_since`: Sequences seen when each head's
-        strength is half way from its lowest to what it is at the end.
-    - `accuracy`: At the end, nothing ablated, from the forward that the ablations use.
+        strength is halfway from its lowest to its final value.
+    - `accuracy`: Final accuracy with nothing ablated, from the same forward that the
+        ablations use.
     - `ablated`: The accuracy with each head ablated, `[layer][head]`.
-    - `alone`: The accuracy with each head of the last layer as the only one there.
+    - `alone`: The accuracy with each head of the last layer as its only head.
     """
 
     crossing: float | None
@@ -58,10 +59,10 @@ class DemoFindings:
 def demo(source: Source, out: str | os.PathLike) -> DemoFindings:
     """Runs the main experiment of the induction-head paper and draws four figures.
 
-    Trains into `out` (or continues what is there), replays the checkpoints, ablates
-    each head, and leaves `out/figures/*.png` and `out/findings.json`.
+    Trains into `out` (or continues the run there), replays the checkpoints, ablates
+    each head, and writes `out/figures/*.png` and `out/findings.json`.
 
-    **Raises:** `ValueError` if the data does not suffice or `out` holds another run.
+    **Raises:** `ValueError` if the data is not enough, or if `out` holds another run.
     """
     out = Path(out)
     run_experiment(induction(source), out, resume=True)
@@ -106,7 +107,7 @@ def _findings(trained: Trained, over_training: Replay) -> DemoFindings:
 
 
 def _ablations(trained: Trained) -> tuple[np.ndarray, np.ndarray, float]:
-    """Accuracy without each head, with each last-layer head alone, and with all."""
+    """Accuracy without each head, with only each last-layer head, and with all."""
     inputs = trained.task.inputs(trained.evaluations["train"])
     model = trained.model
     last, heads = len(model.blocks) - 1, model.blocks[-1].attn.num_heads
@@ -186,11 +187,11 @@ def _pattern_figure(
     roles = [(role, k) for k in range(pairs) for role in ("exemplar", "label")]
     roles = [*roles, ("query", pairs)]
     tokens = [token_letters(roles, row) for row in np.asarray(labels).tolist()]
-    return plots.attention_patterns(np.asarray(patterns), tokens, names)
+    return plots.attention_patterns(np.stack(patterns, 1), tokens, names)
 
 
 def report(findings: DemoFindings, out: str | os.PathLike) -> str:
-    """What was found and where it lies, for a person to read."""
+    """A text with the findings and the paths of the files, for people to read."""
     out = Path(out)
     best, last = int(np.argmax(findings.induction_strength)), len(findings.ablated) - 1
     crossing = findings.crossing
@@ -199,12 +200,12 @@ def report(findings: DemoFindings, out: str | os.PathLike) -> str:
     losses = ", ".join(f"{findings.loss_at[n]:.3f} at {n // 1000}k" for n in at)
     lines = [
         f"The loss fell below half of ln 2 {when} ({losses}).",
-        "The seed of the initial weights, 3, was chosen: on the default classes the",
-        "seeds 0 to 7 fall below it between 225 and 380 thousand.",
-        f"Strongest induction heads, layer {last}: strength (half way there after so "
+        "We chose seed 3 for the initial weights. On the default classes, the seeds 0",
+        "to 7 fall below half of ln 2 between 225 and 380 thousand sequences.",
+        f"Strongest induction heads, layer {last}: strength (halfway there after this "
         "many sequences)",
         _ranked(findings.induction_strength, findings.induction_since),
-        "Strongest previous-token heads, layer 0: likewise",
+        "Strongest previous-token heads, layer 0: the same",
         _ranked(findings.previous_token_strength, findings.previous_token_since),
         f"Accuracy {findings.accuracy:.3f}; without head {last}:{best} "
         f"{findings.ablated[-1][best]:.3f}; with it as the only head of its layer "

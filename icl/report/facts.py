@@ -1,4 +1,4 @@
-"""The report's facts: how far a run is, its last evaluation, its config."""
+"""The report's facts: the progress of a run, its last evaluation, its config."""
 
 import html
 import json
@@ -11,7 +11,7 @@ from .subject import Subject
 
 
 def subtitle(subject: Subject) -> str:
-    """How far the run is, and under which edits it is shown."""
+    """How far the run has trained, and under which edits it is shown."""
     run, experiment = subject.trained.run, subject.trained.experiment
     steps = len(run.log.train.get("loss", ()))
     seen = steps * experiment.training.batch_size
@@ -53,7 +53,7 @@ _FIRST = ("loss", "accuracy", "in_context_accuracy", "context_probability")
 
 
 def config_parts(config: Mapping[str, Any]) -> str:
-    """A part of the config each, which opens."""
+    """Each part of the config, as a section that opens."""
     single = {key: x for key, x in config.items() if not isinstance(x, Mapping)}
     parts = {"seeds and edits": single}
     parts |= {key: x for key, x in config.items() if isinstance(x, Mapping)}
@@ -64,9 +64,9 @@ def config_parts(config: Mapping[str, Any]) -> str:
 
 
 def meta_table(run: Run) -> str:
-    """How the run was made."""
+    """A table of where and how the run was trained."""
     file = run.path / "meta.json"
-    return _table(read_object(file)) if file.is_file() else "<p>Not known.</p>"
+    return _table(read_object(file)) if file.is_file() else "<p>Unknown.</p>"
 
 
 def _table(tree: Mapping[str, Any]) -> str:
@@ -78,7 +78,7 @@ def _table(tree: Mapping[str, Any]) -> str:
 
 
 def _leaves(tree: Mapping[str, Any], path: str = "") -> Iterator[tuple[str, str]]:
-    """The leaves of JSON data by their path, `context.length`."""
+    """The leaves of JSON data by their path, such as `context.length`."""
     for key, value in tree.items():
         name = f"{path}.{key}" if path else key
         if isinstance(value, Mapping) and value:

@@ -1,4 +1,4 @@
-"""Figures of a run: each kind from its log or from a replay of its checkpoints."""
+"""Figures of a run, by kind, from its log or from a replay of its checkpoints."""
 
 from collections.abc import Callable, Sequence
 
@@ -13,13 +13,13 @@ from .grouping import GROUPS, Inapplicable, missing_field
 from .subject import Subject
 
 
-_QUERIES = 5  # The last tokens, each of which has a panel.
+_QUERIES = 5  # How many tokens, the last ones, have a panel.
 
 
 def learning(subject: Subject) -> DrawnFigure:
     """Loss and accuracy of every evaluation set, from the log."""
     if subject.edits is not None:
-        raise Inapplicable("learning curves are logged: leave out the edits")
+        raise Inapplicable("learning curves come from the log: leave out the edits")
     curves = subject.curves
     if not curves.numbers:
         raise Inapplicable(f"{subject.trained.run.path} has no evaluations in its log")
@@ -42,23 +42,23 @@ _ACCURACIES = {
     "in_context_accuracy": "accuracy among labels in context",
     "accuracy": "accuracy",
 }
-"""What the learning curves show beside the loss, the first that there is."""
+"""The accuracies that learning curves can show beside the loss; the first one wins."""
 
 
 def metric(subject: Subject) -> DrawnFigure:
-    """A metric of each sequence, by group; or one by position, at each position.
+    """A metric of each sequence, by group; or its mean at each position.
 
-    One of the set as a whole is a single curve.
+    A metric of the set as a whole is a single curve.
     """
     trained, name = subject.trained, subject.metric
-    # The metrics of each sequence take a trace of the model to know.
+    # To know the metrics of each sequence, the model must be traced.
     if trained.summaries.get(name) and name not in measures.metric_names(
         trained.task, trained.model
     ):
         return _of_the_set(subject)
     sequences, values = _metric(subject)
     if not np.isfinite(values).any():
-        raise Inapplicable(f"metric {subject.metric!r} is finite nowhere")
+        raise Inapplicable(f"metric {subject.metric!r} has no finite value")
     label = subject.label(subject.metric)
     if values.ndim == 3:
         means = values.mean(1)
@@ -84,10 +84,10 @@ def metric(subject: Subject) -> DrawnFigure:
 
 
 def _of_the_set(subject: Subject) -> DrawnFigure:
-    """A number that is no mean over sequences, from the log."""
+    """A metric of the set as a whole, from the log."""
     what = f"metric {subject.metric!r} is of the set as a whole"
     if subject.edits is not None:
-        raise Inapplicable(f"{what} and is read from the log: leave out the edits")
+        raise Inapplicable(f"{what} and comes from the log: leave out the edits")
     curve = subject.curve(subject.metric)
     if curve is None:
         raise Inapplicable(f"{what}, and {subject.data!r} is not in the log")
@@ -128,7 +128,7 @@ def induction(subject: Subject) -> DrawnFigure:
 
 
 def average_induction(subject: Subject) -> DrawnFigure:
-    """The mean induction strength of each layer's heads, over the single heads."""
+    """The mean induction strength of each layer's heads, and of the single heads."""
     found = subject.replay({"strength": measures.induction_strength()})
     return plots.average_strength(
         found.sequences, found["strength"], phase_change=subject.phase_change
@@ -136,7 +136,7 @@ def average_induction(subject: Subject) -> DrawnFigure:
 
 
 def previous_token(subject: Subject) -> DrawnFigure:
-    """Each head's attention to the previous token, as it is and above uniform."""
+    """Each head's attention to the previous token, and its excess over uniform."""
     found = subject.replay(
         {
             "score": measures.previous_token_strength(),
@@ -152,7 +152,7 @@ def previous_token(subject: Subject) -> DrawnFigure:
 
 
 def tokens(subject: Subject) -> DrawnFigure:
-    """The mean attention from the last tokens to each, layer by layer, in training."""
+    """The mean attention from the last tokens to each token over training, by layer."""
     found = subject.replay({"attention": measures.attention_patterns()})
     names = subject.token_names
     first = max(1, len(names) - _QUERIES)
@@ -166,7 +166,7 @@ def tokens(subject: Subject) -> DrawnFigure:
 
 
 def maps(subject: Subject) -> DrawnFigure:
-    """The mean attention from each token to each, of every head at a checkpoint."""
+    """Every head's mean attention from each token to each token, at a checkpoint."""
     asked = {"attention": measures.attention_patterns()}
     found = subject.replay(asked, checkpoints=[subject.checkpoint])
     names = subject.token_names
@@ -208,21 +208,21 @@ KINDS: dict[str, Callable[[Subject], DrawnFigure]] = {
     "biases": biases,
     "similarity": similarity,
 }
-"""What can be drawn of a run, by name."""
+"""The kinds of figures of a run, by name."""
 
 
 def kinds_of(names: Sequence[str]) -> list[str]:
-    """The kinds of some names, each once; `all` is all of them.
+    """The kinds of figures that are named, each once; `all` gives all of them.
 
-    **Raises:** `ValueError` for a name that is none.
+    **Raises:** `ValueError` if there is no name, or a name is not a kind of figure.
     """
     if not names:
         known = ", ".join(KINDS)
-        raise ValueError(f"plot needs what to draw after the run: {known}, all")
+        raise ValueError(f"plot needs a kind of figure after the run: {known}, all")
     for name in names:
         if name != "all" and name not in KINDS:
             hint = did_you_mean(name, [*KINDS, "all"], cutoff=0.4)
-            there = f"; there is {', '.join(KINDS)}, all"
+            there = f"; known: {', '.join(KINDS)}, all"
             raise ValueError(f"no figure {name!r}{hint or there}")
     return [*KINDS] if "all" in names else list(dict.fromkeys(names))
 
@@ -232,7 +232,7 @@ def _described(by: str) -> str:
 
 
 def _metric(subject: Subject) -> tuple[np.ndarray, np.ndarray]:
-    """A metric of every sequence, `[checkpoint, sequence]`, logged or replayed."""
+    """A metric of each sequence, `[checkpoint, sequence]`, from the log or a replay."""
     logged = subject.trained.run.log.evaluations.get(subject.data, {})
     if subject.edits is None and subject.metric in logged:
         return subject.trained.run.log.events, logged[subject.metric]

@@ -1,4 +1,4 @@
-"""What sequences of a set can be grouped by."""
+"""Ways to group the sequences of a set."""
 
 from collections.abc import Callable
 from typing import Any
@@ -7,7 +7,7 @@ import numpy as np
 
 
 class Inapplicable(ValueError):
-    """A figure that this run, or these sequences, cannot have."""
+    """Raised for a figure that cannot be drawn for this run or these sequences."""
 
 
 def _positions(batch: Any) -> np.ndarray:
@@ -23,10 +23,10 @@ def _label_sets(batch: Any) -> np.ndarray:
 
 
 def _similarities(batch: Any) -> np.ndarray:
-    """The mean cosine between exemplars of the context that are of other labels."""
+    """The mean cosine between exemplars of the context with different labels."""
     examples = np.asarray(batch.examples, float)
     if examples.ndim != 3:
-        raise Inapplicable("similarity needs exemplars that are vectors, got ids")
+        raise Inapplicable("similarity needs vectors as exemplars, got ids")
     context, labels = examples[:, :-1], np.asarray(batch.labels)[:, :-1]
     size = np.linalg.norm(context, axis=-1, keepdims=True)
     unit = context / np.where(size > 0, size, 1)
@@ -38,19 +38,19 @@ def _similarities(batch: Any) -> np.ndarray:
 
 
 GROUPS: dict[str, tuple[Callable[[Any], np.ndarray], str]] = {
-    "position": (_positions, "place of the answer"),
+    "position": (_positions, "position of the answer"),
     "label": (lambda batch: np.asarray(batch.labels)[:, -1], "label of the query"),
     "labels": (_label_sets, "labels in context"),
     "class": (lambda batch: np.asarray(batch.classes)[:, -1], "class of the query"),
     "similarity": (_similarities, "cosine similarity\nof the exemplars"),
 }
-"""What sequences can be grouped by: their groups, and what these are."""
+"""Ways to group sequences: a function that gives the groups, and their name."""
 
 READS = {"class": ("classes",), "similarity": ("labels", "examples")}
-"""The fields of a sequence that a grouping reads; `labels` where nothing is said."""
+"""The fields of a sequence that a grouping reads; `labels` if it is not listed."""
 
 
 def missing_field(name: str, batch: Any) -> str:
-    """The first field that a grouping reads and a batch does not have; or nothing."""
+    """The first field that a grouping needs and a batch lacks; empty if none."""
     fields = READS.get(name, ("labels",))
     return next((field for field in fields if not hasattr(batch, field)), "")

@@ -1,4 +1,4 @@
-"""One HTML page about a run, with everything in it."""
+"""One HTML page about a run, without other files."""
 
 import base64
 import contextlib
@@ -29,19 +29,19 @@ _MARK = b'<meta name="generator" content="icl report">'
 def check_page(path: Path) -> None:
     """Raises `ValueError` unless a report may be written there."""
     if path.is_dir() or not path.parent.is_dir():
-        raise ValueError(f"out must be a file in a folder that is there, got {path}")
+        raise ValueError(f"out must be a file in a folder that exists, got {path}")
     if path.suffix != ".html":
         raise ValueError(f"out must end in .html, got {path}")
     if path.exists() and _MARK not in path.read_bytes()[:1000]:
-        raise ValueError(f"out: {path} is there and not a report; name another file")
+        raise ValueError(f"out: {path} exists and is not a report; name another file")
     if not os.access(path.parent, os.W_OK):
-        raise ValueError(f"out: nothing can be written in {path.parent}")
+        raise ValueError(f"out: cannot write in {path.parent}")
 
 
 def write_report(subject: Subject, path: Path) -> Path:
     """Writes the page about a run, whole or not at all.
 
-    **Raises:** `OSError` for what cannot be written.
+    **Raises:** `OSError` if the file cannot be written.
     """
     write_bytes(path, page(subject).encode())
     return path
@@ -68,9 +68,9 @@ def _sections(subject: Subject) -> Iterator[str]:
         logged = learning(dataclasses.replace(subject, edits=None))
         yield _figure(logged, "Means over the sequences of each set, as logged.")
     if subject.data == "":
-        yield "<p>It has no evaluation sets, on which to look at its heads.</p>"
+        yield "<p>It has no evaluation sets to measure its heads on.</p>"
         return
-    with contextlib.suppress(Inapplicable):  # Without token roles, say.
+    with contextlib.suppress(Inapplicable):  # For example without token roles.
         heads = [*_heads(subject)]
         yield "<h2>Heads over training</h2>"
         yield from heads
@@ -91,7 +91,7 @@ def _heads(subject: Subject) -> Iterator[str]:
     on = f"Means over the sequences of “{html.escape(subject.data)}”."
     texts = {
         "induction": "Induction strength: the query's attention to the labels in "
-        "context that are the answer, less that to the others.",
+        "context that are the answer, minus that to the others.",
         "previous": "Previous-token strength: how much each label attends to its "
         "exemplar, the token before it.",
     }
@@ -106,7 +106,7 @@ def _heads(subject: Subject) -> Iterator[str]:
 
 
 def _figure(figure: DrawnFigure, caption: str) -> str:
-    """A picture with its text as outlines: in an image, a page has no other fonts."""
+    """A picture with its text as outlines: an image in a page has no fonts."""
     file = io.BytesIO()
     with plots.style(), mpl.rc_context({"svg.fonttype": "path"}):
         figure.savefig(file, format="svg", metadata={"Date": None})

@@ -1,4 +1,4 @@
-"""The report's attention patterns: as pictures, and as data that a script draws."""
+"""The report's attention patterns, as pictures and as data that a script draws."""
 
 import base64
 import dataclasses
@@ -19,14 +19,14 @@ from ..tasks.exemplar_label.answers import token_letters
 from .subject import Subject
 
 
-# What the page holds of attention patterns, at most. Bytes are base64, a third more.
+# The most attention patterns in a page. As base64 the bytes take a third more.
 _MOST_BYTES = 1_400_000
 _MOST_CHECKPOINTS = 40
 _MOST_SEQUENCES = 4
 
 
 def patterns(subject: Subject) -> str:
-    """A section of the page: some sequences at some checkpoints, and what shows them.
+    """A section of the page: patterns of some sequences at some checkpoints.
 
     **Raises:** `ValueError` if the run has no sequences or no checkpoints.
     """
@@ -61,7 +61,7 @@ def patterns(subject: Subject) -> str:
 
 
 def _replayed(subject: Subject) -> tuple[list[int], np.ndarray, list[str]]:
-    """Checkpoints, `[checkpoint, sequence, head, query, key]`, and the heads' names."""
+    """Checkpoints, `[checkpoint, sequence, head, query, key]`, and names of heads."""
     known = subject.trained.run.checkpoints
     sequences, count = _affordable(
         sum(math.prod(site.shape) for site in subject.patterns)
@@ -75,7 +75,8 @@ def _replayed(subject: Subject) -> tuple[list[int], np.ndarray, list[str]]:
 
 
 _MARKUP = string.Template("""\
-<p>Rows attend to columns, $scale: layer:head, on single sequences of “$data”.$roles</p>
+<p>Each map is one head (layer:head) on one sequence of “$data”. Rows attend to columns;
+$scale.$roles</p>
 <div class="controls" id="controls" hidden>
 <button type="button" id="play">Play</button>
 <input type="range" id="checkpoint" min="0" max="$last" value="$last"
@@ -83,20 +84,20 @@ _MARKUP = string.Template("""\
 <output id="seen" for="checkpoint"></output>
 <label>Sequence <select id="sequence" autocomplete="off">$options</select></label>
 </div>
-<noscript><p>At $seen sequences seen, the first sequence; the slider over checkpoints
-needs JavaScript.</p></noscript>
+<noscript><p>This is the first sequence after $seen sequences seen. The slider over
+checkpoints needs JavaScript.</p></noscript>
 $pictures
 <p id="told"></p>
 <script type="application/json" id="patterns">$json</script>""")
 
 
 _ROLES = """
-A and B are exemplars by their label, ℓ a label, and ? marks the query."""
+A and B are exemplars, named by their labels; ℓ marks a label and ? the query."""
 
 
 @dataclasses.dataclass(frozen=True)
 class _Scale:
-    """What the bytes of the page mean: from `low`, 0, to `high`, 255."""
+    """The scale of the bytes in the page: 0 means `low` and 255 means `high`."""
 
     low: float
     high: float
@@ -105,7 +106,7 @@ class _Scale:
 
     @staticmethod
     def of(weights: np.ndarray) -> "_Scale":
-        """Of shares of attention from 0 to 1; of other weights as far as they go."""
+        """The scale for weights: from 0 to 1, or further if the weights go further."""
         most = float(np.nanmax(np.abs(weights), initial=0))
         if np.nanmin(weights, initial=0) < 0:
             text = f"red is positive and blue negative, up to {most:.3g}"
@@ -125,7 +126,7 @@ class _Scale:
 
 
 def _tokens(subject: Subject, sequences: int) -> list[list[str]]:
-    """What stands at each position of some sequences."""
+    """The name of the token at each position, for some sequences."""
     trained = subject.trained
     roles = token_roles(trained.model, trained.task, subject.batch)
     if not roles:
@@ -135,7 +136,7 @@ def _tokens(subject: Subject, sequences: int) -> list[list[str]]:
 
 
 def _affordable(size: int) -> tuple[int, int]:
-    """How many sequences and checkpoints fit, of so many bytes for each of both."""
+    """How many sequences and checkpoints fit; each pair of them takes `size` bytes."""
     for sequences in range(_MOST_SEQUENCES, 0, -1):
         count = _MOST_BYTES // (size * sequences)
         if count >= _MOST_CHECKPOINTS // 2 or sequences == 1:
@@ -144,14 +145,14 @@ def _affordable(size: int) -> tuple[int, int]:
 
 
 def _flat_heads(patterns: np.ndarray) -> tuple[np.ndarray, list[str]]:
-    """`[checkpoint, sequence, layer, head, query, key]` with one axis of heads."""
+    """Joins layers and heads of `[checkpoint, sequence, layer, head, query, key]`."""
     there = ~np.isnan(patterns).all((0, 1, 4, 5))
     names = [f"{layer}:{head}" for layer, head in np.argwhere(there).tolist()]
     return patterns[:, :, there], names
 
 
 def _pictures(names: list[str], patterns: np.ndarray, colours: str) -> str:
-    """A row for each layer, of pictures of its heads."""
+    """The pictures of the heads, with a row for each layer."""
     rows: dict[str, list[str]] = {}
     for name, pattern in zip(names, patterns, strict=True):
         picture = f'<img alt="attention of head {name}" src="{_png(pattern, colours)}">'
@@ -170,5 +171,5 @@ def _png(pattern: np.ndarray, colours: str) -> str:
 
 
 def _json(data: Any) -> str:
-    """JSON that a page can hold: nothing in it ends the script."""
+    """JSON that is safe in a page: nothing in it can end the script."""
     return json.dumps(data, separators=(",", ":")).replace("<", "\\u003c")

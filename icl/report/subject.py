@@ -1,4 +1,4 @@
-"""What figures and the report are about: a run on some sequences, under some edits."""
+"""The subject of figures and reports: a run on some sequences, under some edits."""
 
 import dataclasses
 import functools
@@ -25,17 +25,17 @@ from .grouping import GROUPS, Inapplicable, missing_field
 
 @dataclasses.dataclass(frozen=True)
 class Subject:
-    """What is drawn: a run on some sequences, under some edits.
+    """The subject of a figure: a run on some sequences, under some edits.
 
     **Fields:**
 
     - `data`: The name of an evaluation set, `"dense"` or `"dense:N"`; empty for no
         sequences.
-    - `edits`: In force; `None` is those of training.
-    - `metric`, `by`: Of the kinds that draw a metric, and what it is grouped by; by
-        the position of the answer if that is empty and sequences have labels.
-    - `checkpoint`: Of the kinds that draw one; -1 is the last.
-    - `threshold`: The loss at which the phase change is said to be, in its own unit.
+    - `edits`: The edits to apply; `None` takes those of training.
+    - `metric`, `by`: For kinds that draw a metric: the metric, and what it is grouped
+        by. If `by` is empty and sequences have labels, by the position of the answer.
+    - `checkpoint`: For kinds that draw a single checkpoint; -1 is the last.
+    - `threshold`: The loss that defines the phase change, in the unit of the loss.
     """
 
     trained: Trained
@@ -48,7 +48,7 @@ class Subject:
 
     @functools.cached_property
     def _sequences(self) -> tuple[Any, dict[str, np.ndarray]]:
-        """The sequences, and groups that come with them."""
+        """The sequences, and the groups that come with them."""
         if not self.data:
             raise Inapplicable(f"{self.trained.run.path} has no evaluation sets")
         every = find_set(self.trained, self.data)
@@ -63,34 +63,34 @@ class Subject:
         return self._sequences[0]
 
     def groups(self, name: str) -> np.ndarray:
-        """The group of each sequence, by a name of `GROUPS` or of the dense set's."""
+        """The group of each sequence, by a name of `GROUPS` or of the dense set."""
         own = self._sequences[1]
         if name in own:
             return own[name]
         if name in GROUPS:
             if field := missing_field(name, self.batch):
                 kind = type(self.trained.experiment.task).__name__
-                wanted = f"grouping by {name} needs {field}, which the sequences of"
-                raise Inapplicable(f"{wanted} {kind} do not have")
+                wanted = f"grouping by {name} needs {field}"
+                raise Inapplicable(f"{wanted}; sequences of {kind} do not have them")
             return GROUPS[name][0](self.batch)
         known = [*GROUPS, *own]
-        hint = did_you_mean(name, known, cutoff=0.4) or f"; there is {', '.join(known)}"
+        hint = did_you_mean(name, known, cutoff=0.4) or f"; known: {', '.join(known)}"
         raise ValueError(f"no group {name!r}{hint}")
 
     @functools.cached_property
     def sites(self) -> opto.Sites:
-        """What the model names on a sequence."""
+        """The sites that the model names on a sequence."""
         first = first_of(self.batch)
         return opto.sites(self.trained.task.forward, self.trained.model, first)
 
     @property
     def patterns(self) -> list[opto.Site]:
-        """Where its model names attention patterns, layer by layer."""
+        """The sites of the model's attention patterns, layer by layer."""
         return [s for s in self.sites.values() if s.name.endswith(".attn.pattern")]
 
     @property
     def token_names(self) -> list[str]:
-        """What stands at each position; numbers where the model does not say it."""
+        """The name of the token at each position; numbers if the model has no names."""
         trained = self.trained
         names = token_names(trained.model, trained.task, self.batch)
         if names:
@@ -99,22 +99,25 @@ class Subject:
         return [*map(str, range(max(rows, default=0)))]
 
     def label(self, metric: str) -> str:
-        """A metric in words, with its unit."""
+        """The name of a metric in words, with its unit."""
         words, unit = metric.replace("_", " "), self.trained.experiment.task.loss_unit
         return f"{words} ({unit})" if unit and metric.endswith("loss") else words
 
     @functools.cached_property
     def curves(self) -> Curves:
-        """The learning curves of all sets, as the log has them."""
+        """The learning curves of all sets, from the log."""
         return curves(self.trained.run)
 
     def curve(self, metric: str) -> np.ndarray | None:
-        """That of a metric of the set; `None` if the log does not have it."""
+        """The curve of a metric of the set; `None` if the log does not have it."""
         return self.curves.numbers.get(self.data, {}).get(metric)
 
     @property
     def phase_change(self) -> float | None:
-        """Where the loss of the set, under the edits, falls to the threshold, if so."""
+        """Sequences seen when the loss, under the edits, falls to the threshold.
+
+        `None` without a threshold, or if the loss stays above it.
+        """
         if self.threshold is None:
             return None
         logged = self.curve("loss")
@@ -131,7 +134,7 @@ class Subject:
         checkpoints: Sequence[int] | None = None,
         at_most: int | None = None,
     ) -> Replay:
-        """Measures over the run's checkpoints, of all or of the first sequences."""
+        """Takes measures over the checkpoints, on all or only the first sequences."""
         batch = jax.tree.map(lambda x: x[:at_most], self.batch)
         run, edits = self.trained, self.edits
         for measure in asked.values():

@@ -1,10 +1,10 @@
-"""Benchmarks of this checkout and of another commit; `benchmarks/against.py COMMIT`.
+"""Compares this checkout with another commit; `python benchmarks/against.py COMMIT`.
 
-Checks the other commit out beside this one and runs the same benchmarks in both, in
-turns, with this environment's packages. Reads every number of every table that they
-print. The ratio is the median over rounds of this checkout's number to the other's in
-the same round, as neighbours on the machine change from minute to minute. A ratio that
-is worse by more than 5% is marked.
+Checks out the other commit in a temporary folder and runs the same benchmarks in both,
+in turns, with this environment's packages. Reads every number of every table that they
+print. Each ratio is this checkout's number divided by the other's in the same round,
+because other work on the machine changes from minute to minute; the table shows the
+median over rounds. A ratio that is worse by more than 5% is marked.
 """
 
 import argparse
@@ -19,14 +19,14 @@ from pathlib import Path
 
 
 HERE = Path(__file__).parents[1]
-# What decides; each row of the first is a process, so that its peak memory is its own.
+# The benchmarks to compare. In the first, each row is a process with its own peak.
 COMMANDS = {
     "train_step": ["--members", "1", "8", "--steps", "5000"],
     "replay": ["--rounds", "3"],
     "edits": [],
 }
-# More is better in these columns. Of the others, those with such a unit are compared;
-# the time of a matrix product is the machine's.
+# More is better in these columns. Of the others, those with a unit in LESS are
+# compared, except the time of a matrix product, which depends only on the machine.
 MORE = ("steps/s", "with compilation")
 LESS = re.compile(r"\b(?<!matmul CPU )(ms|s|MiB|replay)\b")
 ALLOWED = 0.05
@@ -36,7 +36,7 @@ Numbers = dict[tuple[int, str, str], float]
 
 
 def read(text: str) -> Numbers:
-    """The numbers of all Markdown tables of a text."""
+    """The numbers in all Markdown tables of a text."""
     found: Numbers = {}
     for index, table in enumerate(_tables(text)):
         columns, rows = table[0], table[2:]
@@ -52,7 +52,7 @@ def _tables(text: str) -> Iterator[list[list[str]]]:
     for line in [*text.splitlines(), ""]:
         ruler = re.fullmatch(r"\|( -+:? \|| --: \|)+", line)
         if ruler and len(table) > 1:
-            # Two tables follow one another without a line between.
+            # Two tables follow one another without an empty line between them.
             yield table[:-1]
             table = table[-1:]
         if line.startswith("|"):
@@ -76,7 +76,7 @@ def run(checkout: Path, name: str) -> Numbers:
 
 
 def compare(name: str, rounds: list[tuple[Numbers, Numbers]]) -> None:
-    """Prints a row a number: this checkout's, the other's, their ratio."""
+    """Prints a row for each number: this checkout's, the other's, and their ratio."""
     print(
         f"\n{name}\n\n| | | this | other | ratio | |\n| - | - | --: | --: | --: | - |"
     )
@@ -88,7 +88,7 @@ def compare(name: str, rounds: list[tuple[Numbers, Numbers]]) -> None:
         pairs = [(ours[key], theirs[key]) for ours, theirs in rounds]
         this, other = (statistics.median(side) for side in zip(*pairs, strict=True))
         if min(min(pair) for pair in pairs) <= 0:
-            continue  # Rounded to nothing: there is no ratio.
+            continue  # Rounded to 0, so there is no ratio.
         ratio = statistics.median(a / b for a, b in pairs)
         worse = (1 / ratio if more else ratio) > 1 + ALLOWED
         mark = "worse" if worse else ""
@@ -112,7 +112,7 @@ def main() -> None:
                 turns = [(HERE, other), (other, HERE)]
                 rounds: list[tuple[Numbers, Numbers]] = []
                 for number in range(options.rounds):
-                    # Who goes first changes, so that neither always has a warm disk.
+                    # The order changes, so that neither always has a warm disk.
                     found = {side: run(side, name) for side in turns[number % 2]}
                     rounds.append((found[HERE], found[other]))
                 compare(name, rounds)

@@ -1,9 +1,9 @@
-"""What each choice behind the training step is worth; `python benchmarks/choices.py`.
+"""The gain of each choice behind the training step; `python benchmarks/choices.py`.
 
-Every variant is compiled, then all are timed in turns within one process (other
-processes make timings noisy, and turns share the noise). The setting is that of
-`train_step.py` unless the row says otherwise; a ratio above 1 means that the choice
-made is the faster one.
+Every variant is compiled. Then all are timed in turns within one process: other
+processes make timings noisy, and variants that take turns share the noise. The setting
+is that of `train_step.py` unless the row says otherwise. A ratio above 1 means that our
+choice is faster.
 """
 
 import contextlib
@@ -45,7 +45,7 @@ def program(experiment: Experiment) -> Callable[[], Any]:
 
     compiled = _compile.jit(run)
     count = jnp.asarray(STEPS)
-    jax.block_until_ready(compiled(arrays, count))  # Under the patches of the caller.
+    jax.block_until_ready(compiled(arrays, count))  # Compiles under the patches.
     return lambda: jax.block_until_ready(compiled(arrays, count))
 
 

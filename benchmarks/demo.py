@@ -1,8 +1,8 @@
 """The demo's numbers beside the paper's; `python benchmarks/demo.py RUN [RUN ...]`.
 
 Reads `findings.json` of finished demos (`icl demo --out RUN`) and prints the tables of
-`benchmarks/RESULTS.md`. The paper is Singh et al. 2024, arXiv 2404.07129, whose main
-run has ResNet features of Omniglot; its figures were read to 2%.
+`benchmarks/RESULTS.md`. The paper is Singh et al. 2024, arXiv 2404.07129. Its main run
+has ResNet features of Omniglot; we read its figures to about 2%.
 """
 
 import json

@@ -1,11 +1,11 @@
-"""What edits and records cost; `python benchmarks/edits.py`.
+"""The cost of edits and records; `python benchmarks/edits.py`.
 
-Ablation of every head, one after the other, of a small and of a deep model: in one
-compiled call (`opto.sweep`), in a loop over one compiled program (`opto.run`), and in a
-loop that compiles each edit anew, as closures over an edit do. Then the time and memory
-of recording everything, some of it, and a reduction of some of it. All variants run in
-turns within one process, as other processes make timings noisy; the ratios are what to
-look at. Loops that compile are timed for a few heads and extrapolated.
+First it ablates each head of a small and of a deep model: in one compiled call
+(`opto.sweep`), in a loop over one compiled program (`opto.run`), and in a loop that
+compiles each edit anew, as closures over an edit do. Then it takes the time and memory
+of recording everything, some sites, and a reduction of some sites. All variants run in
+turns within one process, because other processes make timings noisy; look at the
+ratios. Loops that compile are timed for a few heads and extrapolated.
 """
 
 import functools
@@ -47,7 +47,7 @@ def metric(logits: jax.Array, examples: jax.Array, labels: jax.Array) -> jax.Arr
 
 
 def timed(variants: Mapping[str, Callable[[], Any]]) -> dict[str, float]:
-    """Seconds of each, the median of rounds in turns, after a first call of each."""
+    """Seconds for each variant: the median over rounds in turns, after a first call."""
     for call in variants.values():
         jax.block_until_ready(call())
     times: dict[str, list[float]] = {name: [] for name in variants}
@@ -60,7 +60,7 @@ def timed(variants: Mapping[str, Callable[[], Any]]) -> dict[str, float]:
 
 
 def ablations(layers: int, pairs: int, batch: int) -> None:
-    """Every head by itself."""
+    """Prints the times to ablate every head by itself."""
     model, inputs = setting(layers, pairs, batch)
     heads = [(layer, head) for layer in range(layers) for head in range(8)]
 
@@ -69,7 +69,7 @@ def ablations(layers: int, pairs: int, batch: int) -> None:
         return opto.sweep(metric, model, *inputs, edits=edits, chunk=chunk)
 
     def loop():
-        # One pattern for all layers, so that the heads differ in arrays alone.
+        # One pattern for all layers, so that edits differ only in their arrays.
         for layer, head in heads:
             edit = opto.Zero(Z, layer=layer, head=head)
             out, _ = opto.run(model, *inputs, edits=[edit])
@@ -113,7 +113,7 @@ def ablations(layers: int, pairs: int, batch: int) -> None:
 
 
 def records(layers: int, pairs: int, batch: int) -> None:
-    """What a record costs besides the output."""
+    """Prints what a record costs on top of the output."""
     model, inputs = setting(layers, pairs, batch)
     requests: dict[str, Any] = {
         "nothing": (),
@@ -149,7 +149,7 @@ def _program(model: ExemplarLabelModel, inputs: tuple[Any, ...], record: Any) ->
 
 
 def unasked() -> None:
-    """The instructions of the compiled program with and without the library."""
+    """Prints the size of the compiled program with and without the library."""
     model, inputs = setting(2, 2, 32)
     bare = jax.jit(lambda *xs: jax.vmap(model)(*xs))
     asked = jax.jit(lambda *xs: opto.run(model, *xs)[0])

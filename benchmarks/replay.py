@@ -1,11 +1,12 @@
-"""Replays 500 checkpoints of a run against a loop that loads each and calls a function.
+"""Compares a replay of 500 checkpoints with a loop that loads and measures each.
 
-`python benchmarks/replay.py`. The paper's model of two layers, 1000 sequences, three
-measures: the loss, the induction strength of each head of layer 1, and the attention of
-labels to the token before them of each head of layer 0. The loop calls a function that
-was compiled before. In turns in one process; without what was kept of a replay before,
-and both without compilation. The peak memory is that of a process that replays so many
-checkpoints, as the kernel has it.
+`python benchmarks/replay.py`. The model is the paper's with two layers, on 1000
+sequences. There are three measures: the loss, the induction strength of each head of
+layer 1, and for each head of layer 0 the attention of labels to the token before them.
+Both run in turns in one process, and compilation is not timed: the loop calls a
+compiled function, and the replay has traced its program before. Stored results of
+earlier replays are deleted. The peak memory is what the kernel reports for a process
+that replays so many checkpoints.
 """
 
 import argparse
@@ -23,7 +24,7 @@ from pathlib import Path
 
 
 def make_run(folder: Path, checkpoints: int) -> None:
-    """A run of so many steps, with a checkpoint after each and one before."""
+    """Trains a run with so many checkpoints: one at the start, one after each step."""
     import icl
     from icl.presets.induction import induction
     from icl.training.schedules import Every
@@ -42,7 +43,7 @@ def make_run(folder: Path, checkpoints: int) -> None:
 
 
 def prepare(folder: Path):
-    """The loop and the replay, as functions of checkpoints to arrays by name."""
+    """The checkpoints, and two functions of checkpoints: the loop and the replay."""
     import equinox as eqx
     import jax
     import jax.numpy as jnp
@@ -111,7 +112,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--checkpoints", type=int, default=500)
     parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--folder", type=Path, help="a run made before")
+    parser.add_argument("--folder", type=Path, help="reuse or make the run here")
     parser.add_argument("--peak", type=int, help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.peak is not None:
@@ -127,7 +128,7 @@ def main() -> None:
 
 
 def measure(folder: Path, rounds: int) -> None:
-    """Prints what there is to print of a run."""
+    """Prints the tables for a run."""
     import jax
     import numpy as np
 

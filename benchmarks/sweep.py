@@ -1,10 +1,11 @@
-"""Runs an hour of a study of 32, packed against a process for each run.
+"""Runs per hour for a study of 32 runs: packed, or with one process for each run.
 
-`python benchmarks/sweep.py`. Seeds of the induction-head paper's main run, cut to 10⁵
-sequences; the ratio grows with their length to that of the steps alone (RESULTS.md,
-training step). In turns on one machine: packed; one process a run, one at a time; and
-as many at a time as there are cores, of which half are run. Peak memory is the largest
-of a process, as the kernel has it.
+`python benchmarks/sweep.py`. The runs are seeds of the induction-head paper's main run,
+cut to 10⁵ sequences. With longer runs, the ratio grows to that of the steps alone
+(RESULTS.md, Training step). The variants run one after another on one machine: one
+process a run, one at a time (a quarter of the runs); one process a run, as many at a
+time as there are cores (half of the runs); and packed. Peak memory is that of the
+largest process, as the kernel reports it.
 """
 
 import argparse
@@ -37,7 +38,7 @@ def trials(scale, folder, data):
 
 
 def main() -> None:
-    """Prints a table of runs an hour."""
+    """Prints a table of runs per hour."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--runs", type=int, default=32)
     parser.add_argument("--length", type=int, default=100_000)
@@ -64,7 +65,7 @@ def main() -> None:
 
 
 def _timed(runs: int, length: int, arguments: tuple) -> tuple[float, int]:
-    """Seconds of a launch, and the peak memory of its largest process in KiB."""
+    """The seconds of a launch, and the peak memory of its largest process in KiB."""
     folder = Path(tempfile.mkdtemp())
     try:
         study = folder / "seeds.py"

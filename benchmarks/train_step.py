@@ -5,10 +5,10 @@ Two layers, d_model 64, 8 heads, attention only, RoPE; two context pairs, batche
 10^4 steps through `icl.fit` into a run folder, with evaluations, checkpoints and the
 log, for 1, 8 and 32 members on as many host devices as there are cores.
 
-Each row is a process of its own. Times are those of the whole `fit` less those of a
-`fit` of one step, which is compilation and is listed beside; the CPU time of a step is
-compared with that of a 1024^3 float32 matrix product in the same process, taken before
-and after.
+Each row is a separate process. Times are those of the whole `fit` minus those of a
+`fit` of one step, which is mostly compilation and has its own column. The CPU time of a
+step is compared with that of a 1024^3 float32 matrix product, measured in the same
+process before and after.
 """
 
 import argparse
@@ -61,7 +61,7 @@ def measure(members: int, steps: int) -> dict[str, float]:
             return time.perf_counter() - wall, time.process_time() - cpu
 
     before = matmul_cpu_seconds()
-    train(1)  # What is compiled once a process.
+    train(1)  # Compiles what is compiled once for each process.
     setup_wall, setup_cpu = train(1)
     wall, cpu = train(steps)
     matmul = 0.5 * (before + matmul_cpu_seconds())

@@ -283,7 +283,7 @@ def without_the_end(folder):
 
 
 BAD_FILES = {
-    "cut": (cut, "0000000096.eqx is cut short or no .eqx file: array"),
+    "cut": (cut, "0000000096.eqx is cut short or not an .eqx file: array"),
     "short": (without_the_end, r"ends before label.weight: it holds 1 arrays"),
     "empty": (
         lambda f: (f / "checkpoints/0000000096.eqx").write_bytes(b""),
@@ -291,7 +291,7 @@ BAD_FILES = {
     ),
     "no_eqx": (
         lambda f: (f / "checkpoints/0000000096.eqx").write_text("hello, world"),
-        "is cut short or no .eqx file: array 0",
+        "is cut short or not an .eqx file: array 0",
     ),
     "no_config": (
         lambda f: (f / "config.json").unlink(),
@@ -307,7 +307,7 @@ BAD_FILES = {
     ),
     "no_checkpoints": (
         lambda f: [file.unlink() for file in (f / "checkpoints").iterdir()],
-        "checkpoints holds no checkpoints, <sequences seen>.eqx",
+        "checkpoints has no checkpoints named <sequences seen>.eqx",
     ),
 }
 
@@ -333,7 +333,7 @@ MISFITS = {
     "d_model": ({"d_model": 32}, r"exemplar.weight must have shape \[32, any\].*16, 7"),
     "classes": (
         {"model_output_classes": 6},
-        r"label.weight must have shape \[16, 6\], as the config says, got \[16, 5\]",
+        r"label.weight must have shape \[16, 6\], from the config, got \[16, 5\]",
     ),
     "depth": ({"depth": 3}, r"blocks.2.attn.qkv.weight must have shape \[48, 16\]"),
     "shallow": ({"depth": 1}, r"unembed.weight must have shape \[5, 16\].*\[48, 16\]"),
@@ -363,11 +363,11 @@ def test_configs_that_do_not_fit_the_weights(name, peer):
 
 def test_unknown_checkpoints_list_what_there_is(peer):
     folder = peer()
-    with pytest.raises(ValueError, match="no checkpoint 7; there is 0, 96"):
+    with pytest.raises(ValueError, match="no checkpoint 7; it has 0, 96"):
         load_run(folder, 7)
     for n in range(1, 21):
         (folder / f"checkpoints/{n:011d}.eqx").touch()
-    with pytest.raises(ValueError, match="there are 22: 0, 1, .*, 8, …, 96"):
+    with pytest.raises(ValueError, match="it has 22: 0, 1, .*, 8, …, 96"):
         load_run(folder, 77)
 
 
@@ -377,7 +377,7 @@ def test_unknown_checkpoints_list_what_there_is(peer):
 def test_import_keeps_models_and_log(peer, tmp_path):
     folder = peer()
     notes = import_run(folder, tmp_path / "out")
-    assert notes == ("evaluation sets drawn anew, the log is about others: 'icl'",)
+    assert notes == ("evaluation sets drawn anew; the log is about others: 'icl'",)
     assert json.loads((tmp_path / "out/imported.json").read_text())["config"] == CONFIG
     rng = np.random.default_rng(2)
     examples = jnp.asarray(rng.standard_normal((3, DIM)), jnp.float32)
@@ -612,7 +612,7 @@ def test_where_the_rest_is_drawn_from_is_noted(peer, tmp_path):
     changes = {"fs_relabel": 0, "model_output_classes": 8, "train_context_len": 4}
     folder = peer(**changes, pe_no_support=[1])
     notes = import_run(folder, tmp_path / "out")
-    assert notes[1].startswith("training: the items of the context beside")
+    assert notes[1].startswith("training: context items other than")
     assert len(notes) == 2
 
 
@@ -625,12 +625,12 @@ REFUSED = {
     ),
     "rest": (
         {"train_context_len": 3},
-        "fs_relabel is supported where the query's class and a distractor fill",
+        "fs_relabel is supported only if the query's class and a distractor fill",
     ),
-    "alone": ({"pt_distract": [0]}, "fs_relabel is supported where the query's class"),
+    "alone": ({"pt_distract": [0]}, "fs_relabel is supported only if the query"),
     "assigned": (
         {"fs_relabel": 0, "assign_query_label_random": True},
-        "assign_query_label_random is supported with a burstiness of 0",
+        "assign_query_label_random is supported only with a burstiness of 0",
     ),
     "mixing": ({"mixing_coeffs": []}, "mixing_coeffs must be shares, got"),
     "kinds": ({"mixing_coeffs": [1, 1]}, "one entry for each of mixing_coeffs, got"),
@@ -639,7 +639,7 @@ REFUSED = {
     "short": ({"pe_exemplars": []}, "pe_exemplars must have at least 1 entries, got 0"),
     "twice": (
         {"pe_names": ["a"] * 2, "pe_fs_relabel_scheme": "train"},
-        "pe_names must be different",
+        "pe_names must all differ",
     ),
     "classes": (
         {"class_split": [5, 0, 2]},
@@ -650,7 +650,7 @@ REFUSED = {
     "file": ({"data_file": "no.h5"}, "data_file: there is no .*no.h5, .*as data"),
     "path": ({"data_path_in_file": "fea"}, "has no dataset 'fea'; did you mean 'feat'"),
     "labels": ({"fs_relabel": 4}, "model_output_classes must be at most the 4 labels"),
-    "held out": ({"pe_fs_relabel_scheme": ["val"]}, "there are no 'val' pairs"),
+    "held out": ({"pe_fs_relabel_scheme": ["val"]}, "part 'val' needs a split"),
 }
 
 
@@ -816,7 +816,7 @@ def test_every_activation_equals_theirs():
 @reference
 def test_the_reference_run_is_a_run(tmp_path):
     notes = import_run(DATA / "run", tmp_path / "out")
-    assert notes == ("evaluation sets drawn anew, the log is about others: 'icl'",)
+    assert notes == ("evaluation sets drawn anew; the log is about others: 'icl'",)
     trained = icl.load(tmp_path / "out")
     assert trained.run.checkpoints == [0, 32000, 64000]
     saved = np.load(DATA / "activations.npz")

@@ -250,7 +250,7 @@ def test_a_cycle_is_refused(folder):
 ERRORS = {
     "missing": ("Graft('nowhere', until=0)", "'nowhere'): there is no such run folder"),
     "folder": ("Graft('.', until=0)", "is not a run folder: it has no config.json"),
-    "file": ("Graft('plain/log.h5', until=0)", "a checkpoint file is"),
+    "file": ("Graft('plain/log.h5', until=0)", "a checkpoint file must be"),
     "ours": (
         "Graft('plain/checkpoints/000000000064.eqx', until=0)",
         "give the run's folder and checkpoint=",
@@ -271,5 +271,5 @@ def test_bad_paths_are_named(folder, name):
 @needs_data
 def test_a_file_is_one_checkpoint():
     text = f"Graft({str(THEIRS / 'checkpoints/00000064000.eqx')!r}, until=0"
-    with pytest.raises(ValueError, match="a file is one checkpoint, got checkpoint=0"):
+    with pytest.raises(ValueError, match="one checkpoint, but got checkpoint=0"):
         read_edits([f"{text}, checkpoint=0)"])

@@ -1,5 +1,5 @@
-"""Runs and weights of other codebases, as this one's.
+"""Runs and weights of other codebases, converted to ours.
 
-Each codebase has a folder, which makes itself known as a plug-in would. Earlier formats
-of our own runs do not belong here: `icl.config` and `icl.runs` read them.
+Each codebase has a folder, which registers itself like a plug-in. Earlier formats of
+our own runs do not belong here: `icl.config` and `icl.runs` read them.
 """

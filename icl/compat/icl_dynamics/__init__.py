@@ -1,7 +1,7 @@
 """Runs of icl-dynamics, the public code of Singh et al. (2024, 2025).
 
-Its flags, weights, logs and sequences are translated here. What our runs do with them
-afterwards belongs to the other rooms.
+This folder translates its flags, weights, logs and sequences. What our runs do with
+them afterwards belongs to the other folders.
 """
 
 from . import _donor as _donor

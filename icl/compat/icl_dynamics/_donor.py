@@ -1,4 +1,4 @@
-"""Runs of icl-dynamics, for grafts into others."""
+"""Runs of icl-dynamics as donors of grafts into other runs."""
 
 from pathlib import Path
 from typing import Any
@@ -30,15 +30,15 @@ def _of_file(path: Path, checkpoint: int) -> Any:
     folder = path.parents[1]
     if path.suffix != ".eqx" or not (folder / "config.json").is_file():
         raise ValueError(
-            "a checkpoint file is …/checkpoints/N.eqx, with …/config.json; this is not"
+            "a checkpoint file must be …/checkpoints/N.eqx with …/config.json"
         )
     if checkpoint != -1:
-        raise ValueError(f"a file is one checkpoint, got checkpoint={checkpoint} too")
+        raise ValueError(f"a file is one checkpoint, but got checkpoint={checkpoint}")
     return load_model(Run(folder).config, path)
 
 
 def _example(model: Any) -> tuple[jax.ShapeDtypeStruct, ...]:
-    """Inputs of a model of theirs: one pair and a query."""
+    """Inputs for one of their models: one pair and a query."""
     dim = getattr(model.embedding.exemplar, "in_features", None)
     size = {"num_exemplars": 1} if dim is None else {"dim": dim}
     return exemplar_label_interface(1, **size, context=1).structs

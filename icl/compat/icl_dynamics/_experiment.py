@@ -32,15 +32,15 @@ from ._weights import model_config
 def experiment_from(
     config: dict[str, Any], folder: Path, data: str | os.PathLike | None
 ) -> Experiment:
-    """A run's config as ours; see `import_run` for the arguments and for what differs.
+    """A run's config as ours; see `import_run` for the arguments and the differences.
 
-    **Raises:** `ValueError` for what ours cannot be, naming the field.
+    **Raises:** `ValueError`, naming the field, for a config that ours cannot express.
     """
     options = read_options(config)
     task = _task(options)
     names = options.pe_names
     if len(set(names)) < len(names):
-        raise ValueError(f"pe_names must be different, got {list(names)}")
+        raise ValueError(f"pe_names must all differ, got {list(names)}")
     return Experiment(
         task=task,
         data=_source(options, folder, data),
@@ -95,7 +95,7 @@ def _evaluation(options: Options, index: int, task: ExemplarLabel) -> Evaluation
         classes=_part(options, "classes", index, task.class_split),
         exemplars=_part(options, "exemplars", index, task.exemplar_split),
         context=None if context == task.context else context,
-        # Only training is Zipfian there.
+        # In that code, only training is Zipfian.
         distribution=None if task.distribution == Uniform() else Uniform(),
         labels=None if labels == task.labels else labels,
         noise=options.entry("pe_noise_scale", index, None),
@@ -126,7 +126,7 @@ def _source(
     source: Source
     if options.data_type == "onehot":
         if data is not None:
-            raise ValueError(f"data: the run's data is one-hot, got {data}")
+            raise ValueError(f"data must be None for one-hot data, got {data}")
         return OneHotClasses(sum(options.class_split))
     if data is None:
         places = [folder / options.data_file, folder.parent / options.data_file]
@@ -147,7 +147,7 @@ def _source(
 
 def _optimizer(options: Options) -> Optimizer:
     if options.weight_decay:
-        what = "there the sum of the weights' norms is added to the loss"
+        what = "that code adds the sum of the weights' norms to the loss"
         raise ValueError(f"weight_decay must be 0 ({what}), got {options.weight_decay}")
     kinds = {"adam": Adam, "sgd": SGD}
     if options.optimizer not in kinds:
@@ -160,7 +160,7 @@ def _training(options: Options) -> Training:
     total, batch = options.train_iters, options.train_bs
     micro = None if options.train_microbs == batch else options.train_microbs
     evaluate_at = _schedule(options.eval_every, options.eval_sched, total)
-    if isinstance(evaluate_at, At):  # There always at the end too.
+    if isinstance(evaluate_at, At):  # That code also evaluates at the end.
         evaluate_at = At(tuple(sorted({*evaluate_at.sequences, total})))
     checkpoint_at = _schedule(options.ckpt_every, options.ckpt_sched, total)
     kept_last = max(options.ckpt_sched or [total + 1]) <= total
@@ -172,7 +172,7 @@ def _training(options: Options) -> Training:
 def _schedule(
     every: int | None, points: tuple[int, ...] | None, total: int
 ) -> Schedule:
-    """The points up to the end; evenly spaced ones as the rule that they follow."""
+    """The points up to the end; evenly spaced points become an `Every`."""
     if every is not None:
         return Every(every)
     within = sorted({point for point in points or () if point <= total})
@@ -183,9 +183,9 @@ def _schedule(
 
 
 def _edits(config: dict[str, Any], folder: Path) -> tuple[str, ...]:
-    """The edits that the run was trained under, if any."""
+    """The edits of the run's training, if any."""
     opto = [value for name, value in config.items() if name.startswith("opto_")]
-    # Numbers set a strength or a layer of what another field switches on.
+    # A number only sets the strength or layer of an edit that another field turns on.
     if not any(value is True or isinstance(value, str | list) for value in opto):
         return ()
     return texts_from_config(config, folder)

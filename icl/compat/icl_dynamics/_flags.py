@@ -1,9 +1,9 @@
-"""icl-dynamics' `--opto_…` flags as our edits, with that code's semantics.
+"""icl-dynamics' `--opto_…` flags as our edits, with that code's meaning.
 
-Where they are not what one would expect, they are kept: preserved patterns carry
-gradient, a temperature replaces the scores of the whole layer by those of the unedited
-run, copies read the unedited run, patterns of induction and match heads do not sum to
-one when labels repeat, and the edits of a model that is grafted out are dropped.
+Unexpected behaviour is kept: preserved patterns carry gradient; a temperature replaces
+the scores of the whole layer by those of the unedited run; copies read the unedited
+run; patterns of induction and match heads do not sum to one when labels repeat; and the
+edits of a model that is grafted out are dropped.
 """
 
 import argparse
@@ -35,7 +35,7 @@ from ._weights import load_model
 
 @dataclasses.dataclass(frozen=True)
 class _Flags:
-    """The fields of a config that begin with `opto_`, without that."""
+    """The fields of a config that begin with `opto_`, without this prefix."""
 
     specific_fn: str | None = None
     induction_heads: Sequence[str] | None = None
@@ -67,7 +67,7 @@ class _Flags:
 def edits_from_flags(
     flags: str | Sequence[str], *, folder: str | os.PathLike = "."
 ) -> list[AbstractEdit]:
-    """The edits that command-line flags of icl-dynamics stand for.
+    """The edits that command-line flags of icl-dynamics mean.
 
     ```python
     edits_from_flags("--opto_ablate_heads 1:3 --opto_preserve_patterns")
@@ -75,15 +75,15 @@ def edits_from_flags(
 
     **Arguments:**
 
-    - `flags`: As on the command line, in one string or split.
-    - `folder`: What the paths of models to graft are relative to.
+    - `flags`: As on the command line, in one string or a list.
+    - `folder`: The folder that paths of models to graft are relative to.
 
     **Returns:**
 
     Edits in the order in which they apply, for `opto.run`.
 
-    **Raises:** `ValueError` for a flag that is none of them, and for combinations that
-    icl-dynamics refuses. Flags that it ignores give a warning.
+    **Raises:** `ValueError` for an unknown flag, and for combinations that icl-dynamics
+    refuses. Flags that it ignores give a warning.
     """
     words = shlex.split(flags) if isinstance(flags, str) else [str(w) for w in flags]
     given = vars(_parser().parse_args(words))
@@ -93,7 +93,7 @@ def edits_from_flags(
 def edits_from_config(
     config: Mapping[str, Any], folder: str | os.PathLike = "."
 ) -> list[AbstractEdit]:
-    """As `edits_from_flags`, of the `opto_…` fields of a run's config."""
+    """Like `edits_from_flags`, for the `opto_…` fields of a run's config."""
     names = {field.name for field in dataclasses.fields(_Flags)}
     fields = {k: v for k, v in config.items() if k.startswith("opto_")}
     own = {k.removeprefix("opto_"): v for k, v in fields.items()}
@@ -105,7 +105,7 @@ def edits_from_config(
 def texts_from_config(
     config: Mapping[str, Any], folder: str | os.PathLike = "."
 ) -> tuple[str, ...]:
-    """`edits_from_config` as text."""
+    """The edits of `edits_from_config` as text."""
     return tuple(map(repr, edits_from_config(config, folder)))
 
 
@@ -133,8 +133,8 @@ def _parser() -> argparse.ArgumentParser:
 
 def _edits(flags: _Flags, folder: Path) -> list[AbstractEdit]:
     if flags.specific_fn not in (None, "standard", "perfect_prev_token_input"):
-        known = "'standard' and 'perfect_prev_token_input'"
-        raise ValueError(f"opto_specific_fn: there is {known}, got {flags.specific_fn}")
+        known = "'standard' or 'perfect_prev_token_input'"
+        raise ValueError(f"opto_specific_fn must be {known}, got {flags.specific_fn}")
     if flags.specific_fn == "perfect_prev_token_input":
         return _perfect(flags)
     _check_disjoint(flags)
@@ -151,7 +151,7 @@ def _edits(flags: _Flags, folder: Path) -> list[AbstractEdit]:
 
 
 def _perfect(flags: _Flags) -> list[AbstractEdit]:
-    """The clamp of layer 1, which knows few of the other flags."""
+    """The clamp of layer 1; it supports only a few of the other flags."""
     used = {"specific_fn", "perfect_copy_from_head_pattern"}
     if flags.perfect_copy_from_head_pattern is None:
         used.add("ablate_heads")
@@ -162,7 +162,7 @@ def _perfect(flags: _Flags) -> list[AbstractEdit]:
     if flags.perfect_copy_from_head_pattern is not None:
         return _copied(flags, (PerfectPreviousToken(),))
     if any(int(head.split(":")[0]) != 1 for head in flags.ablate_heads or ()):
-        raise ValueError("opto_ablate_heads: with perfect_prev_token_input, of layer 1")
+        raise ValueError("opto_ablate_heads: perfect_prev_token_input needs layer 1")
     return [PerfectPreviousToken(), *_zeroed(flags)]
 
 
@@ -188,13 +188,13 @@ def _preserved(flags: _Flags) -> Iterator[AbstractEdit]:
 def _temperatures(flags: _Flags) -> Iterator[AbstractEdit]:
     words = [word.split(":") for word in flags.set_head_temperature or ()]
     if any(len(word) != 3 for word in words):
-        raise ValueError("opto_set_head_temperature takes layer:head:temperature")
+        raise ValueError("opto_set_head_temperature must be layer:head:temperature")
     layers = sorted({int(layer) for layer, _, _ in words})
     if len(layers) > 1:
-        raise ValueError("opto_set_head_temperature takes heads of a single layer")
+        raise ValueError("opto_set_head_temperature must have heads of a single layer")
     for layer in layers:
         yield Freeze(f"blocks.{layer}.attn.scores")
-    # The last of several for one head, as a dictionary would have it.
+    # If a head has several, the last one counts, as in a dictionary.
     for (layer, head), kelvin in {(a, b): t for a, b, t in words}.items():
         factor = 1 / _temperature(kelvin)
         yield Scale(f"blocks.{layer}.attn.scores", factor, head=int(head))
@@ -204,7 +204,7 @@ def _temperature(word: str) -> float:
     with contextlib.suppress(ValueError):
         if float(word) > 0:
             return float(word)
-    raise ValueError(f"opto_set_head_temperature: a temperature above 0, got {word!r}")
+    raise ValueError(f"opto_set_head_temperature must be above 0, got {word!r}")
 
 
 def _ablated(flags: _Flags) -> list[AbstractEdit]:
@@ -263,8 +263,8 @@ def _grafted_out(flags: _Flags, folder: Path) -> Iterator[AbstractEdit]:
         raise ValueError("opto_graft_out_model_ckpt needs …_cfg and …_from_layer")
     path = folder / flags.graft_out_model_ckpt
     config = read_config(folder / flags.graft_out_model_cfg)
-    # There, the layer whose output goes over, so one before the first that is taken;
-    # and no edits of the other model.
+    # Their number is the layer whose output is passed on; ours is the next layer, the
+    # first one taken. Edits of the other model do not apply.
     yield Graft(str(path), from_=layer + 1).loaded(load_model(config, path))
 
 

@@ -23,7 +23,7 @@ from ._sequences import approximations
 from ._weights import checkpoint_files, load_model
 
 
-# The bias of labels that the model lacks: a probability of exactly zero, but finite.
+# The bias of added labels: it gives a probability of exactly zero, and is finite.
 _NEVER = -1e20
 
 
@@ -34,37 +34,40 @@ def import_run(
 ) -> tuple[str, ...]:
     """Converts a run of icl-dynamics into a run folder of ours.
 
-    Config, every checkpoint and the log are kept, and `imported.json` has the config as
-    it was and the notes that are returned. What is trained from the config again is
-    another run: ours draws other initial weights and batches from the same seeds.
-    Besides, and with a note wherever it matters:
+    The config, every checkpoint and the log are kept. `imported.json` has the original
+    config and the notes that are returned. A new training from the config is another
+    run: from the same seeds, ours draws other initial weights and batches. Further
+    differences, with a note where they matter:
 
-    - The sequences of the evaluation sets are those of the run if it saved them
-      (`save_eval_data`) or had them from a file that is still there. Otherwise they are
-      drawn anew: the log's rows belong to others.
-    - Items of the context beside the query's class and the distractor are drawn from
-      the other classes, and there from all, unless the config says otherwise.
-    - A run that began from another's checkpoint has a config of ours that begins fresh.
-    - A model with fewer labels than there are classes gets the others, never predicted.
+    - The sequences of the evaluation sets are those of the run, if it saved them
+      (`save_eval_data`) or read them from a file that still exists. Otherwise new ones
+      are drawn, and the log's rows belong to other sequences.
+    - Context items other than the query's class and the distractor are drawn here from
+      the other classes. In that code they are drawn from all classes, unless the config
+      says otherwise.
+    - If the run began from another run's checkpoint, our config begins from new
+        weights.
+    - A model with fewer labels than classes gets more labels, which it never predicts.
 
-    Without a note: `init_rescale` is not applied to the label and position tables here,
-    and with `match_query_and_distractors` and no burst, items that happen to be of the
+    Without a note: here `init_rescale` does not apply to the label and position tables.
+    With `match_query_and_distractors` and no burst, items that by chance are of the
     query's class show its exemplar here. The held-out pairs of `fs_relabel_split` are
-    the very same.
+    exactly the same.
 
     **Arguments:**
 
-    - `folder`: With `config.json`, `checkpoints/` and `log.h5`.
-    - `out`: The new run folder; must not exist.
-    - `data`: The file of classes, if it is not where the config says, seen from the
-        folder or the one above.
+    - `folder`: The run, with `config.json`, `checkpoints/` and `log.h5`.
+    - `out`: The new run folder; it must not exist.
+    - `data`: The file of classes, if it is not at the config's path, relative to the
+        folder or its parent.
 
     **Returns:**
 
-    What of the run is not quite what it was, a sentence each.
+    The differences from the original run, one sentence each.
 
     **Raises:** `ValueError` if `out` exists, something cannot be read or does not fit,
-    or the config has what ours cannot express, naming the field. Nothing is left then.
+    or the config has something that ours cannot express (naming the field). Then
+    nothing is left behind.
     """
     source, target = Path(folder), Path(out)
     if os.path.lexists(target):
@@ -98,26 +101,24 @@ def import_run(
 def _evaluations(
     options: Options, folder: Path, drawn: Mapping[str, Sequence]
 ) -> tuple[dict[str, Sequence], list[str]]:
-    """The evaluation sets as the run had them, as far as that is known, and notes."""
+    """The run's own evaluation sets, as far as they are known, and notes."""
     saved = folder / (options.save_eval_data or "")
     if saved.is_file():
         return _read_sets(saved), []
     names = options.load_eval_data or ()
     sets, notes = {}, []
     for name in [names] if isinstance(names, str) else names:
-        # As given, or the same file of the run beside this one: runs are moved.
+        # The path as given, or the same file in a sibling folder: runs get moved.
         beside = folder.parent / Path(name).parent.name / Path(name).name
         places = [folder / name, folder.parent / name, beside]
         found = [place for place in places if place.is_file()]
         if found:
             sets |= _read_sets(found[0])
         else:
-            notes.append(
-                f"{name} is not here: its evaluation sets are in the log alone"
-            )
+            notes.append(f"{name} is not here: only the log has its evaluation sets")
     if drawn:
         which = ", ".join(map(repr, drawn))
-        notes.append(f"evaluation sets drawn anew, the log is about others: {which}")
+        notes.append(f"evaluation sets drawn anew; the log is about others: {which}")
     return {**sets, **drawn}, notes
 
 
@@ -131,7 +132,7 @@ def _notes(options: Options, added: int) -> list[str]:
     notes = []
     if options.load_from_ckpt is not None:
         start = f"the run began from {options.load_from_ckpt}"
-        notes.append(f"{start}; trained again from its config here, it begins fresh")
+        notes.append(f"{start}; if trained again from its config here, it begins fresh")
     if added > 0:
         notes.append(
             f"{added} labels added, never predicted, so that each class has one"
@@ -167,7 +168,7 @@ def _with_labels(model: ExemplarLabelModel, added: int) -> ExemplarLabelModel:
 def _check_shapes(
     file: Path, model: ExemplarLabelModel, wanted: ExemplarLabelModel
 ) -> None:
-    """Raises `ValueError` unless the model takes the data; the config has its rest."""
+    """Raises `ValueError` unless the model fits the data; the config fixes the rest."""
     have, need = (m.embedding.exemplar.weight.shape for m in (model, wanted))
     if have != need:
         raise ValueError(
@@ -178,14 +179,14 @@ def _check_shapes(
 
 @contextlib.contextmanager
 def _whole(target: Path) -> Iterator[Path]:
-    """A hidden folder that becomes `target` at the end, or is removed."""
+    """A hidden folder that is renamed to `target` at the end, or removed."""
     temporary = temporary_of(target)
     try:
         yield temporary
         os.rename(temporary, target)
     except BaseException as error:
         shutil.rmtree(temporary, ignore_errors=True)
-        # A run's own errors speak of what is left to go on from: here nothing is.
+        # A run's own errors speak of resuming, but here nothing is left to resume.
         cause = error if isinstance(error, OSError) else error.__cause__
         if isinstance(cause, OSError):
             reason = cause.strerror or cause

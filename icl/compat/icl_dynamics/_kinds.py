@@ -1,4 +1,4 @@
-"""What icl-dynamics does to attention where our own edits differ."""
+"""Attention edits of icl-dynamics that differ from ours."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -15,16 +15,16 @@ from ...roles import EXEMPLARS, LABEL, LABELS, PAIR, QUERY, ROLE
 
 @register
 class UnnormalisedInduction(Kind):
-    """The query attends with `weight` to each correct label, else with the rest.
+    """The query attends to each correct label with `weight`, to others with the rest.
 
-    As `icl.edits.Induction` for one correct and one other label; otherwise the
+    The same as `icl.edits.Induction` for one correct and one other label. Otherwise the
     attention does not sum to one.
     """
 
     weight: Float[Array, ""]
 
     def __init__(self, weight: ArrayLike = 1.0):
-        """**Arguments:** `weight`: The attention to each label that is the query's."""
+        """**Arguments:** `weight`: The attention to each label equal to the query's."""
         self.weight = jnp.asarray(weight, float)
 
     def needs(self) -> tuple[str, ...]:
@@ -42,12 +42,12 @@ class UnnormalisedInduction(Kind):
 
 @register
 class UnnormalisedMatch(Kind):
-    """As `icl.edits.Match`, but exemplars that are equally near all get the whole."""
+    """As `icl.edits.Match`, but equally near exemplars each get the full attention."""
 
     temperature: Float[Array, ""]
 
     def __init__(self, temperature: ArrayLike = 0.0):
-        """**Arguments:** `temperature`: 0 is the nearest exemplars alone."""
+        """**Arguments:** `temperature`: 0 attends only to the nearest exemplars."""
         self.temperature = jnp.asarray(temperature, float)
 
     def needs(self) -> tuple[str, ...]:
@@ -70,12 +70,12 @@ class UnnormalisedMatch(Kind):
 
 @register
 class SilenceNonLabels(Derived):
-    """Heads of the last layer, whichever that is, let the query see labels alone."""
+    """Some heads of the model's last layer let the query see only labels."""
 
     heads: tuple[int, ...]
 
     def __init__(self, heads: Sequence[int]):
-        """**Arguments:** `heads`: Their numbers."""
+        """**Arguments:** `heads`: The numbers of the heads."""
         self.heads = tuple(int(head) for head in heads)
 
     def needs(self, table: Sites) -> tuple[str, ...]:

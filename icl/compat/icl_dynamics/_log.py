@@ -1,4 +1,4 @@
-"""The log of an icl-dynamics run as ours."""
+"""The log of an icl-dynamics run, converted to ours."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -9,7 +9,7 @@ import numpy as np
 from ...runs import Log
 
 
-# Those whose definition is that of one of `icl.tasks.classification`.
+# Metrics with the same definition as one in `icl.tasks.classification`.
 _NAMES = {
     "acc": "accuracy",
     "prob": "probability",
@@ -24,11 +24,11 @@ _NAMES = {
 def read_log(file: Path, batch_size: int) -> Log:
     """Reads `log.h5`; a run without one has an empty log.
 
-    What has the meaning of a metric of ours gets its name, and the rest keeps its own.
-    A run that was started again in its folder logged some points twice: the last
-    counts. Steps that were not logged are NaN.
+    A metric with the meaning of one of ours gets our name; the others keep theirs. A
+    run that was restarted in its folder logged some points twice: the last one counts.
+    Steps that were not logged are NaN.
 
-    **Raises:** `ValueError` if the file cannot be read, or its rows do not match up.
+    **Raises:** `ValueError` if the file cannot be read, or its rows do not match.
     """
     log = Log()
     if not file.exists():
@@ -48,7 +48,7 @@ def read_log(file: Path, batch_size: int) -> Log:
 def _add_steps(log: Log, file: h5py.File, batch_size: int) -> None:
     if "train_iter" not in file:
         return
-    # Sequences seen after each step; a run that began elsewhere has odd ones.
+    # Sequences seen after each step; if the run began elsewhere, they may be odd.
     ends = _array(file, "train_iter")
     steps, rows = _last(np.ceil(ends / batch_size).astype(int))
     if len(steps) and steps[0] < 1:
@@ -92,12 +92,12 @@ def _metrics(file: h5py.File) -> Iterator[tuple[str, str, np.ndarray]]:
 def _array(group: h5py.Group, name: str) -> np.ndarray:
     data = group[name]
     if not isinstance(data, h5py.Dataset):
-        raise KeyError(f"{name} is no dataset")
+        raise KeyError(f"{name} is not a dataset")
     return np.asarray(data[()])
 
 
 def _last(numbers: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """The different numbers, ascending, and where each is for the last time."""
+    """The different numbers, ascending, and the last place of each."""
     unique, index = np.unique(numbers[::-1], return_index=True)
     return unique, len(numbers) - 1 - index
 

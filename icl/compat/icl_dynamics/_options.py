@@ -1,4 +1,4 @@
-"""The config of an icl-dynamics run: what is read of it, with that code's defaults."""
+"""The config of an icl-dynamics run: the fields we read, with that code's defaults."""
 
 import dataclasses
 from pathlib import Path
@@ -14,10 +14,11 @@ Names = tuple[str, ...] | str | None
 
 @dataclasses.dataclass(frozen=True)
 class Options:
-    """Fields under their names there; an older config may lack any of them.
+    """Fields under that code's names; an older config may lack any of them.
 
-    `pt_` is one entry for each kind of training sequence, `pe_` one for each evaluation
-    set, a burstiness the number of times the query's class is in the context.
+    A `pt_` field has one entry for each kind of training sequence, a `pe_` field one
+    for each evaluation set. A burstiness is how often the query's class is in the
+    context.
     """
 
     depth: int = 2
@@ -82,7 +83,7 @@ class Options:
     exemplar_split: tuple[int, ...] = (5, 0, 0)
 
     def entry(self, field: str, index: int, default: Any) -> Any:
-        """One entry of a list; `None` stands for the default, a string for all entries.
+        """One entry of a list; `None` means the default, a string means all entries.
 
         **Raises:** `ValueError` if the list is too short.
         """
@@ -100,9 +101,9 @@ class Options:
 
 
 def read_options(config: dict[str, Any]) -> Options:
-    """The fields of a config; what is not known (folders, logging) is not looked at.
+    """The known fields of a config; others (folders, logging) are ignored.
 
-    **Raises:** `ValueError` for a value of the wrong type, naming the field.
+    **Raises:** `ValueError`, naming the field, for a value of the wrong type.
     """
     known = {field.name for field in dataclasses.fields(Options)}
     try:
@@ -113,7 +114,7 @@ def read_options(config: dict[str, Any]) -> Options:
 
 
 def read_config(file: Path) -> dict[str, Any]:
-    """A `config.json`; raises `ValueError` if there is none that can be read."""
+    """A `config.json`; raises `ValueError` if it cannot be read."""
     try:
         config = read_json(file.read_text(encoding="utf-8"))
     except OSError as error:

@@ -23,7 +23,7 @@ class SequenceKind:
     """One kind of sequence, as a config describes it."""
 
     fields: str
-    """What the names of its fields begin with: `pt` or `pe`."""
+    """The prefix of the names of its fields: `pt` or `pe`."""
     length: int
     burstiness: int
     distractor: bool
@@ -32,18 +32,18 @@ class SequenceKind:
 
     @property
     def rest(self) -> int:
-        """Items of neither the query's class nor the distractor."""
+        """The number of items of neither the query's class nor the distractor."""
         return self.length - self.burstiness * (1 + self.distractor)
 
     def context(self) -> Context:
-        """It as ours; `rest_is_free` tells where that is not quite the same."""
+        """Our context; if `rest_is_free`, it is not quite the same."""
         try:
             if self.burstiness == 0:
-                # Drawing without repeats leaves out the query's class there.
+                # There, drawing without repeats leaves out the query's class.
                 absent = self.no_support or self.unique_rest
                 unique = self.unique_rest
                 return Context(self.length, 0, no_support=absent, unique_rest=unique)
-            # With bursts, no_support there is about the rest alone.
+            # There, no_support with bursts affects only the remaining items.
             return Context(
                 self.length,
                 self.burstiness,
@@ -55,13 +55,13 @@ class SequenceKind:
 
     @property
     def rest_is_free(self) -> bool:
-        """Whether the rest may be of the query's class or the distractor's too."""
+        """Whether the rest may also be of the query's class or the distractor's."""
         others_only = self.no_support or self.unique_rest
         return self.burstiness > 0 and self.rest > 0 and not others_only
 
 
 def training_kinds(options: Options) -> list[SequenceKind]:
-    """The kinds that are drawn at all."""
+    """The kinds of training sequences with a positive share."""
     share = options.mixing_coeffs
     if min(share, default=-1) < 0 or not sum(share) > 0:
         raise ValueError(f"mixing_coeffs must be shares, got {list(share)}")
@@ -93,7 +93,7 @@ def labels_of(
     kinds: list[SequenceKind],
     fields: tuple[str, str],
 ) -> Labels:
-    """What classes are called; `fields` are those of the scheme and of `assigned`."""
+    """Our label scheme; `fields` are the names of `scheme` and `assigned` there."""
     count = options.fs_relabel
     known = {"01": Relabel(2), "flip": FlippedLabels()}
     if scheme in ("train", "val", "test", "all") and count:
@@ -107,19 +107,19 @@ def labels_of(
         raise ValueError(f"{fields[0]} must be {wanted}, got {scheme!r}")
     elif assigned and not all(kind.context().no_support for kind in kinds):
         wanted = "a burstiness of 0 with no_support or unique_rest"
-        raise ValueError(f"{fields[1]} is supported with {wanted} alone, got {kinds}")
+        raise ValueError(f"{fields[1]} is supported only with {wanted}, got {kinds}")
     else:
         return QueryLabelOnContext() if assigned else ClassLabels()
     for kind in kinds:
-        # Items that are neither keep their class's number there.
+        # There, all other items keep their class's number.
         if not (kind.burstiness and kind.distractor and kind.rest == 0):
             wanted = "the query's class and a distractor fill the context"
-            raise ValueError(f"{fields[0]} is supported where {wanted}, got {kind}")
+            raise ValueError(f"{fields[0]} is supported only if {wanted}, got {kind}")
     return labels
 
 
 def _pair_split(options: Options) -> Split | None:
-    """The very pairs of labels that the run held out, in our numbering of pairs."""
+    """The label pairs that the run held out, in our numbering of pairs."""
     if options.fs_relabel_split is None:
         return None
     share, count = np.asarray(options.fs_relabel_split), options.fs_relabel
@@ -128,7 +128,7 @@ def _pair_split(options: Options) -> Split | None:
         got = list(options.fs_relabel_split)
         raise ValueError(f"fs_relabel_split must be three shares, got {got}")
     _, val, test = (total * share / share.sum()).astype(int).tolist()
-    # As the versions of JAX that the code runs on permute.
+    # Permute like the versions of JAX that the code runs on.
     with jax.threefry_partitionable(False):
         key = jax.random.key(options.fs_relabel_split_seed, impl="threefry2x32")
         permuted = np.asarray(jax.random.permutation(key, total))
@@ -147,7 +147,7 @@ def evaluation_kind(options: Options, index: int) -> SequenceKind:
 
 
 def approximations(options: Options) -> list[str]:
-    """What of the config's sequences ours are not quite like."""
+    """How our sequences differ from those of the config."""
     kinds = {
         "training": training_kinds(options),
         **{
@@ -159,6 +159,6 @@ def approximations(options: Options) -> list[str]:
     if not free:
         return []
     return [
-        f"{', '.join(free)}: the items of the context beside the query's class and the "
-        "distractor were drawn from all classes, and here are from the others"
+        f"{', '.join(free)}: context items other than the query's class and the "
+        "distractor were drawn from all classes; here they are from the other classes"
     ]

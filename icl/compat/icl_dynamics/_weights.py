@@ -1,9 +1,10 @@
 """Checkpoints of icl-dynamics as our models.
 
-An `.eqx` file there is one `.npy` after the other: the leaves of a dictionary of the
-iteration, the model, the optimizer's state and the random keys, in that order. Plain
-numbers of the modules (dropout rates, head counts) lie among the weights as scalars.
-The model's weights are therefore the first arrays of floats, in the order of its code.
+Their `.eqx` files are `.npy` arrays one after the other: the leaves of a dictionary
+with the iteration, the model, the optimizer's state and the random keys, in that order.
+Plain numbers of the modules (dropout rates, head counts) are scalars between the
+weights. So the model's weights are the first arrays of floats, in the order of that
+code.
 """
 
 import functools
@@ -36,7 +37,7 @@ from ._options import Options, read_config, read_options
 
 Layer = TypeVar("Layer", bound=eqx.Module)
 
-# Learned positions have this many there, whatever the context.
+# Their learned positions have this length for any context.
 _MAX_LENGTH = 32
 
 
@@ -47,14 +48,15 @@ def load_run(
 
     **Arguments:**
 
-    - `folder`: With `config.json` and `checkpoints/<sequences seen>.eqx`.
+    - `folder`: The run, with `config.json` and `checkpoints/<sequences seen>.eqx`.
     - `checkpoint`: Sequences seen; -1 is the last.
 
     **Returns:**
 
     The model, and the run's config as it is in the file.
 
-    **Raises:** `ValueError` if there is no such run or checkpoint, and as `load_model`.
+    **Raises:** `ValueError` if there is no such run or checkpoint; also as
+    `load_model`.
     """
     config = read_config(Path(folder) / "config.json")
     files = checkpoint_files(folder)
@@ -68,9 +70,9 @@ def load_run(
 def load_model(
     config: dict[str, Any], checkpoint_path: str | os.PathLike
 ) -> ExemplarLabelModel:
-    """Reads one checkpoint; its config says the structure.
+    """Reads one checkpoint; its config gives the structure.
 
-    Vectors go through a linear layer, as ours do; of one-hot data (`data_type`), which
+    Vectors go through a linear layer, as in ours. For one-hot data (`data_type`), which
     our models get as ids, that layer is the table of embeddings.
 
     **Arguments:**
@@ -78,9 +80,9 @@ def load_model(
     - `config`: The contents of the run's `config.json`.
     - `checkpoint_path`: The `.eqx` file.
 
-    **Raises:** `ValueError` for a config that no model of ours has, and for a file that
-    cannot be read, is cut short or is of another structure: with the weight's name, its
-    shape and the one wanted.
+    **Raises:** `ValueError` for a config that our models cannot have, and for a file
+    that cannot be read, is cut short or has another structure; the error has the
+    weight's name, its shape and the shape wanted.
     """
     options = read_options(config)
     path = Path(checkpoint_path)
@@ -96,7 +98,7 @@ def load_model(
 
 
 def model_config(options: Options) -> TransformerConfig:
-    """The structure of the models of a run; raises `ValueError` if ours lack it."""
+    """The structure of a run's models; raises `ValueError` if ours cannot have it."""
     return TransformerConfig(
         num_layers=options.depth,
         d_model=options.d_model,
@@ -115,19 +117,19 @@ def checkpoint_files(folder: str | os.PathLike) -> dict[int, Path]:
     **Raises:** `ValueError` if there are none.
     """
     place = Path(folder) / "checkpoints"
-    # The names' width varies: scripts make some of their own.
+    # The width of the names varies, because scripts make some checkpoints themselves.
     files = {int(f.stem): f for f in place.glob("*.eqx") if f.stem.isdecimal()}
     if not files:
-        raise ValueError(f"{place} holds no checkpoints, <sequences seen>.eqx")
+        raise ValueError(f"{place} has no checkpoints named <sequences seen>.eqx")
     return dict(sorted(files.items()))
 
 
 def _listing(files: dict[int, Path]) -> str:
     most, numbers = 10, list(files)
     if len(numbers) <= most:
-        return f"there is {', '.join(map(str, numbers))}"
+        return f"it has {', '.join(map(str, numbers))}"
     first = ", ".join(map(str, numbers[: most - 1]))
-    return f"there are {len(numbers)}: {first}, …, {numbers[-1]}"
+    return f"it has {len(numbers)}: {first}, …, {numbers[-1]}"
 
 
 def _positions(options: Options) -> Positions:
@@ -156,14 +158,14 @@ def _has_ids(options: Options) -> bool:
 def _template(
     config: TransformerConfig, num_labels: int, **size: int
 ) -> ExemplarLabelModel:
-    """A model with shapes for arrays."""
+    """A model with shapes instead of arrays."""
     interface = exemplar_label_interface(num_labels, **size)
     build = functools.partial(config.build, interface)
     return eqx.filter_eval_shape(lambda: build(key=jax.random.key(0)))
 
 
 def _float_arrays(path: Path) -> list[np.ndarray]:
-    """The arrays of floats in a file of concatenated `.npy`; no scalars."""
+    """The float arrays, without scalars, in a file of concatenated `.npy` arrays."""
     arrays = []
     try:
         with open(path, "rb") as file:
@@ -174,7 +176,7 @@ def _float_arrays(path: Path) -> list[np.ndarray]:
         raise ValueError(f"cannot read {path}: {error.strerror or error}") from None
     except (EOFError, ValueError) as error:
         reason = f"array {len(arrays)}: {' '.join(str(error).split())}"
-        raise ValueError(f"{path} is cut short or no .eqx file: {reason}") from None
+        raise ValueError(f"{path} is cut short or not an .eqx file: {reason}") from None
     return [x for x in arrays if x.ndim and np.issubdtype(x.dtype, np.floating)]
 
 
@@ -187,7 +189,7 @@ class _Weights:
         self.taken = 0
 
     def columns(self, index: int, name: str, rows: int) -> int:
-        """The number of columns of the matrix at `index`, not taken yet."""
+        """The number of columns of the matrix at `index`, which is not taken yet."""
         self._need(index, name)
         shape = self.arrays[index].shape
         if len(shape) != 2 or shape[0] != rows:
@@ -195,8 +197,7 @@ class _Weights:
         return shape[1]
 
     def take(self, name: str, shape: tuple[int, ...]) -> Float[Array, "..."]:
-        """The next array, as float32; its name is for the error if it has another
-        shape."""
+        """The next array, as float32; `name` is for an error about its shape."""
         self._need(self.taken, name)
         array = self.arrays[self.taken]
         if array.shape != shape:
@@ -210,7 +211,7 @@ class _Weights:
             raise ValueError(f"{self.path} ends before {name}: {got}")
 
     def _misfit(self, name: str, wanted: tuple, found: tuple[int, ...]) -> ValueError:
-        shapes = f"{_shape(wanted)}, as the config says, got {_shape(found)}"
+        shapes = f"{_shape(wanted)}, from the config, got {_shape(found)}"
         return ValueError(f"{self.path}: {name} must have shape {shapes}")
 
 
@@ -219,7 +220,7 @@ def _shape(sizes: tuple) -> str:
 
 
 def _filled(model: ExemplarLabelModel, weights: _Weights) -> ExemplarLabelModel:
-    """The template with the weights; the order of these lines is that of the file."""
+    """The template with the weights; these lines are in the order of the file."""
     embedding = _embedding(model.embedding, weights)
     blocks = tuple(
         _block(block, weights, f"blocks.{i}") for i, block in enumerate(model.blocks)
@@ -280,7 +281,7 @@ def _mlp(mlp: MLP, weights: _Weights, name: str) -> MLP:
 
 
 def _affine(layer: Layer, weights: _Weights, name: str) -> Layer:
-    """A linear layer or norm with its weight and bias; an identity as it is."""
+    """A linear layer or norm with its weight and bias; an identity is unchanged."""
     for part in ("weight", "bias"):
         shape = getattr(getattr(layer, part, None), "shape", None)
         if shape is not None:
@@ -290,7 +291,7 @@ def _affine(layer: Layer, weights: _Weights, name: str) -> Layer:
 
 
 def _table(layer: Layer, part: str, weights: _Weights, name: str) -> Layer:
-    """A lookup table, which there is a linear layer on one-hot vectors."""
+    """A lookup table; in that code it is a linear layer on one-hot vectors."""
     get = operator.attrgetter(part)
     array = weights.take(name, get(layer).shape[::-1]).T
     return eqx.tree_at(get, layer, array)

@@ -173,7 +173,7 @@ def small(out, loggers, count=1, **fields):
 
 @pytest.fixture
 def fake(monkeypatch):
-    """Pretends that tensorboard is installed; returns a function that sets its logger."""
+    """Pretends that tensorboard is installed; returns a function to set its logger."""
     spec = importlib.machinery.ModuleSpec("tensorboard", None, origin="here")
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: spec)
     module = types.ModuleType("icl.training._tensorboard")

@@ -1,4 +1,4 @@
-"""Every case of the reference data of icl-dynamics, through `edits_from_flags`."""
+"""Every case in the reference data of icl-dynamics, through `edits_from_flags`."""
 
 import functools
 import json

@@ -21,7 +21,7 @@ from opto import At, Clamp, Patch, Pattern, PreviousToken, Scale, Steer, Zero
 def small(layers=3, **settings):
     usual = {"num_layers": layers, "d_model": 8, "num_heads": 2, "mlp_ratio": 1.0}
     config = TransformerConfig(**usual | settings)
-    # Compiled, as the initialisation takes seconds otherwise; single precision
+    # Compiled, because initialisation otherwise takes seconds. In single precision,
     # whichever test asks first.
     with jax.enable_x64(False):
         return eqx.filter_jit(config.build)(
@@ -37,7 +37,7 @@ def inputs(seed, batch=(), pairs=2):
 
 
 def score(out, examples, labels):
-    """Not linear in the logits."""
+    """A score that is not linear in the logits."""
     return jnp.mean(jnp.tanh(out[..., -1, 0]) + out[..., -1, 1] ** 2)
 
 
@@ -122,7 +122,7 @@ def test_activation_patching_equals_a_loop():
             site = f"blocks.{layer}.resid_pre"
             out, _ = opto.run(model, *own, edits=[Patch(site, record, pos=pos)])
             np.testing.assert_allclose(ours[layer, pos], score(out, *own), atol=1e-5)
-    # All of the stream is all of the run.
+    # The whole stream decides the rest of the run.
     whole = opto.run(model, *own, edits=[Patch("blocks.0.resid_pre", record)])[0]
     np.testing.assert_allclose(whole, model_out(model, other), atol=1e-5)
 
@@ -135,9 +135,9 @@ def model_out(model, example):
 
 
 def brute_force(model, own, other, sender, reads):
-    """What each head's `reads` ("q", "k", "v") of layer 2 would be, by hand.
+    """Each head's `reads` ("q", "k" or "v") in layer 2, by hand.
 
-    The clean stream at layer 2, with what one head of layer 0 writes exchanged.
+    Takes the clean stream at layer 2 and exchanges what one head of layer 0 writes.
     """
     layer, head = sender
     sites = [f"blocks.{layer}.attn.result", "blocks.2.resid_pre"]
@@ -171,7 +171,7 @@ def test_path_patching_equals_brute_force(reads, layer):
             out, _ = opto.run(model, *own, edits=[edit])
             expected = score(out, *own)
             np.testing.assert_allclose(ours[sender, receiver], expected, atol=1e-5)
-    # It is not the same as patching the sender outright.
+    # Patching the whole sender gives something else.
     patched = opto.activation_patch(score, model, own, other, at=senders)
     assert np.all(np.abs(patched[:, None] - ours) > 1e-4)
 
@@ -219,7 +219,7 @@ def test_attribution_is_the_gradient_times_the_difference():
         _, theirs = opto.run(model, *other, record=sites)
         for name in mine:
             assert ours.axes_of(name) == mine.axes_of(name)
-            # Some of the entries, moved towards the source by central differences.
+            # Central differences: some entries, moved towards the source.
             change = theirs[name] - mine[name]
             way = change * np.random.default_rng(0).integers(0, 2, change.shape)
             step = 1e-4
@@ -294,7 +294,7 @@ def test_discovery_with_few_candidates_and_with_integrated_scores():
         logit_difference, model, own, other, threshold=0.05, keep=6, steps=8
     )
     assert few.pairs() == CIRCUIT
-    # Averaged gradients of all cuts at once add up to what all cuts do.
+    # Averaged gradients of all cuts together add up to the effect of all cuts.
     whole = opto.find_circuit(
         logit_difference, model, own, other, threshold=1e-9, steps=64
     )
@@ -303,7 +303,7 @@ def test_discovery_with_few_candidates_and_with_integrated_scores():
 
 
 def test_scores_are_the_slopes_of_cuts():
-    """Of edges into the output, which are linear in what is written there."""
+    """For edges into the output, which is linear in what is written there."""
     model, own, other = planted()
     found = discovered()
     score = {str(e.writer): e.score for e in found.edges if str(e.reader) == "final"}
@@ -323,7 +323,7 @@ def test_circuit_figure_shows_every_edge_and_part():
 
 
 def test_discovery_in_a_model_of_another_kind():
-    """Any module that names what is written and read."""
+    """Works with any module that names what is written and read."""
 
     class Sum(eqx.Module):
         weights: jax.Array
@@ -348,7 +348,7 @@ def test_discovery_in_a_model_of_another_kind():
         ("mlp 1", "final"),
     }
     assert found.faithfulness == 1
-    # What the first layer reads nobody wrote.
+    # No component writes what the first layer reads.
     given = lambda out, *_: out.sum(), Sum(weights), [own], [other]
     found = opto.find_circuit(*given, threshold=1e-3, writers=["**.out"])
     assert found.pairs() == {("mlp 1", "final")}
@@ -358,10 +358,10 @@ def test_discovery_in_a_model_of_another_kind():
 
 
 def test_discovery_in_an_mlp_of_vectors():
-    """Two layers of units; each unit reads all that the layer before it wrote.
+    """Two layers of units; each unit reads everything that the layer before wrote.
 
-    The answer is of one path: the first layer's second block of units, which the second
-    layer's block reads.
+    One path makes the answer: from the first layer's second block of units to the
+    second layer's block.
     """
 
     class Layers(eqx.Module):
@@ -480,7 +480,7 @@ def test_mistakes_are_named(name):
         call(small(2), inputs(0))
 
 
-# What could not do anything says so.
+# A patch that cannot have an effect is an error.
 
 VOID = {
     "made_of_what_is_held": (
@@ -551,7 +551,7 @@ def test_what_would_do_nothing_is_refused(name):
 
 
 def test_what_a_sender_feeds_within_its_part_is_not_held():
-    """`v` of a head goes through that head's `z`: as the head's own `z` would."""
+    """A head's `v` acts through the head's `z`, so `z` is not held."""
     model, own, other = small(), inputs(0), inputs(1)
     _, record = opto.run(model, *other, record=["blocks.0.attn.v", "blocks.0.attn.z"])
     sites = At("blocks.0.attn.v", head=1), At("blocks.2.attn.k")
@@ -566,7 +566,7 @@ def test_what_a_sender_feeds_within_its_part_is_not_held():
 
 
 def test_sweeps_are_of_the_model_that_is_run():
-    """With a graft of the last layers that is the other one, of more heads here."""
+    """With a graft of the last layers, the grafted model's heads count (here more)."""
     narrow, wide, example = small(2), small(2, num_heads=4), inputs(0)
     graft = opto.Graft(wide, from_=1)
     edits = [graft, Zero("blocks.1.attn.z").each("head")]
@@ -585,5 +585,5 @@ def test_temperatures_of_match_have_a_gradient():
         edit = Pattern(Match(temperature), site="blocks.1.attn.pattern")
         return opto.visit(model, examples, labels, edits=[edit])[0][-1, 0]
 
-    slope = (logit(0.71) - logit(0.69)) / 0.02  # Closer, rounding shows.
+    slope = (logit(0.71) - logit(0.69)) / 0.02  # A smaller step would show rounding.
     np.testing.assert_allclose(jax.grad(logit)(0.7), slope, rtol=2e-2)

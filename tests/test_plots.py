@@ -50,7 +50,7 @@ def ablation():
 
 
 def patterns():
-    pattern = np.tril(np.full((2, 3, 5, 5), 0.2))
+    pattern = np.tril(np.full((3, 2, 5, 5), 0.2))
     return plots.attention_patterns(pattern, [list("AxByA")] * 3, ["head 0", "head 1"])
 
 
@@ -155,12 +155,12 @@ def test_is_saved_for_print(name, suffix, tmp_path):
         plots.save(FIGURES[name](), tmp_path / f"{k}.{suffix}")
     first, second = ((tmp_path / f"{k}.{suffix}").read_bytes() for k in range(2))
     assert first.startswith({"svg": b"<?xml", "pdf": b"%PDF"}[suffix])
-    if suffix == "pdf":  # Fonts are embedded, as outlines that a printer knows.
+    if suffix == "pdf":  # Fonts are embedded, as outlines that printers know.
         assert b"/FontFile2" in first
         assert b"/Type3" not in first
-    else:  # Words stay words.
+    else:  # Text stays text.
         assert b"<text" in first
-    if name == "maps":  # The other one's values are drawn anew, its file is large.
+    if name == "maps":  # The other one has random values and a large file.
         assert first == second
 
 
@@ -230,12 +230,12 @@ def test_a_file_that_is_no_figures_data(tmp_path):
         plots.read_drawn(tmp_path / "a.h5")
 
 
-# What every figure has
+# Properties of every figure
 
 
 @pytest.mark.parametrize("name", FIGURES)
 def test_axes_are_labelled(name):
-    """Every panel says what is on its axes, or shares them with one that does."""
+    """Every panel labels its axes, or shares them with a panel that does."""
     figure = FIGURES[name]()
     axes = [ax for ax in figure.axes if ax.get_label() != "<colorbar>"]
     assert axes
@@ -280,10 +280,10 @@ def test_the_style_sheet_is_one_that_matplotlib_knows():
     with plots.style():
         assert dict(mpl.rcParams) == outside | {"text.parse_math": False}
         assert mpl.rcParams["pdf.fonttype"] == 42
-    assert mpl.rcParams["pdf.fonttype"] != 42  # Only within.
+    assert mpl.rcParams["pdf.fonttype"] != 42  # Only within the context.
 
 
-# Linear sRGB as seen with no cones of one kind (Machado, Oliveira & Fernandes 2009).
+# Linear sRGB as seen without one kind of cones (Machado, Oliveira & Fernandes 2009).
 BLINDNESS = {
     "none": np.eye(3),
     "protanopia": [[0.152286, 1.052583, -0.204868], [0.114503, 0.786281, 0.099216]]
@@ -314,7 +314,7 @@ def test_colours_are_told_apart_whatever_the_eye(kind):
     distance = np.linalg.norm(lab[:, None] - lab, axis=-1)
     distance[np.diag_indices(len(lab))] = np.inf
     assert distance.min() > 15  # 2.3 is just noticeable.
-    assert lab[:, 0].max() < 80  # None is faint on white.
+    assert lab[:, 0].max() < 80  # No colour is faint on white.
 
 
 def test_thirty_two_lines_differ():
@@ -405,7 +405,7 @@ def test_confidence_is_students(level):
             level, len(known) - 1, loc=known.mean(), scale=stats.sem(known)
         )
         np.testing.assert_allclose((low[row], high[row]), wanted, rtol=1e-10)
-    assert np.isnan([low[2], high[2]]).all()  # Of one seed nothing is known.
+    assert np.isnan([low[2], high[2]]).all()  # One seed has no interval.
 
 
 def test_quantiles_are_numpys():
@@ -475,7 +475,7 @@ def test_heads_that_a_layer_lacks_are_left_out():
 def test_each_pair_of_tokens_is_the_mean_of_the_heads():
     figure = pairs()
     panels = {key for key in figure.drawn if key.endswith("mean")}
-    assert len(panels) == 2 * 4  # Layers, and tokens that see another.
+    assert len(panels) == 2 * 4  # Two layers, four tokens that see another token.
     found = figure.drawn["layer 1/from 3 label 1/mean"]
     assert found.axes["attended token"].tolist() == [
         "0 exemplar 0",
@@ -494,6 +494,38 @@ def test_a_token_without_a_name_is_its_place():
     assert axis[:2].tolist() == ["0 exemplar 0", "1"]
 
 
+def test_recorded_patterns_are_drawn_as_they_are():
+    recorded = np.random.default_rng(0).dirichlet(np.ones(5), (3, 2, 5))
+    figure = plots.attention_patterns(recorded)
+    maps = [ax.images[0].get_array() for ax in figure.axes[:6]]
+    # Row by row: a head, with a column for each sequence.
+    np.testing.assert_array_equal(maps[1], recorded[1, 0])
+    np.testing.assert_array_equal(maps[3], recorded[0, 1])
+    assert [ax.get_ylabel() for ax in figure.axes[:6:3]] == [
+        "head 0\nfrom token",
+        "head 1\nfrom token",
+    ]
+    one = plots.attention_patterns(recorded[2])
+    np.testing.assert_array_equal(one.axes[1].images[0].get_array(), recorded[2, 1])
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ((np.ones((5, 5)),), r"patterns must be \[sequence, .*, got shape \(5, 5\)"),
+        ((np.ones((33, 2, 5, 5)),), "at most 64 maps, got 33 sequences of 2 heads"),
+        ((np.ones((2, 5, 5)), None, ["a"]), "heads: expected 2 names, got 1"),
+        (
+            (np.ones((2, 5, 5)), ["AxB"]),
+            r"expected 5 names for each of 1 .*, got \[3\]",
+        ),
+    ],
+)
+def test_patterns_that_cannot_be_drawn(arguments, message):
+    with pytest.raises(ValueError, match=message):
+        plots.attention_patterns(*arguments)
+
+
 def test_the_integral_is_the_trapezoids_over_the_range():
     x = np.array([0.0, 100, 400])  # Unevenly spaced.
     slope = np.linspace(1, 3, 30)
@@ -504,7 +536,9 @@ def test_the_integral_is_the_trapezoids_over_the_range():
     kept = np.delete(np.arange(30), 7)
     found = figure.drawn["integral"]
     np.testing.assert_array_equal(found.axes["sequence"], kept)
-    np.testing.assert_allclose(found.values, 200 * slope[kept] + 5)  # Of a line: half.
+    np.testing.assert_allclose(
+        found.values, 200 * slope[kept] + 5
+    )  # Its midpoint.
     means, centres = (figure.drawn[key].values for key in ("mean", "mean similarity"))
     assert len(means) == 4
     np.testing.assert_allclose(means, 200 * (1 + 2 * centres) + 5)
@@ -545,13 +579,13 @@ def test_ablation_map_shows_what_exists():
 
 
 def hatched(ax):
-    """The cells of a map that are hatched, (row, column)."""
+    """The hatched cells of a map, as (row, column)."""
     cells = (p.get_xy() for p in ax.patches if p.get_hatch())
     return {(int(y + 0.5), int(x + 0.5)) for x, y in cells}
 
 
 def maps(values):
-    """Every kind of figure that has maps of numbers, of the same ones."""
+    """Every kind of figure with maps of numbers, made from the same numbers."""
     axes = ["layer", "head"]
     ticks = {"train": [["0", "1"], ["0", "1", "2"]]}
     by_set = {"train": values}
@@ -583,7 +617,7 @@ def test_cells_without_a_number_are_hatched(kind):
             text.get_text() for legend in fig.legends for text in legend.get_texts()
         ]
         assert said == (["undefined"] if expected[name] else [])
-        # Nothing to measure has no scale.
+        # Without numbers there is no scale.
         assert len(bars) == (name != "all")
 
 

@@ -1,7 +1,7 @@
-"""A line of research that the package knows nothing of, through all that there is.
+"""A line of research outside the package, through every command.
 
-This file defines a task, a model, a kind of attention, an edit, a measure, a preset and
-a study. Other processes import it by `--import`, or as the study's file.
+This file defines a task, a model, a kind of attention, an edit, a measure, a preset
+and a study. Other processes import it by `--import`, or as the study's file.
 """
 
 import csv
@@ -37,7 +37,7 @@ from opto.toolkit import select
 from sweeps import Trial
 
 
-# A task: the mean of a sequence, guessed after each of its numbers.
+# A task: guess the mean of a sequence after each of its numbers.
 
 
 class Numbers(eqx.Module):
@@ -80,7 +80,7 @@ class GuessTheMean(TaskConfig):
         }
 
 
-# A kind of attention: relu of the scores, not normalised.
+# A kind of attention: relu of the scores, without normalisation.
 
 
 class Rectified(AbstractAttention):
@@ -101,7 +101,7 @@ class RectifiedAttention(AttentionConfig):
         return Rectified()
 
 
-# A model: numbers are read in with a one beside them, and each position guesses.
+# A model: each number is embedded together with a 1, and each position guesses.
 
 
 class NumberModel(eqx.Module):
@@ -149,7 +149,7 @@ class NumberModelConfig(ModelConfig):
 
 @opto.register
 class Negate(opto.Edit):
-    """Entries with the other sign."""
+    """Changes the sign of entries."""
 
     site: str = eqx.field(static=True)
     where: opto.Where
@@ -167,7 +167,7 @@ class Negate(opto.Edit):
 
 @measures.register
 def total_attention():
-    """What all weights of a row come to, the mean over rows: `[head]`."""
+    """The sum of each row's weights, averaged over rows: `[head]`."""
 
     def fn(record, outputs, example):
         return jnp.mean(jnp.sum(record["blocks.0.attn.pattern"], -1), -1)
@@ -209,14 +209,14 @@ def run(tmp_path_factory):
 
 
 def _icl(*arguments):
-    """Runs a command in a process of its own; its status and what it says."""
+    """Runs a command in its own process; returns its status and output."""
     command = [sys.executable, "-m", "icl", "--import", HERE, *arguments]
     done = subprocess.run([*map(str, command)], capture_output=True, text=True)
     return done.returncode, done.stdout + done.stderr
 
 
 def _call(capsys, *arguments):
-    """Runs a command in this process, where all is known."""
+    """Runs a command in this process, which already has this file's kinds."""
     with pytest.raises(SystemExit) as stop:
         cli.main([str(x) for x in arguments])
     out, err = capsys.readouterr()
@@ -300,7 +300,7 @@ def test_patching_sets_of_several_lengths(run, capsys, tmp_path):
     for name, length in (("train", 6), ("long", 12)):
         own = [row for row in rows if row["set"] == name]
         assert [int(row["pos"]) for row in own] == [*range(length)]
-        # Each position makes its own guess: alone it gives its part of the loss back.
+        # Each position makes its own guess, so it restores its own part of the loss.
         batch = trained.evaluations[name]
         clean, source = (
             _each_evidence(trained, values, batch.mean)
@@ -311,7 +311,7 @@ def test_patching_sets_of_several_lengths(run, capsys, tmp_path):
 
 
 def _each_evidence(trained, values, means):
-    """Minus what each position's guess adds to the loss."""
+    """Minus the loss that each position's guess adds."""
     guesses, _ = opto.run(trained.model, values, edits=trained.edits)
     errors = (np.asarray(guesses) - np.asarray(means)[:, None]) ** 2
     return -errors.mean(0) / values.shape[1]
@@ -323,7 +323,7 @@ def test_an_ablation_equals_one_by_hand(run, capsys, tmp_path):
     rows = (tmp_path / "a/heads.csv").read_text().splitlines()
     (row,) = (r.split(",") for r in rows if r.startswith("train,loss,0,1,"))
     batch = trained.evaluations["train"]
-    edits = [opto.Zero("blocks.0.attn.z", head=1)]  # What the run's own edit sets.
+    edits = [opto.Zero("blocks.0.attn.z", head=1)]  # As the run's own edit.
     guesses, _ = opto.run(trained.model, batch.values, edits=edits)
     loss = np.mean((np.asarray(guesses) - np.asarray(batch.mean)[:, None]) ** 2)
     assert float(row[5]) == pytest.approx(loss, abs=1e-5)
@@ -385,7 +385,7 @@ def test_a_study(tmp_path):
     assert {"correlation", "error", "error_last"} <= {*columns}
     assert "optimizer.learning_rate.rate" in columns
     assert {row.split(",")[0] for row in rows} == {"rate-0.001", "rate-0.003"}
-    # Both in one program, as they differ in a number only.
+    # Both run in one program, because they differ only in a number.
     assert len([*(folder / "_sweep/jobs").glob("*.json")]) == 1
     stored = json.loads((folder / "rate-0.003/config.json").read_text())
     assert stored["task"]["type"] == "GuessTheMean"

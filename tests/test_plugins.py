@@ -1,4 +1,4 @@
-"""Kinds that are found: in packages, in installed plug-ins and with `--import`."""
+"""Finding kinds: in packages, in installed plug-ins and with `--import`."""
 
 import dataclasses
 import os
@@ -15,7 +15,7 @@ from sweeps.execute._job import Work
 from sweeps.folder import Folder, Job
 
 
-# A task, an edit, a measure and a preset that the package does not know.
+# A task, an edit, a measure and a preset from outside the package.
 PLUGIN = """
 import dataclasses
 
@@ -73,7 +73,7 @@ def plugin(tmp_path):
 
 @pytest.fixture(autouse=True)
 def forgotten():
-    """The modules that a test imports are not known to others, nor theirs to it."""
+    """Isolates a test's imported modules from those of other tests."""
     before, named = {*sys.modules}, plugins.imported()
     plugins._imported.clear()
     yield
@@ -84,14 +84,14 @@ def forgotten():
 
 
 def icl(*arguments, **options):
-    """Runs the command; its status, output and errors."""
+    """Runs the command; returns its status, output and errors."""
     command = [sys.executable, "-m", "icl", *map(str, arguments)]
     done = subprocess.run(command, capture_output=True, text=True, **options)
     return done.returncode, done.stdout, done.stderr
 
 
 def refused(*arguments, **options):
-    """What a command that is refused says, which is one line."""
+    """The one line that a refused command prints."""
     status, out, err = icl(*arguments, **options)
     assert (status, out, err.count("\n")) == (2, "", 1), err
     return err
@@ -189,10 +189,10 @@ def test_two_kinds_of_one_name_are_refused(tmp_path):
 
     def lion(legs):
         kind = dataclasses.make_dataclass("Lion", [legs], bases=(Beast,), frozen=True)
-        kind.__module__ = legs  # As if of another file.
+        kind.__module__ = legs  # As if it came from another file.
         return kind
 
-    kept = [lion("four"), lion("four")]  # Such as a notebook's cell that ran twice.
+    kept = [lion("four"), lion("four")]  # As when a notebook cell runs twice.
     assert Beast.members() == {"Lion": kept[1]}
     kept.append(lion("three"))
     two = "'Lion' is the name of two kinds of Beast, in four and in three; rename one"
@@ -237,7 +237,7 @@ def test_a_file_is_run_once_under_whatever_name(tmp_path, monkeypatch):
     assert plugins.import_plugin("counted") is by_path
     import json
 
-    own = plugins.import_plugin("json.py")  # Not in the place of Python's.
+    own = plugins.import_plugin("json.py")  # It does not replace Python's own.
     assert own.here
     assert sys.modules["json"] is json
     assert sys.modules[own.__name__] is own
@@ -257,7 +257,7 @@ def test_a_file_is_run_once_under_whatever_name(tmp_path, monkeypatch):
 )
 def test_a_file_that_fails_is_named(tmp_path, text, match):
     (tmp_path / "broken.py").write_text(text)
-    for _ in range(2):  # It does not stay half imported.
+    for _ in range(2):  # A failed import leaves nothing.
         with pytest.raises(ValueError, match=match):
             plugins.import_plugin(str(tmp_path / "broken.py"))
     assert plugins.imported() == ()
@@ -335,7 +335,7 @@ def test_two_measures_of_one_name_are_refused():
 
 
 def test_a_plug_in_is_known_to_every_command(tmp_path, plugin):
-    """Its preset trains; its task, edit and measure are found in other processes."""
+    """Its preset trains, and other processes find its task, edit and measure."""
     run, own = tmp_path / "run", ("--import", plugin)
     status, out, err = icl(
         *own, "train", "few_classes", "--task.classes=6", "--out", run
@@ -349,7 +349,7 @@ def test_a_plug_in_is_known_to_every_command(tmp_path, plugin):
     status, out, err = icl("replay", run, *own, "--measure", "width", "--out", file)
     assert status == 0, err
     assert "width" in out
-    # Whoever does not import it is told to.
+    # Without the import, the error says to import it.
     message = refused("eval", run)
     assert "task: type must be one of ExemplarLabel, LinearRegression, got" in message
     assert f"(it was made with --import {plugin})" in message
@@ -358,7 +358,7 @@ def test_a_plug_in_is_known_to_every_command(tmp_path, plugin):
 
 
 def test_a_plug_in_of_a_package_is_known_by_itself(tmp_path, plugin):
-    """It names its module under the entry point; nobody else has to."""
+    """The package names its module under the entry point; users need not name it."""
     info = tmp_path / "few-1.0.dist-info"
     info.mkdir()
     (info / "METADATA").write_text("Metadata-Version: 2.1\nName: few\nVersion: 1.0\n")
@@ -366,8 +366,8 @@ def test_a_plug_in_of_a_package_is_known_by_itself(tmp_path, plugin):
     paths = os.environ | {"PYTHONPATH": str(tmp_path)}
     status, out, err = icl("train", "--help", env=paths)
     assert status == 0, err
-    assert "coopetition_icl | few_classes | induction" in out
-    # One that fails is told by every command that looks for kinds.
+    assert "coopetition_icl, few_classes, induction" in out
+    # If it fails, every command that looks for kinds says so.
     plugin.write_text("raise RuntimeError('not\\ntoday')")
     message = refused("train", "--help", env=paths)
     assert message == "icl: few cannot be imported: RuntimeError: not today\n"
@@ -393,14 +393,14 @@ def trials(scale, folder, data):
 
 
 def sweeps(*arguments):
-    """Runs the command; its status, output and errors."""
+    """Runs the command; returns its status, output and errors."""
     command = [sys.executable, "-m", "sweeps", *map(str, arguments)]
     done = subprocess.run(command, capture_output=True, text=True)
     return done.returncode, done.stdout, done.stderr
 
 
 def test_a_studys_own_file_defines_what_its_jobs_train(tmp_path):
-    """In the processes that measure and that train; others read its folder."""
+    """For the processes that measure and train; other processes read the folder."""
     study, out = tmp_path / "few-seeds.py", tmp_path / "out"
     study.write_text(PLUGIN + STUDY)
     status, _, err = sweeps(study, "--out", out)
@@ -413,14 +413,14 @@ def test_a_studys_own_file_defines_what_its_jobs_train(tmp_path):
     assert f"2 runs: {out / 'collected.h5'}" in text
     folder = Folder(out)
     assert folder.read()["plugins"] == [str(study)]
-    # Who has not imported it is told to.
+    # Without the import, the error says to import it.
     with pytest.raises(ValueError, match=f"FewClasses.* with --import {study}"):
         _ = folder.experiments
     message = refused("eval", out / "seed-0")
     assert f"(it was made with --import {study})" in message
     status, _, err = icl("eval", out / "seed-0", "--import", study)
     assert status == 0, err
-    # On another machine the file is not there, or elsewhere.
+    # On another machine the file is missing, or elsewhere.
     moved = study.rename(tmp_path / "moved.py")
     status, _, err = sweeps("collect", out)
     assert status == 2
@@ -432,7 +432,7 @@ def test_a_studys_own_file_defines_what_its_jobs_train(tmp_path):
 
 
 def test_a_study_keeps_the_plug_ins_of_every_launch(tmp_path):
-    """A launch keeps the runs that others planned, which may need what they import."""
+    """A launch keeps runs of earlier launches, which may need those plug-ins."""
     folder, files = Folder(tmp_path / "out"), [tmp_path / f"{x}.py" for x in "ab"]
     with folder.claimed("ours", "smoke"):
         for file in (*files, files[0]):

@@ -1,4 +1,4 @@
-"""Heads that are found by measuring another run."""
+"""Heads found by measuring another run."""
 
 import dataclasses
 import json
@@ -29,7 +29,7 @@ EDITS = (
 
 
 def small(**changes):
-    """Two steps with four heads a layer, which differ in what they attend to."""
+    """Two steps with four heads in each layer, which attend to different tokens."""
     base = induction(LowRankClasses(num_classes=60, num_exemplars=3, dim=16))
     model = dataclasses.replace(base.model, d_model=16, num_heads=4, init_scale=3.0)
     sets = {"train": dataclasses.replace(base.evaluations["train"], size=20)}
@@ -44,16 +44,16 @@ def clamped(**changes):
 
 
 def members():
-    """Two that differ in which heads they have, but not in how many."""
+    """Two members with different heads, but equally many."""
     rival = dataclasses.replace(OTHERS, ranks=(0, 1, -1))
     return clamped(), clamped(heads={"others": rival, "previous": PREVIOUS})
 
 
 @pytest.fixture(scope="module")
 def runs(tmp_path_factory):
-    """The run `measured`, which trained under an edit, and two on its heads.
+    """The run `measured`, which trained under an edit, and two runs that use its heads.
 
-    These, `clamped` and `rival`, are members of one program.
+    These two, `clamped` and `rival`, are members of one program.
     """
     folder = tmp_path_factory.mktemp("runs")
     own = "Scale('blocks.*.attn.scores', 4.0, head=[1, 2])"
@@ -66,7 +66,7 @@ def runs(tmp_path_factory):
 
 @pytest.fixture
 def folder(runs, tmp_path, monkeypatch):
-    """A copy of the runs, that is the working directory."""
+    """A copy of the runs; the working directory."""
     shutil.copytree(runs, tmp_path / "runs")
     config = unsealed(tmp_path / "runs/clamped") / "config.json"
     config.write_text(config.read_text().replace(str(runs), str(tmp_path / "runs")))
@@ -75,7 +75,7 @@ def folder(runs, tmp_path, monkeypatch):
 
 
 def strengths(checkpoint, edited=True):
-    """Of layer 1's induction and layer 0's previous tokens, as they are defined."""
+    """Layer 1's induction and layer 0's previous-token strength, by definition."""
     trained = icl.load("measured", checkpoint)
     batch = trained.evaluations["train"]
     _, at = opto.run(
@@ -99,7 +99,7 @@ def test_heads_are_those_of_the_definition(folder):
     np.testing.assert_allclose(found["previous"].strengths, previous, atol=1e-6)
     assert found["others"].heads == tuple(np.argsort(strength)[::-1][1:])
     assert found["previous"].heads == (np.argmax(previous),)
-    # The edits of that run's training, and its checkpoint, are no matter of course.
+    # The strengths do depend on that run's training edits and on the checkpoint.
     assert np.abs(strengths(64, edited=False)[0] - strength).max() > 1e-3
     assert np.abs(strengths(64)[1] - previous).max() > 1e-6
 
@@ -122,7 +122,7 @@ def test_the_edits_are_of_these_heads(folder):
 
 
 def test_what_was_found_is_kept(folder):
-    """A run is read and goes on as it began, when the other is gone or has changed."""
+    """A run keeps its heads, even if the other run is gone or has changed."""
     file = folder / "clamped/heads.json"
     kept = json.loads(file.read_text())
     kept["others"]["heads"] = [0, 1, 2]
@@ -154,7 +154,7 @@ def test_a_damaged_record_is_said(folder):
 
 
 def test_members_with_different_heads(folder):
-    """They are one program, and each has its own heads."""
+    """They share one program, and each has its own heads."""
     first, second = members()
     assert program(first, {}) == program(second, {})
     fewer = {"others": dataclasses.replace(OTHERS, ranks=(1,)), "previous": PREVIOUS}
@@ -247,7 +247,7 @@ def test_grafts_keep_the_names(folder):
 
 
 def test_configs_of_before(folder):
-    """They have no field `heads`: they are read, and go on."""
+    """Configs without the field `heads` are read, and their runs resume."""
     file = unsealed(folder / "measured") / "config.json"
     config = json.loads(file.read_text())
     assert config.pop("heads") == {}

@@ -1,4 +1,4 @@
-"""The README's edit of one's own, run as it stands there."""
+"""The README's own edit and own study run as they stand there."""
 
 import re
 from pathlib import Path

@@ -1,6 +1,6 @@
-"""Files of classes from Omniglot's symmetries, a ResNet, and clusters of embeddings.
+"""Files of classes: Omniglot's symmetries, ResNet features, embedding clusters.
 
-What needs torchvision, faiss or safetensors is skipped where they are not installed.
+Tests that need torchvision, faiss or safetensors are skipped without them.
 """
 
 import dataclasses
@@ -27,7 +27,7 @@ from icl.data import _clusters, _resnet, _symmetry
 def installed(module: str) -> bool:
     try:
         importlib.import_module(module)
-    except (ImportError, RuntimeError, OSError):  # Or it is there and broken.
+    except (ImportError, RuntimeError, OSError):  # Or it is installed but broken.
         return False
     return True
 
@@ -70,14 +70,14 @@ SUFFIXES = {
 
 
 def transformed(paper: np.ndarray, symmetry: int) -> np.ndarray:
-    """The symmetries of `"all"` in the order that the README gives."""
+    """The symmetries of `"all"`, in the order of data/README.md."""
     turned = np.rot90(paper, symmetry // 2)
     return np.fliplr(turned) if symmetry % 2 else turned
 
 
 @pytest.fixture(scope="module")
 def drawings() -> np.ndarray:
-    """Three characters of 20 drawings, black and white, without any symmetry."""
+    """Three characters with 20 black-and-white drawings each, without symmetry."""
     return np.random.default_rng(0).random((3, 20, 105, 105)) < 0.8
 
 
@@ -126,7 +126,7 @@ def test_each_class_is_one_character_under_one_symmetry(characters, drawings):
         for drawer in range(20):
             ink = ~transformed(drawings[index // 8, drawer], index % 8)
             np.testing.assert_array_equal(images[index, drawer], ink)
-    # So no class shares a drawing with another: 480 are distinct.
+    # All 480 drawings differ, so no two classes share one.
     assert len({image.tobytes() for row in images for image in row}) == 480
 
 
@@ -134,7 +134,7 @@ def test_each_class_is_one_character_under_one_symmetry(characters, drawings):
 def test_it_is_the_published_pixels_that_are_transformed(
     characters, drawings, tmp_path, size
 ):
-    """As if the symmetry's drawings had been published; the box filter has a side."""
+    """The order matters, because the box filter is not symmetric."""
     images = data.read_omniglot([characters], size=size, symmetries=ALL)[1]
     for symmetry in range(8):
         papers = [[transformed(paper, symmetry) for paper in row] for row in drawings]
@@ -144,7 +144,7 @@ def test_it_is_the_published_pixels_that_are_transformed(
 
 
 def test_the_papers_layouts():
-    """1600 characters train and 23 are held out, in all of their symmetries."""
+    """1600 characters train; 23 are held out, with all of their symmetries."""
     published = [f"A/character{number:04}" for number in range(1623)]
     names = _symmetry.class_names(published, ALL)
     assert len(names) == 12_984
@@ -163,7 +163,7 @@ def test_shuffled_characters(characters):
         assert sorted(again[0]) == sorted(names)
         for name, row in zip(*again, strict=True):
             np.testing.assert_array_equal(row, images[names.index(name)])
-        # The symmetries of a character stay together, in their order.
+        # A character's symmetries stay together, in order.
         starts = again[0][::8]
         assert again[0] == [
             name + suffix for name in starts for suffix in SUFFIXES["all"]
@@ -232,7 +232,7 @@ def test_the_convolutions_see_no_symmetry_of_what_is_written(characters, tmp_pat
     with h5py.File(out) as opened, h5py.File(plain) as other:
         written = opened["names"].asstr()[...].tolist()
         trained_on = opened["conv"].attrs["encoder_trained_on"].tolist()
-        # The same network, up to the unit, which counts the symmetries.
+        # The same network, up to the unit, which also depends on the symmetries.
         ratio = opened["conv"][::8] / np.where(other["conv"][...], other["conv"], 1)
     assert written == [NAMES[k] + suffix for k in encoded for suffix in SUFFIXES["all"]]
     assert trained_on == [NAMES[k] for k in training]
@@ -243,7 +243,7 @@ def test_the_convolutions_see_no_symmetry_of_what_is_written(characters, tmp_pat
 
 
 def test_features_go_to_their_class_and_drawer():
-    """With the drawings' own pixels for features; in batches that end anywhere."""
+    """The drawings' own pixels serve as features; batches end anywhere."""
     images = np.random.default_rng(0).random((5, 7, 16, 16), np.float32)
     sizes = []
 
@@ -269,7 +269,7 @@ def enlarging(size: int) -> np.ndarray:
 
 
 def residual_features(state: dict, drawings: np.ndarray) -> np.ndarray:
-    """ResNet-18 from the paper's table 1, in float64, without its classifier."""
+    """ResNet-18 by the paper's table 1, in float64, without its classifier."""
     import torch
     from torch.nn import functional
 
@@ -307,7 +307,7 @@ STATISTICS = ("running_mean", "running_var", "weight", "bias")
 
 @pytest.fixture(scope="module")
 def state() -> dict:
-    """Random weights, with statistics that are not those of a new network."""
+    """Random weights, with batch statistics unlike those of a new network."""
     import torch
     import torchvision
 
@@ -349,7 +349,7 @@ def test_features_are_those_of_the_formula(state, weights, drawings):
 
 @needs_resnet
 def test_drawings_are_enlarged_as_pillow_does(drawings):
-    """The published extraction's way, apart from its rounding to 8 bits."""
+    """As in the published extraction, except for its rounding to 8 bits."""
     paper = Image.fromarray(drawings[0, 0]).convert("L")
     expected = np.asarray(paper.resize((224, 224), Image.Resampling.BILINEAR)) / 255
     matrix = enlarging(105)
@@ -534,7 +534,7 @@ def test_a_file_that_exists_is_refused_before_the_work(
 
 
 def planted(classes: int, size: int, dim: int = 16, noise: float = 0.1, seed: int = 0):
-    """Rows around far centres, shuffled, and the centre of each."""
+    """Shuffled rows around distant centres, and the centre of each row."""
     rng = np.random.default_rng(seed)
     owner = rng.permutation(np.repeat(np.arange(classes), size))
     centres = 10 * rng.normal(size=(classes, dim)) + 50
@@ -556,7 +556,7 @@ def test_planted_clusters_are_found(metric, seed):
 
 @needs_faiss
 def test_left_over_rows_are_the_far_ones():
-    """Ten in each cluster, six of them near its centre: those make the class."""
+    """Each cluster has ten rows; the six near its centre make the class."""
     rows, owner = planted(20, 10, noise=0)
     far = np.zeros(len(rows), bool)
     for k in range(20):
@@ -571,7 +571,7 @@ def test_left_over_rows_are_the_far_ones():
 
 @needs_faiss
 def test_the_metric_decides_what_is_near():
-    """Ten directions at two lengths: twenty places, ten angles."""
+    """Ten directions with two lengths: twenty places, but ten angles."""
     rng = np.random.default_rng(0)
     direction = np.repeat(np.eye(10), 8, 0)
     length = np.tile(np.repeat([1.0, 100.0], 4), 10)
@@ -580,7 +580,7 @@ def test_the_metric_decides_what_is_near():
     angle, place = np.arange(80) // 8, np.arange(80) // 4
     found = data.NeighbourClusters(8, 10, "cosine").find(rows)
     assert (angle[found] == angle[found][:, :1]).all()
-    ends = np.flatnonzero(length == 100)  # by distance, each far end is a place
+    ends = np.flatnonzero(length == 100)  # by distance, each far end is its own place
     found = ends[data.NeighbourClusters(4, 10).find(rows[ends])]
     assert (place[found] == place[found][:, :1]).all()
 
@@ -627,11 +627,11 @@ def test_squared_distances():
 @needs_faiss
 @pytest.mark.parametrize("metric", ["l2", "cosine"])
 def test_overlapping_rows_and_the_seed(metric):
-    """Not clusters at all: still balanced, near, disjoint and decided by the seed."""
+    """Without real clusters, classes are still balanced, near, disjoint and seeded."""
     rows = np.random.default_rng(0).normal(size=(400, 8)).astype(np.float32)
     clusters = data.NeighbourClusters(5, metric=metric, seed=3)
     found = clusters.find(rows)
-    assert found.shape == (40, 5)  # half of the 80 that the rows would fill
+    assert found.shape == (40, 5)  # half of the 80 that the rows can fill
     assert len(set(found.ravel())) == 200
     np.testing.assert_array_equal(found, clusters.find(rows))
     np.testing.assert_array_equal(found, clusters.find(rows * np.float32(2**40)))
@@ -642,7 +642,7 @@ def test_overlapping_rows_and_the_seed(metric):
         points = rows / np.linalg.norm(rows, axis=1, keepdims=True)
     within = np.square(points[found] - points[found].mean(1, keepdims=True)).sum(-1)
     assert within.mean() < 0.6 * np.square(points - points.mean(0)).sum(-1).mean()
-    # In no order that a split by index would notice.
+    # The order has no trend that a split by index would see.
     distance = np.sqrt(within)
     ranks = distance.argsort(1).argsort(1).mean(0)
     np.testing.assert_allclose(ranks, 2, atol=0.8)
@@ -706,7 +706,7 @@ def test_a_file_of_clusters(tmp_path, capsys):
         features, found = opened["clusters"][...], opened["rows"][...]
         assert opened["names"].asstr()[11] == "cluster11"
         made = dict(opened["clusters"].attrs)
-    np.testing.assert_array_equal(features, rows[found])  # as given, not of length 1
+    np.testing.assert_array_equal(features, rows[found])  # unchanged, not unit length
     assert (owner[found] == owner[found][:, :1]).all()
     assert len(set(found.ravel())) == 48
     assert made["embeddings_sha256"] == hashlib.sha256(source.read_bytes()).hexdigest()

@@ -42,7 +42,7 @@ TASKS = {
 
 @dataclasses.dataclass(frozen=True)
 class WorstPoint(TaskConfig):
-    """Settings that are not the task, and say alone how rows become numbers."""
+    """Settings whose task is another object; only the settings have summaries."""
 
     summaries: ClassVar[Mapping] = {"worst": lambda rows: rows["loss"].max()}
 
@@ -51,7 +51,7 @@ class WorstPoint(TaskConfig):
 
 
 class Silent:
-    """What `WorstPoint` builds, which says nothing of rows itself."""
+    """The task that `WorstPoint` builds; it has no summaries."""
 
     own = LinearRegression()
     interface, inputs, sample = own.interface, own.inputs, own.sample
@@ -77,7 +77,7 @@ def test_what_is_drawn(task):
     inputs = task.input_distribution
     np.testing.assert_allclose(x.var(), inputs.variance, rtol=0.01)
     np.testing.assert_allclose((x**4).mean(), inputs.fourth_moment, rtol=0.02)
-    # Everything is independent of everything else.
+    # All are independent of each other.
     flat = np.concatenate([x.reshape(DRAWS, -1), weights, noise[:, :-1]], 1)
     parts = flat[:, flat.std(0) > 1e-4]
     off = np.corrcoef(parts.T) - np.eye(parts.shape[1])
@@ -99,7 +99,7 @@ def test_the_best_step_in_closed_form(task):
 
 
 def test_the_published_optimum():
-    """`specs/gd.md`: computed independently, for ±1/2 and d = N = 10."""
+    """Numbers of `specs/gd.md`, computed independently for ±1/2 and d = N = 10."""
     rate, loss = one_step(LinearRegression())
     assert rate == pytest.approx(6.06, abs=0.005)
     assert loss == pytest.approx(0.2062, abs=5e-5)
@@ -214,11 +214,11 @@ def test_a_sweep_over_learning_rates_is_one_program(tmp_path):
     assert last[names[1]] == pytest.approx(loss, rel=1e-4)
 
 
-# What a set comes to
+# Summaries of a set
 
 
 def test_the_config_says_how_rows_become_numbers(tmp_path, capsys):
-    """The task that it builds says nothing: loggers, `eval` and `ablate` all know."""
+    """Its task has no summaries, but loggers, `eval` and `ablate` use the config's."""
 
     logged = []
     logger = SimpleNamespace(log=lambda _, x: logged.append(x), close=lambda: None)

@@ -1,4 +1,4 @@
-"""Replays against what is evaluated by hand, one checkpoint and sequence at a time."""
+"""Replays against evaluation by hand, one checkpoint and one sequence at a time."""
 
 import dataclasses
 import os
@@ -39,7 +39,7 @@ def parsed(*texts):
 
 @pytest.fixture(scope="module")
 def trained(tmp_path_factory):
-    """A run of two small layers with eleven checkpoints."""
+    """A run with two small layers and eleven checkpoints."""
     return _train(tmp_path_factory.mktemp("replay") / "run")
 
 
@@ -71,7 +71,7 @@ def forgets(trained):
 
 
 def to_labels(record, outputs, example):
-    """The query's attention to both labels, of each head of the last layer."""
+    """The query's attention to both labels, for each head of the last layer."""
     return record[PATTERN][:, -1, 1::2].sum(-1)
 
 
@@ -84,7 +84,7 @@ LOSS = Measure(loss)
 
 
 def by_hand(trained, edits=(), data="train"):
-    """Losses and attention to labels of each checkpoint and sequence, in float64."""
+    """Losses and attention to labels, by checkpoint and sequence, in float64."""
     sequences = trained.evaluations[data] if isinstance(data, str) else data
     losses, attention = [], []
     for at in trained.run.checkpoints:
@@ -133,7 +133,7 @@ def test_under_an_edit(trained):
     found = replay(trained, {"loss": LOSS, "to": TO_LABELS}, edits=parsed(HEAD))
     close(found["loss"], losses.mean(1))
     close(found["to"], attention.mean(1))
-    # The head was not idle, or the edit would be seen nowhere.
+    # The head matters; otherwise the edit would not be visible.
     assert np.abs(losses - by_hand(trained)[0]).max() > 1e-3
 
 
@@ -192,7 +192,7 @@ def test_of_a_model_as_a_whole(trained):
 
 
 def test_the_query_row_alone_is_that_row(trained):
-    """The last block computes one row; where an edit is there, all of them."""
+    """The last block computes only that row, or all rows if an edit is there."""
     shapes = []
 
     def look(record, outputs, example):
@@ -243,7 +243,7 @@ def refuse(*args, **kwargs):
 def test_what_was_measured_is_read_back(trained, monkeypatch):
     first = replay(trained, {"loss": LOSS, "to": TO_LABELS})
     monkeypatch.setattr(_replay_stacks, "_measured", refuse)
-    # Under another name, by another function that does the same, and fewer of them.
+    # Another name, another but equivalent function, and fewer checkpoints.
     again = Measure(lambda r, o, e: -jax.nn.log_softmax(o)[e.labels[-1]])
     found = replay(trained, {"l": again}, checkpoints=[32, 320])
     assert np.array_equal(found["l"], first["loss"][[1, 10]])
@@ -254,13 +254,13 @@ def shifted(by):
 
 
 def through_jit(weights):
-    """A measure whose constants are in a program within the program."""
+    """A measure whose constants are in an inner `jit`."""
     inner = jax.jit(lambda x: (x * weights).sum())
     return Measure(lambda record, logits, example: inner(logits[:2]))
 
 
 def under_a_scale(values):
-    """A measure under an edit whose factor is another."""
+    """A measure under an edit; the edit's factor varies."""
     return Under((opto.Scale("blocks.0.attn.q_pre", float(values[0])),), LOSS)
 
 
@@ -272,7 +272,7 @@ def test_constants_within_measures_count(trained, by):
 
 
 def made(settings):
-    """What `replay` takes, from settings whose edits are texts."""
+    """Arguments for `replay`, from settings with edits as texts."""
     edits = {"edits": parsed(*settings["edits"])} if "edits" in settings else {}
     return settings | edits
 
@@ -303,7 +303,7 @@ def test_a_checkpoint_that_has_changed_is_measured_anew(tmp_path, monkeypatch):
     os.utime(file, (1, 1))
     with monkeypatch.context() as patched:
         patched.setattr(_replay_stacks, "_measured", refuse)
-        replay(trained, {"l": LOSS})  # Another time, but the same content.
+        replay(trained, {"l": LOSS})  # A new time stamp, but the same content.
     with open_run(trained.run.path, trained.run.config, resume=True) as run:
         run.save_checkpoint(64, icl.load(trained.run.path, 320).model)
     second = replay(trained, {"l": LOSS})
@@ -321,7 +321,7 @@ def test_runs_of_one_shape_share_a_program(trained, tmp_path, monkeypatch):
 
 
 def test_programs_are_shared_by_edits_of_other_names(trained):
-    """Which match the same site, and whose results are their own."""
+    """Their patterns match the same site; each result is computed separately."""
     wanted = by_hand(trained, parsed(HEAD), "few")[0].mean(1)
     for site in ("blocks.1.attn.z", "blocks.1.*.z", "**.1.attn.z"):
         edit = opto.Zero(site, head=1)
@@ -345,7 +345,7 @@ def test_a_damaged_file_of_what_was_found_costs_time_alone(trained):
             del opened[name]
             opened[name] = other
         assert np.array_equal(replay(trained, {"l": LOSS})["l"], first["l"])
-    # What another question found, whole, under this one's name.
+    # The intact results of another request, under this request's name.
     replay(trained, {"l": LOSS}, data="few")
     (other,) = {*file.parent.glob("*.h5")} - {file}
     shutil.copyfile(other, file)
@@ -408,7 +408,7 @@ found.save(out)
 
 
 def started(trained, out, speed):
-    """A process that replays a run."""
+    """Starts a process that replays a run."""
     script = textwrap.dedent(SCRIPT)
     command = [sys.executable, "-c", script, trained.run.path, out, speed]
     return subprocess.Popen([*map(str, command)])
@@ -479,7 +479,7 @@ def test_axes_of_one_name_are_told_apart(trained):
     close(found["to"][0, 2], wanted[-1])
 
 
-# What is refused
+# Refused requests
 
 
 @pytest.mark.parametrize(
@@ -512,7 +512,7 @@ def test_what_cannot_be_is_said_before_anything_is_compiled(
 
 def test_an_edit_that_has_no_answer_for_some_sequences_says_so(trained):
     few = trained.evaluations["few"]
-    # Two labels in context, the query's is neither in the first three sequences.
+    # In the first three sequences, the query's label is not in the context.
     labels = np.array(few.labels)
     labels[:3, -1] = [min({0, 1, 2} - {*row[:2]}) for row in labels[:3].tolist()]
     sequences = dataclasses.replace(few, labels=jnp.asarray(labels))
@@ -535,7 +535,7 @@ def test_a_damaged_checkpoint_is_named(tmp_path):
     file.write_bytes(file.read_bytes()[:-5])
     with pytest.raises(ValueError, match="000000000096.eqx is damaged or of another"):
         replay(trained, {"l": LOSS})
-    # A run of another shape in its place.
+    # A checkpoint of a run with another shape in its place.
     other = eqx.tree_at(lambda m: m.unembed.bias, trained.model, jnp.zeros(9))
     eqx.tree_serialise_leaves(file, eqx.filter(other, eqx.is_array))
     with pytest.raises(ValueError, match="000000000096.eqx is damaged or of another"):

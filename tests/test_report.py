@@ -33,7 +33,7 @@ HOSTILE = "<script>alert('x')</script>&"
 
 @pytest.fixture(scope="module")
 def run(small_run, tmp_path_factory):
-    """A run to put figures in, with a name that needs escaping."""
+    """A run for figures, with a name that needs escaping."""
     folder = tmp_path_factory.mktemp("runs") / "a <b> & 'c'"
     return shutil.copytree(small_run, folder)
 
@@ -44,7 +44,7 @@ def trained(run):
 
 
 def call(capsys, command, *arguments):
-    """Status, stdout and stderr of a command."""
+    """Returns a command's status, stdout and stderr."""
     given = [str(x) for x in arguments]
     status = guarded("icl", lambda: COMMANDS[command](given) or 0)
     out, err = capsys.readouterr()
@@ -52,7 +52,7 @@ def call(capsys, command, *arguments):
 
 
 def patterns(trained, name, checkpoint):
-    """`[layer][sequence, head, query, key]`, by hand."""
+    """The patterns `[layer][sequence, head, query, key]`, by hand."""
     model = trained.run.load(trained.model, checkpoint)
     inputs = trained.task.inputs(trained.evaluations[name])
     _, record = opto.run(model, *inputs, record="blocks.*.attn.pattern")
@@ -124,7 +124,7 @@ def test_an_edit_is_in_force(capsys, run, tmp_path):
     ].values
     assert attention.shape == (2, 4, 5, 5)
     np.testing.assert_allclose(attention[0], np.full((4, 5, 5), 0.2), atol=1e-6)
-    assert np.isnan(attention[1, 2:]).all()  # Heads that the layer lacks.
+    assert np.isnan(attention[1, 2:]).all()  # The layer does not have these heads.
 
 
 @pytest.mark.parametrize("by", GROUPS)
@@ -157,7 +157,7 @@ def test_the_dense_set_and_its_groups(capsys, run, tmp_path):
     assert call(capsys, "plot", run, "metric", *options)[0] == 0
     found = plots.read_drawn(tmp_path / "metric-by-class-pair-dense.h5")
     assert found["mean"].axes["sequences seen"].tolist() == [0, 160, 320, 480, 640]
-    assert set(found["group"].values) == set(range(100))  # Pairs, of 32 sequences each.
+    assert set(found["group"].values) == set(range(100))  # Pairs, 32 sequences each.
 
 
 def test_where_the_loss_falls_to_the_threshold_is_marked(capsys, run, trained):
@@ -167,7 +167,7 @@ def test_where_the_loss_falls_to_the_threshold_is_marked(capsys, run, trained):
     assert losses[1] < losses[0]
     assert call(capsys, "plot", run, "learning", "--threshold", level)[0] == 0
     mark = plots.read_drawn(run / "figures/learning.h5")["phase change"]
-    assert mark.values == pytest.approx(160, rel=1e-3)  # Half way from 0 to 320.
+    assert mark.values == pytest.approx(160, rel=1e-3)  # Halfway from 0 to 320.
 
 
 def test_the_mark_is_of_the_edited_model_and_of_any_data(trained):
@@ -263,7 +263,7 @@ def page(run):
 
 
 class Reader(html.parser.HTMLParser):
-    """Tags that are open or wrongly closed, what a page loads, and its text."""
+    """Collects a page's open and wrongly closed tags, what it loads, and its text."""
 
     VOID = ("meta", "img", "input", "br")
 

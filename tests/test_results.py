@@ -1,4 +1,4 @@
-"""The table of the papers' numbers: what figures leave, kept and written."""
+"""The table of the papers' numbers, made from the results that figures leave."""
 
 import dataclasses
 import functools
@@ -40,7 +40,7 @@ def results():
 
 
 def found(**changes):
-    """What the command leaves of a figure of two rows and three seeds."""
+    """The command's results for a figure with two rows and three seeds."""
     figure = dataclass_of(**changes)
     values = {"a": np.array([0.9, 0.8, 0.7]), "b": np.array([1e5, math.inf, math.inf])}
     drawn = plots.bars({"": {"": np.ones(1)}}, [""], label="", of="")

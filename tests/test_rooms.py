@@ -1,6 +1,6 @@
-"""Rooms keep their private files to themselves, and a name is one class.
+"""Packages ("rooms") import no private files of others; a class name is unique.
 
-Import-linter holds the order of the rooms.
+Import-linter checks the order of the rooms.
 """
 
 import ast
@@ -17,7 +17,7 @@ PACKAGES = ("opto", "icl", "sweeps")
 
 
 def imported(file: Path) -> Iterator[str]:
-    """What a file imports, by its full name."""
+    """The full names of what a file imports."""
     package = list(file.relative_to(ROOT).with_suffix("").parts[:-1])
     for node in ast.walk(ast.parse(file.read_text())):
         if isinstance(node, ast.ImportFrom):
@@ -46,8 +46,8 @@ def test_no_room_reaches_into_another_rooms_private_files():
     assert wrong == []
 
 
-# Stored configs hold both: moments of a schedule, positions of an edit; a distribution
-# of classes and a pattern of attention.
+# Stored configs use both meanings. `At`: moments of a schedule, or positions of an
+# edit. `Uniform`: a distribution of classes, or an attention pattern.
 NAMED_TWICE = {"At", "Uniform"}
 
 
@@ -63,7 +63,7 @@ def test_no_two_public_classes_have_one_name():
 
 
 def test_each_room_says_what_belongs_there():
-    """In two sentences or more: what does, and what does not."""
+    """At least two sentences say what belongs there and what does not."""
     rooms = [x for name in PACKAGES for x in (ROOT / name).rglob("__init__.py")]
     said = {x: ast.get_docstring(ast.parse(x.read_text())) or "" for x in rooms}
     short = [x for x, text in said.items() if len(re.findall(r"[.;](\s|$)", text)) < 2]
@@ -72,7 +72,7 @@ def test_each_room_says_what_belongs_there():
 
 
 def test_opto_knows_nothing_of_learning_in_context():
-    """Its texts know the edits of `icl` only once these are imported."""
+    """Its texts accept the edits of `icl` only once `icl.edits` is imported."""
     for file in (ROOT / "opto").iterdir():
         if file.suffix in (".py", ".md"):
             words = file.read_text().lower()

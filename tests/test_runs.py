@@ -62,7 +62,7 @@ def arrays_of(file):
 
 
 def contents(folder):
-    """Everything in a finished run that must not depend on how it came about."""
+    """Everything in a finished run that must not depend on interruptions."""
     files = sorted(Path(folder).glob("checkpoints/*"))
     state = sorted(Path(folder).glob("resume/*"))[-1]
     assert not [*Path(folder).rglob("*.tmp")]
@@ -88,7 +88,7 @@ def wait_for_progress(folder, alive):
 
 
 def stop_politely(folder, signals):
-    """Runs the script in a process that signals ask to stop, then to its end."""
+    """Runs the script in a process, stops it by signals, then lets it finish."""
     command, stops = [sys.executable, main.__code__.co_filename, str(folder)], []
     for number in signals:
         process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
@@ -100,8 +100,8 @@ def stop_politely(folder, signals):
     return stops
 
 
-# An exit code can be read once, and `Process.start` reads those of all other processes:
-# of two threads that ask at one time the second is told 255.
+# An exit code can be read only once, and `Process.start` reads those of all other
+# processes. If two threads ask at the same time, the second gets 255.
 asking = threading.Lock()
 
 
@@ -122,10 +122,10 @@ def exit_code(process):
 
 
 def kill(make, folders, times, rng):
-    """Kills so many processes at random times, then lets one finish.
+    """Kills this many processes at random times, then lets one finish.
 
-    Three in four are killed soon after they begin to write, which they then do all the
-    time; the others at any time, when they make the folder or compile too.
+    Three in four die soon after they begin to write, and they write all the time. The
+    others die at any time, also while they make the folder or compile.
     """
     left = []
     for _ in range(times):
@@ -147,8 +147,8 @@ def kill(make, folders, times, rng):
 def test_kills_at_random_times_leave_runs_that_resume_to_the_same_bits(
     tmp_path, monkeypatch
 ):
-    # Processes are forked from one that has imported everything, and share what the
-    # first ones compile.
+    # Processes are forked from one that has imported everything, and share compiled
+    # programs.
     monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parent))
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload(["regression"])
@@ -170,7 +170,7 @@ def test_kills_at_random_times_leave_runs_that_resume_to_the_same_bits(
         left = [row for job in jobs for row in job.result()]
         stops = stopped.result()
     assert [code for code, _ in left] == [-signal.SIGKILL] * 20
-    # They did come while there was something to lose, in many places.
+    # The kills did come while there was something to lose, at many different points.
     assert len({str(points) for _, points in left if points}) > 8
     for folder in one + two:
         assert contents(folder) == contents(tmp_path / "calm" / folder.name)
@@ -185,13 +185,13 @@ def test_kills_at_random_times_leave_runs_that_resume_to_the_same_bits(
 
 
 class Killed(BaseException):
-    """Not an `Exception`, as nothing is to be able to handle it."""
+    """Not an `Exception`, so that no handler catches it."""
 
 
 class Disk:
-    """The calls that change a folder, of which one fails.
+    """Wraps the calls that change a folder and lets one of them fail.
 
-    After a kill every later one fails too, so that nothing is cleaned up.
+    After a kill all later calls fail too, so that nothing is cleaned up.
     """
 
     def __init__(self, patched, names, error, *, fail_at=0, after=False):
@@ -221,11 +221,11 @@ SMALL = Training(32, 8, evaluate_at=Every(16), checkpoint_at=Every(32))
 
 @pytest.fixture
 def train(monkeypatch):
-    """Trains members into folders, fast: compiled once, and never synced."""
+    """Trains members into folders, fast: compiles once and never syncs."""
     programs, calls = [], itertools.count()
 
     def compiled_once(fn):
-        # A fit maps its steps, then its evaluation; both are the same in each fit.
+        # A fit compiles its steps, then its evaluation; both are the same in each fit.
         call = next(calls)
         if call < 2:
             programs.append(icl.compile.jit(fn))
@@ -268,12 +268,12 @@ def test_a_kill_at_any_write_is_resumed_to_the_same_bits(
         folders = at(f"{fail_at}{after}")
         assert killed(train, folders, monkeypatch, fail_at, after).dead
         points = [set(progress(folder)) for folder in folders]
-        if all(points):  # What the slowest has saved, all still have.
+        if all(points):  # All still have the slowest member's last point.
             assert min(map(max, points)) in set.intersection(*points)
         train(*folders)
         assert [contents(folder) for folder in folders] == wanted
         assert {len(progress(folder)) for folder in folders} == {2}
-    # And again while resuming, which first drops what lies beyond.
+    # Again while resuming, which first removes what lies beyond.
     killed(train, at("crashed"), monkeypatch, whole.count * 2 // 3, True)
     for fail_at in itertools.count(1):
         again = tmp_path / f"again{fail_at}"
@@ -338,9 +338,9 @@ def test_a_full_disk_is_an_error_and_loses_nothing(train, tmp_path, monkeypatch)
 
 @pytest.fixture
 def largest_file():
-    """Sets the size that no file may exceed, which acts as a full disk does."""
+    """Sets the largest allowed file size, which acts like a full disk."""
     before = resource.getrlimit(resource.RLIMIT_FSIZE)
-    # Python ignores SIGXFSZ: a write fails with EFBIG.
+    # Python ignores SIGXFSZ, so a write fails with EFBIG.
     yield lambda size: resource.setrlimit(resource.RLIMIT_FSIZE, (size, before[1]))
     resource.setrlimit(resource.RLIMIT_FSIZE, before)
 
@@ -353,7 +353,7 @@ def test_files_that_cannot_grow_are_an_error_and_lose_nothing(
     wanted = contents(tmp_path / "calm")
     folder = tmp_path / "full"
     size = (tmp_path / "calm" / "log.h5").stat().st_size
-    largest_file(size - 200)  # The log outgrows it near the end.
+    largest_file(size - 200)  # The log exceeds it near the end.
     with pytest.raises(ValueError, match="File too large") as caught:
         train(folder, training=plan)
     assert str(caught.value).startswith(f"cannot write to {folder}: ")
@@ -361,7 +361,7 @@ def test_files_that_cannot_grow_are_an_error_and_lose_nothing(
     assert 160 <= point <= int(progress(folder)[-1][:12]) < 480
     assert len(Run(folder).log.train["loss"]) >= point // 8
     Run(folder).load(linear(), point)
-    # Still full: not even the owner of the lock can be noted.
+    # Still full: we cannot even write the lock's owner.
     largest_file(0)
     with pytest.raises(ValueError, match="File too large"):
         train(folder, training=plan)
@@ -379,14 +379,14 @@ def original(tmp_path_factory):
     trained = member(evaluations={"held": examples(regression(), 5)})
     plan = Training(16, 8, evaluate_at=Every(8), checkpoint_at=Every(8))
     with open_run(folder, {"rate": 0.1}) as run:
-        # No resume point but the first and the last, however slow the machine is.
+        # Only the first and the last resume point, however slow the machine is.
         (result,) = fit(trained, plan, runs=run, resume_interval=1e9)
     return folder, result
 
 
 @pytest.fixture
 def plain_run(original, tmp_path):
-    """A run of three checkpoints, to be damaged, and its result."""
+    """A run with three checkpoints, for damage, and its result."""
     folder, result = original
     return Path(shutil.copytree(folder, tmp_path / "run")), result
 
@@ -593,7 +593,7 @@ def test_leftovers_of_a_kill_are_removed_and_nothing_else(plain_run):
 
 
 def test_a_folder_that_is_being_written_is_refused(tmp_path):
-    # From here and, below, from another process.
+    # From this process and, below, from another.
     with open_run(tmp_path / "a", {}):
         with pytest.raises(
             ValueError, match=f"is being written by process {os.getpid()}"
@@ -654,7 +654,7 @@ D, HEADS = 8, 2
 
 @pytest.fixture(scope="module")
 def trained(tmp_path_factory):
-    """A small transformer under an edit, with 18 checkpoints."""
+    """A small transformer, trained under an edit, with 18 checkpoints."""
     out = tmp_path_factory.mktemp("run") / "small"
     source = LowRankClasses(num_classes=60, num_exemplars=1, dim=6)
     plan = dataclasses.replace(
@@ -713,7 +713,7 @@ def test_a_saved_set_of_exemplars_that_are_not_finite_is_refused(trained, tmp_pa
 
 
 class Padded(eqx.Module):
-    """An example of regression, with a list of numbers that has a length of its own."""
+    """A regression example plus a padded list of numbers of varying length."""
 
     x: Float[Array, "*batch point dim"]
     y: Float[Array, "*batch point"]
@@ -744,7 +744,7 @@ class PaddedWithNaN(TaskConfig):
 
 
 def test_a_task_may_pad_with_nan(tmp_path):
-    """Its sets are read again as they were, to look at them and to go on."""
+    """The stored sets are read back unchanged, to load a run and to resume it."""
     plan = dataclasses.replace(
         lsa(),
         task=PaddedWithNaN(),
@@ -814,9 +814,9 @@ def test_a_run_knows_the_file_of_its_data(trained, tmp_path):
 
 
 def by_hand(read, checkpoint, batch, edited):
-    """Losses and patterns of each sequence at a checkpoint, in NumPy."""
+    """Each sequence's losses and patterns at a checkpoint, in NumPy."""
     w = oracles.weights_of(read.run.load(read.model, checkpoint))
-    if edited:  # Without head 1 of layer 0: its columns of the output matrix.
+    if edited:  # Remove head 1 of layer 0: its columns of the output matrix.
         w["blocks"][0]["output"][:, D // HEADS :] = 0
     losses, patterns = [], []
     for x, labels in zip(batch.examples, batch.labels, strict=True):
@@ -828,7 +828,7 @@ def by_hand(read, checkpoint, batch, edited):
 
 
 def strengths(patterns, labels):
-    """Attention to the right label less that to the others, head by head."""
+    """Attention to the right label minus attention to the others, by head."""
     total = np.zeros(len(patterns[0]))
     for pattern, row in zip(patterns, labels, strict=True):
         for head, attention in enumerate(pattern):
@@ -839,7 +839,7 @@ def strengths(patterns, labels):
 
 
 def previous_token(patterns):
-    """Attention of each label, at 1, 3, …, to the exemplar before it."""
+    """The attention of each label (at 1, 3, …) to the exemplar before it."""
     rows = [[a[t, t - 1] for t in range(1, len(a), 2)] for p in patterns for a in p]
     return np.mean(rows, 1).reshape(len(patterns), -1).mean(0)
 

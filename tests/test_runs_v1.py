@@ -1,6 +1,6 @@
-"""Runs in the first format (`../shared/data/runs_v1`): read and continued ever after.
+"""Runs in the first format (`../shared/data/runs_v1`) can be read and resumed.
 
-They were written by version 0.1.0, whose configs name no type where there was one only.
+Version 0.1.0 wrote them. Its configs name no type where only one type existed.
 """
 
 import json
@@ -20,7 +20,7 @@ from icl.experiments import evaluate
 
 RUNS = Path(__file__).parents[2] / "shared/data/runs_v1"
 NAMES = ("plain", "edited", "interrupted")
-# Their programs were compiled on another machine.
+# Another machine compiled their programs.
 CLOSE = {"rtol": 1e-5, "atol": 1e-5}
 
 pytestmark = pytest.mark.skipif(not RUNS.is_dir(), reason="needs ../shared/data")
@@ -28,7 +28,7 @@ pytestmark = pytest.mark.skipif(not RUNS.is_dir(), reason="needs ../shared/data"
 
 @pytest.fixture(scope="module", params=NAMES)
 def run(request, tmp_path_factory):
-    """A copy: replays and figures are kept in the folder."""
+    """A copy, because replays and figures write into the folder."""
     folder = tmp_path_factory.mktemp("runs_v1") / request.param
     return shutil.copytree(RUNS / request.param, folder)
 

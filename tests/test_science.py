@@ -1,4 +1,4 @@
-"""Effects that the papers report, at their own scale; a minute or two each."""
+"""Effects that the papers report, at the papers' scale; one or two minutes each."""
 
 import time
 from pathlib import Path
@@ -30,13 +30,13 @@ def assert_induction_heads(found: DemoFindings) -> None:
     assert found.accuracy > 0.99
     assert found.alone[best] > 0.9  # the paper: 0.980
     weakest = int(np.argmin(found.induction_strength))
-    assert found.alone[weakest] < 0.6  # the paper: .292 alone at strength .104
-    # Relabellings never seen are solved.
+    assert found.alone[weakest] < 0.6  # the paper: 0.292 alone, at strength 0.104
+    # The model solves relabellings that it never saw.
     assert found.final["heldout_labels"]["accuracy"] > 0.95
 
 
 def assert_they_do_the_work(run) -> None:
-    """Without either layer's attention there is no more than chance left."""
+    """Without either layer's attention, accuracy is at chance."""
     trained = icl.load(run)
     batch = trained.evaluations["train"]
     for site in ("blocks.1.attn.z", "blocks.0.attn.z"):
@@ -49,10 +49,10 @@ def test_an_induction_head_forms_on_synthetic_classes(tmp_path):
     found = demo(LowRankClasses(), tmp_path / "run")
     assert_induction_heads(found)
     assert_they_do_the_work(tmp_path / "run")
-    # Exemplars never seen (the paper: loss 0.12), and classes never seen.
+    # New exemplars of the training classes, and new classes.
     assert found.final["heldout_exemplars"]["loss"] < 0.3
     assert found.final["heldout_classes"]["accuracy"] > 0.8
-    # The plateau: above half of ln 2 at 10^5 and 2·10^5 sequences (.73 and .60).
+    # The plateau: above half of ln 2 at 10^5 and 2·10^5 sequences (0.73 and 0.60).
     assert 0.6 < found.loss_at[100_000] < 0.9
     assert found.loss_at[400_000] < 0.2
     files = [*(tmp_path / "run/figures").iterdir()]
@@ -71,21 +71,21 @@ def test_an_induction_head_forms_on_omniglot(tmp_path):
 
 @pytest.mark.slow
 def test_linear_self_attention_learns_a_step_of_gradient_descent(tmp_path):
-    """Von Oswald et al. 2023, figure 2: within 2 % of the best step's loss."""
+    """Von Oswald et al. 2023, figure 2: the loss is within 2 % of the best step's."""
     began = time.monotonic()
     trained = icl.run_experiment(lsa(), tmp_path / "run")
     assert time.monotonic() - began < 120
     task = lsa().task
     rate, expected = one_step(task)
 
-    # On the run's own evaluation tasks, which are few: the step is taken on them too.
+    # The run has few evaluation tasks, so compare with the step on the same tasks.
     own = icl.load(tmp_path / "run").evaluations["train"]
     x, y = np.asarray(own.x, np.float64), np.asarray(own.y, np.float64)
     step = np.mean(0.5 * (oracles.descended(x, y, rate) - y[:, -1]) ** 2)
     loss = trained.log.evaluations["train"]["loss"][-1].mean()
     assert loss == pytest.approx(step, rel=0.02)
 
-    # And the expectation, on so many new tasks that their mean is within 0.5 % of it.
+    # The expectation: with this many new tasks, the mean is within 0.5 % of it.
     fresh = batch(task, 200_000, key=jax.random.key(0))
     losses = np.asarray(evaluate(trained.model, task, fresh)["loss"], np.float64)
     assert losses.std() / np.sqrt(len(losses)) < 0.005 * expected

@@ -1,4 +1,4 @@
-"""Each study, small enough for two minutes, through processes of this machine."""
+"""Each study at smoke scale (two minutes), trained by processes of this machine."""
 
 import subprocess
 import sys

@@ -1,4 +1,4 @@
-"""The studies: which runs there are, and that their edits mean what they should."""
+"""The studies: which runs they have, and whether their edits are right."""
 
 import dataclasses
 import functools
@@ -53,7 +53,7 @@ def experiments(study, scale):
 
 @pytest.mark.parametrize(
     ("study", "count"),
-    # Of the induction heads' runs two are not in the scripts: A18's other seeds.
+    # Two of the induction runs are not in the public scripts: A18's other seeds.
     [
         *(("induction", 32 + 31 + 2), ("coopetition", 27 + 18 + 2)),
         *(("transience", 2 + 32), ("clamps", 10 * 7)),
@@ -96,13 +96,13 @@ def test_what_a_run_needs_is_kept(study, scale):
                 assert checkpoint in kept
             dependent += 1
     wanted = {
-        # All but the main run, four seeds, and those of one head each.
+        # All except the main run, four seeds, and the runs with one head.
         "induction": {"smoke": 9, "small": 65 - 13, "paper": 65 - 13},
         "clamps": {"smoke": 12, "small": 60, "paper": 60},
         "coopetition": {"smoke": 4, "small": 9, "paper": 22},
         "transience": dict.fromkeys(SCALES, 0),
         "spread": dict.fromkeys(SCALES, 0),
-        # All but the main run and those of one head each.
+        # All except the main run and the runs with one head.
         "replicas": {"smoke": 2 * 10, "small": 5 * 48, "paper": 5 * 48},
     }
     assert dependent == wanted[study][scale]
@@ -122,7 +122,7 @@ def test_smoke_builds(study):
     built = {}
     for experiment in experiments(study, "smoke").values():
         experiment = experiment.with_any_heads()
-        # Without what makes no other model or task, and takes seconds to draw.
+        # Drop fields that do not change the model or task and take seconds to build.
         bare = dataclasses.replace(
             experiment, edits=(), start=None, evaluations={}, init_seed=0, train_seed=0
         )
@@ -149,14 +149,14 @@ def model_and_inputs():
         lambda key: config.build(exemplar_label_interface(5, dim=4), key=key)
     )
     model = build(jax.random.key(0))
-    # At first, attention is near uniform, and edits of it change little.
+    # Initial attention is almost uniform, so edits of it would change little.
     model = jax.tree.map(lambda x: 3 * x if eqx.is_inexact_array(x) else x, model)
     examples = jax.random.normal(jax.random.key(1), (6, 2, 4))
     examples = jnp.concatenate([examples, examples[:, :1]], 1)
     return model, (examples, jnp.tile(jnp.array([1, 3, 1]), (6, 1)))
 
 
-# Heads by their ranks, which stand for the heads that are found.
+# Ranks of heads stand for the heads that a run finds.
 ABLATE = "--opto_ablate_heads " + " ".join(f"1:{head}" for head in but(0))
 PERFECT = "--opto_specific_fn perfect_prev_token_input"
 COPY = "--opto_perfect_copy_from_head_pattern 1:0"
@@ -191,7 +191,7 @@ def test_edits_mean_what_the_flags_mean(name, model_and_inputs):
     both = experiments("induction", "paper") | experiments("coopetition", "paper")
     ours = [parse_edit(text) for text in both[name].with_any_heads().edits]
     theirs = edits_from_flags(FLAGS[name])
-    # Copies have no one pattern: there, nothing but the logits of the query is alike.
+    # A copy fixes no single pattern, so only the query's logits are equal.
     record = () if "copy" in name else "blocks.*.attn.out"
     logits, at = opto.run(model, *inputs, record=record, edits=ours)
     wanted, there = opto.run(model, *inputs, record=record, edits=theirs)
@@ -204,7 +204,7 @@ def test_edits_mean_what_the_flags_mean(name, model_and_inputs):
 
 
 def assert_close(found, wanted):
-    """The error is bounded by the largest number: small ones are sums of such."""
+    """Bounds the error by the largest number: small numbers are sums of large ones."""
     atol = 1e-6 * np.abs(wanted).max()
     np.testing.assert_allclose(found, wanted, rtol=1e-5, atol=atol)
 
@@ -234,7 +234,7 @@ def test_the_induction_papers_numbers():
         *(0.0, 0.1, 0.2, 0.3, 0.4, 0.5, 0.55, 0.6, 0.65),
         *(0.7, 0.75, 0.8, 0.85, 0.9, 0.95, 1.0),
     ]
-    # 26 and 23 million sequences, and two seeds more.
+    # 26 and 23 million sequences, plus two more seeds.
     total = sum(each.training.num_sequences for each in found.values())
     assert round(total / 1e6, 1) == 51.6
 
@@ -265,7 +265,7 @@ def test_the_clamps_over_seeds():
             assert each.training.evaluate_at == Every(1000)
             runs = {ranked.run for ranked in each.heads.values()}
             assert runs == {str(FOLDER / f"seed-{seed}")}
-    # The seeds of a clamp train together, though their heads differ.
+    # The seeds of one clamp train together, although their heads differ.
     packed = groups(found, needs(found, FOLDER), FOLDER)
     assert sorted(len(group.runs) for group in packed) == [10] * 7
     small = experiments("clamps", "small")
@@ -288,7 +288,7 @@ def test_the_coopetition_papers_numbers():
     grafts = {n: e for n, e in found.items() if n.startswith("graft-ciwl")}
     at = sorted(e.sources()[0][1] for e in grafts.values())
     millions = (4, 8, 9.75, 9.8, 15, 20, 25, 31.5, 32, 48, 64)
-    # A step ends at whole batches: the published file is 00009750016.eqx.
+    # Steps are whole batches, so the published file is 00009750016.eqx.
     exact = [9_750_016 if n == 9.75 else round(n * 1e6) for n in millions]
     assert at == exact
     assert all("from_=1" in e.edits[0] for e in grafts.values())
@@ -308,7 +308,7 @@ def test_the_coopetition_papers_numbers():
     assert [*found["main"].evaluations] == ["train", "icl", "flip", "ciwl", "iwl"]
     assert {e.size for e in found["main"].evaluations.values()} == {5000}
     assert len(found["12-layers-matched"].evaluations) == 12
-    # All runs with two pairs are tested on the same sequences.
+    # All runs with two context pairs have the same evaluation sequences.
     kinds = ("ciwl-only", "icl-only", "matched")
     for name, each in found["main"].evaluations.items():
         assert all(found[kind].evaluations[name] == each for kind in kinds)
@@ -349,7 +349,7 @@ def test_data_of_the_users_own():
     enough = LowRankClasses(num_classes=13_000)
     trials = list_trials(coopetition, "paper", FOLDER, enough)
     assert {trial.experiment.data for trial in trials} == {enough}
-    # A graft fits, for all have an output for each class.
+    # A graft fits, because all models have one output for each class.
     icl_only = next(t.experiment for t in trials if t.name == "icl-only")
     assert icl_only.task.labels.num_labels == 13_000
     clusters = LowRankClasses(num_classes=3250, num_exemplars=5)

@@ -1,4 +1,4 @@
-"""`python -m sweeps collect` against the logs, read with h5py and NumPy alone."""
+"""`python -m sweeps collect` against the logs, read with only h5py and NumPy."""
 
 import csv
 import dataclasses
@@ -42,7 +42,7 @@ def tiny(**changes):
 
 
 def as_trained(run, events, steps):
-    """What training leaves there, with numbers that are made up."""
+    """Writes what training leaves in a folder, with invented numbers."""
     (run / "resume").mkdir(parents=True)
     (run / f"resume/{8 * steps:012d}.eqx").touch()
     rng, log = np.random.default_rng(len(events)), Log()
@@ -56,11 +56,11 @@ def as_trained(run, events, steps):
             },
         )
     log.write(run / "log.h5", 8)
-    without_checksum(run / "log.h5")  # Tests change it.
+    without_checksum(run / "log.h5")  # Tests edit this file.
 
 
 def add_metric(file, path):
-    """A metric that other sets lack, with numbers that float32 sums round."""
+    """Adds a metric that other sets lack; float32 sums would round its numbers."""
     with h5py.File(file, "r+") as log:
         events = len(log["eval/iter"])
         rows = np.linspace(1e-8, 1e8, events * 7, dtype=np.float32)
@@ -69,7 +69,7 @@ def add_metric(file, path):
 
 @pytest.fixture(scope="module")
 def made(tmp_path_factory):
-    """A study of four runs, of which one has not begun."""
+    """A study with four runs; one has not begun."""
     folder = Folder(tmp_path_factory.mktemp("made") / "study")
     adam = Adam(Constant(0.02))
     graft = f"Graft({str(folder.run('a'))!r}, until=0, checkpoint=64)"
@@ -90,7 +90,7 @@ def made(tmp_path_factory):
 
 @pytest.fixture
 def study(made, tmp_path):
-    """A copy in the same place: the paths in the configs stay right."""
+    """A copy in the same place, so that paths in the configs stay right."""
     backup = tmp_path / "backup"
     shutil.copytree(made.path, backup)
     yield made
@@ -99,7 +99,7 @@ def study(made, tmp_path):
 
 
 def oracle(folder, run):
-    """The rows of a run by set and sequences, its metrics by name."""
+    """A run's rows, by set and sequences seen; each has its metrics by name."""
     found = {}
     with h5py.File(folder.run(run) / "log.h5") as log:
         events = log["eval/iter"][()]
@@ -130,7 +130,7 @@ def rows_of(columns):
 
 
 def check_rows(rows, folder, runs):
-    """That these are the rows of the logs, and no others."""
+    """Checks that these are exactly the rows of the logs."""
     metrics = [*list(rows[0])[list(rows[0]).index("set") + 1 :]]
     for run in runs:
         wanted = oracle(folder, run)
@@ -141,7 +141,7 @@ def check_rows(rows, folder, runs):
             expected = wanted[row["set"], row["sequences"]]
             for metric in metrics:
                 mean = expected.get(metric, math.nan)
-                # A mean of float64s, which NumPy sums in another order.
+                # A mean of float64 numbers; NumPy sums them in another order.
                 np.testing.assert_allclose(row[metric], mean, rtol=1e-14)
     assert {row["run"] for row in rows} == set(runs)
 
@@ -151,7 +151,7 @@ def test_the_columns_are_what_the_logs_hold(made):
     rows = rows_of(columns)
     check_rows(rows, made, ["a", "b", "c"])
     assert {len(values) for values in columns.values()} == {len(rows)}
-    # Events at 0, 24, 48 and 64, those of c at 16 and 40; at 0 nothing was trained on.
+    # Events at 0, 24, 48 and 64, for c also 16 and 40; at 0 there is no training row.
     assert len(rows) == 2 * (3 * 4 - 1) + 3 * 2
     assert all(columns[name].dtype == np.float64 for name in ("loss", "grad_norm"))
     assert np.isnan(columns["grad_norm"][columns["set"] == "held"]).all()
@@ -243,7 +243,7 @@ def test_an_earlier_table_is_replaced_and_nothing_else(study, tmp_path, name):
     if name.endswith("csv"):
         other.write_text("name,run\n")
     kept = other.read_bytes()
-    with pytest.raises(ValueError, match="is there and not a table of this command"):
+    with pytest.raises(ValueError, match="exists and is not a table of this command"):
         collect([str(study.path), "--out", str(other)])
     assert other.read_bytes() == kept
 
@@ -253,7 +253,7 @@ def test_only_some_runs(study, capsys):
     assert capsys.readouterr().err == ""
     with h5py.File(study.path / "collected.h5") as opened:
         assert {*opened["run"].asstr()[()]} == {"b", "c"}
-        # What it differs in from all runs of the study.
+        # The field in which it differs from all runs of the study.
         assert "init_seed" in opened
         assert opened.attrs["unfinished"].shape == (0,)
 
@@ -322,7 +322,7 @@ def test_a_run_that_goes_on_is_as_far_as_it_is(study, capsys):
         for name in ("loss", "grad_norm", "iter"):
             rows = log[f"train/{name}"][()]
             del log[f"train/{name}"]
-            log[f"train/{name}"] = rows[:7]  # A step beyond the last event.
+            log[f"train/{name}"] = rows[:7]  # One step beyond the last event.
         events = log["eval/iter"][()]
         del log["eval/iter"]
         log["eval/iter"] = events[:3]
@@ -381,7 +381,7 @@ def test_a_full_disk_leaves_the_earlier_table(study, monkeypatch):
 
 @pytest.fixture
 def made_with(study):
-    """Says that the study was launched with some plug-ins."""
+    """Notes in the study that it was launched with these plug-ins."""
 
     def write(*names):
         file = study.sweep / "study.json"
@@ -405,7 +405,7 @@ def test_a_plug_in_that_is_gone_matters_to_who_needs_it(study, made_with, capsys
 
 
 def made_of(study, run, kind):
-    """Gives a run a task of a plug-in."""
+    """Gives a run a plug-in's task."""
     file = study.run(run) / "config.json"
     config = json.loads(file.read_text()) if file.exists() else study.configs[run]
     file.write_text(json.dumps({**config, "task": {"type": kind}}))
@@ -424,7 +424,7 @@ def test_a_plug_in_that_fails_is_named_if_it_is_needed(
 
 
 def test_of_two_copies_of_a_study_the_latest_is_known(study, made_with, tmp_path):
-    """Both define the task: known at once, neither could be told from the other."""
+    """Both define the task; if both were known, its name would be ambiguous."""
     text = """
 import dataclasses
 from icl.tasks.regression import LinearRegression
@@ -454,7 +454,7 @@ class Copied(LinearRegression):
     ids=["no unit", "one unit", "one and none", "two units"],
 )
 def test_losses_have_the_unit_of_their_tasks(tmp_path, monkeypatch, unit, other, units):
-    """`loss` is of both runs, `query_loss` of the first one only."""
+    """Both runs have `loss`; only the first one has `query_loss`."""
     monkeypatch.setattr(LinearRegression, "loss_unit", unit)
     monkeypatch.setattr(LinearRegression, "summaries", {})
     folder, names = Folder(tmp_path / "study"), "ab"
@@ -503,7 +503,7 @@ def test_a_large_study(tmp_path):
     check_rows(rows_of(last), folder, names[-1:])
 
 
-# What runs differ in
+# The columns of differing fields
 
 
 def values_of(*configs, folder="/study"):

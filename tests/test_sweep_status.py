@@ -1,4 +1,4 @@
-"""What `python -m sweeps status` says, and the table of a launch before it starts."""
+"""The output of `python -m sweeps status`, and a launch's table before it starts."""
 
 import dataclasses
 import os
@@ -40,7 +40,7 @@ def some():
 
 
 class Study:
-    """A study folder whose jobs are as tests say."""
+    """A study folder whose jobs tests invent."""
 
     def __init__(self, path, some):
         self.folder, self.some = Folder(path), some
@@ -82,7 +82,7 @@ class Study:
         return status([str(self.folder.path), *options])
 
     def _touch(self, file):
-        """Each file is written a second after the one before."""
+        """Dates each file one second after the one before."""
         self.seconds += 1.0
         os.utime(file, (self.seconds, self.seconds))
 
@@ -94,7 +94,7 @@ def study(tmp_path, some):
 
 @pytest.fixture
 def alive():
-    """The number of a process like those of jobs."""
+    """The id of a process that looks like a job."""
     code = "import time; time.sleep(100)"
     process = subprocess.Popen([sys.executable, "-c", code, "submitit", "sweeps"])
     yield process.pid
@@ -144,7 +144,7 @@ def test_a_run_whose_process_was_killed_is_stopped(study):
     study.at("b", 0)
     seen, _ = look(study.folder)
     assert [each.state for each in seen.values()] == ["stopped", "stopped"]
-    # It goes on from there.
+    # It resumes from there.
     assert (seen["a"].sequences, seen["a"].rate, seen["a"].error) == (16, 0.0, KILLED)
     assert study.status() == 0
 
@@ -161,7 +161,7 @@ def test_what_was_said_before_a_new_launch_is_history(study, alive):
     study.report("a", "failed", error="the disk is full")
     study.job("000", ["a", "b"], job_id=str(alive))
     assert study.states() == {"a": "running", "b": "running"}
-    # While its neighbour goes on.
+    # Its neighbour still trains.
     study.report("b", "failed", error="diverged")
     assert study.states() == {"a": "running", "b": "failed"}
     assert study.status() == 1
@@ -195,7 +195,7 @@ def test_a_run_that_needs_what_failed_is_blocked(study):
     study.report("a", "failed", error="no")
     study.job("001", ["c"], needs=["000"], job_id="")
     study.job("002", ["d"], needs=["001"], job_id="")
-    # The others of its job may still serve.
+    # The other members of its job may still finish.
     assert study.states() == {"a": "failed", "b": "new", "c": "new", "d": "new"}
     study.report("b", "failed", error="no")
     seen, _ = look(study.folder)
@@ -215,7 +215,7 @@ def test_what_a_launch_at_work_has_yet_to_start(study, alive):
     assert study.states() == first
     study.report("d", "failed", error="now")
     assert study.states() == first | {"d": "failed"}
-    study.report("d", "running")  # Begun in this launch, and gone.
+    study.report("d", "running")  # It began in this launch, and its process is gone.
     assert study.states() == first | {"d": "stopped"}
     study.launching(999999999)
     assert study.states()["c"] == "new"
@@ -246,7 +246,7 @@ def test_slurm_says_where_jobs_are(study, squeue):
     states = [each.state for each in seen.values()]
     assert states == ["running", "queued", "waiting", "blocked", "new", "stopped"]
     assert note == ""
-    study.report("b", "stopped", sequences=16)  # And requeued.
+    study.report("b", "stopped", sequences=16)  # It was also requeued.
     assert study.states()["b"] == "queued"
 
 
@@ -271,7 +271,7 @@ def test_slurm_does_not_answer(study, squeue, capsys):
     study.at("a", TOTAL)
     study.at("b", TOTAL)
     look(study.folder)
-    assert look(study.folder)[1] == ""  # There is nothing to ask.
+    assert look(study.folder)[1] == ""  # There is no job to ask about.
 
 
 def test_a_folder_that_is_no_study_is_refused(tmp_path):
@@ -337,7 +337,7 @@ def test_the_end_of_a_long_log(tmp_path):
 
 
 def at_each_look(monkeypatch, *steps):
-    """Has the steps taken while `--watch` sleeps, one each time."""
+    """Runs one of the steps at each sleep of `--watch`."""
     left = list(steps)
     monkeypatch.setattr(_status.time, "sleep", lambda seconds: left.pop(0)())
     return left
@@ -361,7 +361,7 @@ def test_watching_ends_with_the_last_job(study, alive, monkeypatch, capsys):
     assert left == []
     lines = capsys.readouterr().out.splitlines()
     told = [line.split()[:2] for line in lines if line[:2] in ("a ", "b ")]
-    # Not when nothing but a number has changed.
+    # It prints no line if only a number has changed.
     pairs = [["a", "running"], ["b", "running"], ["a", "finished"], ["b", "failed"]]
     assert told == pairs
 
@@ -418,19 +418,19 @@ def test_many_runs_are_read_at_once_and_no_device_is_asked_for(study, monkeypatc
     with monkeypatch.context() as patched:
         patched.setattr(Path, "open", counted)
         assert set(study.states().values()) == {"stopped"}
-    # No file twice: neither what all runs share, nor what each has.
+    # No file is read twice, neither shared files nor those of a run.
     assert len(read) == len({*read})
     assert {study.folder.sweep / "runs" / f"{run}.json" for run in names} <= {*read}
     code = "import sys; from sweeps.watch import status; sys.exit(status(sys.argv[1:]))"
     command = [sys.executable, "-c", code, str(study.folder.path)]
-    # To begin to use a device would fail.
+    # JAX would fail if it started a device.
     nowhere = os.environ | {"JAX_PLATFORMS": "nowhere"}
     done = subprocess.run(command, capture_output=True, text=True, env=nowhere)
     assert (done.returncode, done.stderr) == (0, "")
     assert "63 runs: 0 finished, 63 stopped; 50% of 4,032 sequences" in done.stdout
 
 
-# What a launch would do
+# The plan of a launch
 
 
 def test_the_table_of_a_launch(tmp_path, some):

@@ -54,14 +54,14 @@ def planned(folder, *only, members=8):
 
 
 def sweeps(*arguments, **options):
-    """Runs the command; its status, output and errors."""
+    """Runs the command; returns its status, output and errors."""
     command = [sys.executable, "-m", "sweeps", *map(str, arguments)]
     done = subprocess.run(command, capture_output=True, text=True, **options)
     return done.returncode, done.stdout, done.stderr
 
 
 def one_line(capsys, *arguments):
-    """What a command that is refused says, which is one line; its status is 2."""
+    """The one line that a refused command prints; its status is 2."""
     from sweeps.cli import main
 
     with pytest.raises(SystemExit) as stop:
@@ -152,7 +152,7 @@ def test_the_last_checkpoint_is_the_planned_one(tmp_path):
 
 
 def test_a_graft_of_a_checkpoint_file_has_no_number(tmp_path):
-    """One of icl-dynamics: the file is the checkpoint."""
+    """For icl-dynamics, the file is the checkpoint."""
     file = tmp_path / "5.eqx"
     file.touch()
     base = experiments(tmp_path)["seed-0"]
@@ -162,7 +162,7 @@ def test_a_graft_of_a_checkpoint_file_has_no_number(tmp_path):
     assert needs(found, tmp_path / "out") == {"a": ()}
 
 
-# What is refused, before anything is written
+# Refusals before anything is written
 
 
 def refused(tmp_path, change, match):
@@ -283,7 +283,7 @@ def test_every_study_here_is_loaded():
 
 
 def test_grafts_that_repeat_the_runs_own_edits_are_another_program(tmp_path):
-    """Loading puts a run's own edits before the graft's, but does not repeat them."""
+    """Loading adds a run's own edits before the graft's, but not a second time."""
     base = experiments(tmp_path)["seed-0"]
     scale = "Scale('blocks.0.attn.scores', {})".format
 
@@ -301,11 +301,11 @@ def test_grafts_that_repeat_the_runs_own_edits_are_another_program(tmp_path):
     assert third != program(grafting("same"), others)
 
 
-# Jobs that were cut off
+# Interrupted jobs
 
 
 def begun(folder, found, points):
-    """A study's folder whose runs have begun, in one job, with these resume points."""
+    """A study folder with one job, whose runs have these resume points."""
     path = Folder(folder)
     job = Job("000", tuple(points), (), 1)
     with path.claimed("twelve", "smoke"):
@@ -358,13 +358,13 @@ def test_a_member_that_never_began_is_packed_anew(tmp_path):
 
 
 def test_a_job_killed_as_it_began_keeps_its_members(tmp_path):
-    """It is one program: with fewer members its numbers would be rounded otherwise."""
+    """The job is one program; with fewer members, rounding would differ."""
     found = experiments(tmp_path)
     points = {"seed-0": {0}, "seed-1": {0}, "seed-2": (), "seed-3": ()}
     begun(tmp_path, found, points)
     jobs = {job.name: job.runs for job in planned(tmp_path, "seed-*").jobs}
     assert jobs == {"000": ("seed-0", "seed-1", "seed-2", "seed-3")}
-    # Those that have changed may be another program, and those not asked for stay.
+    # Changed runs may be another program; runs that nobody asked for stay in the job.
     shutil.rmtree(tmp_path / "seed-3")
     asked = wanted(
         Folder(tmp_path),
@@ -397,7 +397,7 @@ def test_a_member_that_is_gone_or_has_changed_is_told_of(tmp_path):
 
 
 def test_a_queued_run_of_another_config_is_told_of(tmp_path, monkeypatch):
-    """Its job has the config that it was submitted with, and no folder yet."""
+    """Its job has the config of its submission, and no run folder exists yet."""
     found = experiments(tmp_path)
     begun(tmp_path, found, {"wide": ()})
     (tmp_path / "wide" / "config.json").unlink()
@@ -431,7 +431,7 @@ def test_a_cost_is_what_a_run_takes(tmp_path, monkeypatch):
     found = experiments(tmp_path / "study", scale="small")
     programs = [Program(found["seed-0"], 1), Program(found["seed-0"], 4)]
     one, four = measured(programs, {}, 1)
-    # Adam keeps the weights and two more; a program reads the state and writes it.
+    # Adam keeps the weights and two copies; a program reads the state and writes it.
     count = 8 * 8 + 4 * 8 + 2 * 4 * 64 + 6 * 8 + 8 * 4 + 4
     assert one.member_bytes > 2 * 3 * 4 * count
     assert four.member_bytes < 2 * one.member_bytes
@@ -451,7 +451,7 @@ def test_a_cost_is_what_a_run_takes(tmp_path, monkeypatch):
 
 @dataclasses.dataclass
 class Machine:
-    """An executor as far as packing asks it."""
+    """The part of an executor that packing uses."""
 
     device_bytes: int
     gpu: bool = False
@@ -462,10 +462,10 @@ class Machine:
 @pytest.mark.parametrize(
     ("machine", "fits"),
     [
-        # Four fifths of 2 GiB, less 600 MiB and 100 of each device, in 2 · 100 MiB.
+        # 4/5 of 2 GiB, minus 600 MiB and 100 MiB per device, divided by 2 · 100 MiB.
         (Machine(2**31), 4),
         (Machine(2**33), 9),
-        # Four fifths of 512 MiB, less 100, are three members; two devices have six.
+        # 4/5 of 512 MiB, minus 100 MiB, holds three members; two devices hold six.
         (Machine(2**29, gpu=True), 6),
     ],
 )
@@ -485,7 +485,7 @@ def test_as_many_members_as_memory_allows(machine, fits, tmp_path):
 
 @pytest.fixture(scope="module")
 def trained(tmp_path_factory):
-    """The study's folder, trained by processes of this machine, and what was said."""
+    """The study's folder, trained by processes of this machine, and the output."""
     out = tmp_path_factory.mktemp("studies") / "twelve"
     command = (STUDY, "--out", out, "--scale", "smoke", "--members", 8, "--jobs", 2)
     code, _, errors = sweeps(*command)
@@ -494,9 +494,9 @@ def trained(tmp_path_factory):
 
 
 def contents(folder):
-    """Everything that a run ended with, to the bits.
+    """A finished run's results, to the bit.
 
-    Without whose it is: the config of one that starts from another names its folder.
+    Without config and checksums: a config can name another run's folder.
     """
     files = sorted(folder.glob("checkpoints/*.eqx"))
     with h5py.File(folder / "log.h5") as log:
@@ -565,7 +565,7 @@ def test_another_study_or_scale_is_refused(capsys, trained):
 
 
 def test_killed_and_started_again_ends_with_the_same_bits(trained, tmp_path):
-    """Whatever kills whom: the launcher or a job, by SIGKILL or with time to save."""
+    """Kills the launcher or a job, by SIGKILL or with time to save."""
     out = tmp_path / "killed"
     command = [STUDY, "--out", out, "--scale", "smoke", "--members", 8, "--jobs", 2]
     launch = [sys.executable, "-m", "sweeps", *map(str, command)]
@@ -575,12 +575,12 @@ def test_killed_and_started_again_ends_with_the_same_bits(trained, tmp_path):
         process = subprocess.Popen(
             launch, stderr=subprocess.PIPE, text=True, start_new_session=True
         )
-        # A job has begun to train, and others are to come: there are three levels.
+        # One job trains, and others still have to start: the study has three levels.
         while points() <= before:
             assert process.poll() is None
             time.sleep(0.01)
         if number == signal.SIGKILL:
-            os.killpg(process.pid, number)  # And its jobs.
+            os.killpg(process.pid, number)  # Its jobs too.
         else:
             process.send_signal(number)
         _, errors = process.communicate(timeout=120)
@@ -598,7 +598,7 @@ def test_killed_and_started_again_ends_with_the_same_bits(trained, tmp_path):
 
 
 def test_a_failed_member_leaves_its_neighbours_alone(tmp_path):
-    """And trains once it is mended, which changes nothing of them."""
+    """Once repaired, it trains, and the neighbours do not change."""
     out, study = tmp_path / "out", tmp_path / "study.py"
     folder = Folder(out)
 
@@ -624,7 +624,7 @@ def test_a_failed_member_leaves_its_neighbours_alone(tmp_path):
 
     before = contents(out / "good")
     code, _, errors = launch(1)
-    assert code == 1  # What diverged stays so.
+    assert code == 1  # A diverged run stays diverged.
     assert "unbuilt failed" not in errors
     assert states() == ended | {"unbuilt": "finished"}
     assert contents(out / "good")[0] == before[0]
@@ -698,14 +698,14 @@ def trials(scale, folder, data):
 
 
 def test_a_full_disk_is_told_and_resumed(tmp_path):
-    """A quota on the size of files stands for the disk."""
+    """A quota on file size stands for a full disk."""
     out = tmp_path / "out"
     longer = (
         "--set training.num_sequences=96000 --set training.evaluate_at.sequences=48000"
     )
     options = f"--scale smoke --members 8 --cluster debug --only wide {longer}"
     command = f"{sys.executable} -m sweeps {STUDY} --out {out} {options}"
-    # The study and the first checkpoints fit in 64 KiB, the log at the end does not.
+    # The study and the first checkpoints fit in 64 KiB; the final log does not.
     quota = ["bash", "-c", f"ulimit -f 64; {command}"]
     done = subprocess.run(quota, capture_output=True, text=True)
     assert done.returncode == 1, done.stderr
@@ -719,7 +719,7 @@ def test_a_full_disk_is_told_and_resumed(tmp_path):
 
 
 def test_members_are_sharded_over_four_devices(tmp_path):
-    """Eight members, two on each device, end as each does alone."""
+    """Eight members, two on each device, end as they do alone."""
     script = SHARDED.replace("OUT", str(tmp_path))
     done = subprocess.run(
         [sys.executable, "-c", script], capture_output=True, text=True

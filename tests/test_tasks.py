@@ -38,7 +38,7 @@ IN_ORDER = Split(NUM_CLASSES, seed=None)
 
 
 def ids(num_classes=NUM_CLASSES, num_exemplars=NUM_EXEMPLARS):
-    """Data whose ids tell the class and the exemplar: `divmod(id, num_exemplars)`."""
+    """Data whose ids give class and exemplar: `divmod(id, num_exemplars)`."""
     return jnp.arange(num_classes * num_exemplars).reshape(num_classes, num_exemplars)
 
 
@@ -57,7 +57,7 @@ def many(task, size, seed):
 
 
 def draw(config, data=None, seed=0, size=N):
-    """Classes, exemplars (if data are ids) and labels of many sequences, in NumPy."""
+    """Draws many sequences: classes, exemplars (if data are ids) and labels."""
     data = ids() if data is None else data
     out = many(config.build(data), size, seed)
     examples = np.asarray(out.examples)
@@ -68,14 +68,14 @@ def draw(config, data=None, seed=0, size=N):
 
 
 def fits(counts, expected):
-    """Chi-square at 1e-4, with cells below 5 merged; what cannot be must not be."""
+    """Chi-square test at 1e-4; merges cells below 5; impossible cells must be empty."""
     counts, expected = np.ravel(counts).astype(float), np.ravel(expected).astype(float)
     assert counts[expected == 0].sum() == 0
     expected = expected * counts.sum() / expected.sum()
     rare = expected < 5
     counts = np.append(counts[~rare], counts[rare].sum())
     expected = np.append(expected[~rare], expected[rare].sum())
-    if expected[-1] < 5:  # too few even together: leave them to the next cell
+    if expected[-1] < 5:  # still too few together: merge them into the next cell
         counts = np.append(counts[:-2], counts[-2:].sum())
         expected = np.append(expected[:-2], expected[-2:].sum())
     assert len(expected) > 1
@@ -83,7 +83,7 @@ def fits(counts, expected):
 
 
 def tally(*columns, sizes):
-    """How often each combination of values occurs."""
+    """Counts each combination of values."""
     flat = np.ravel_multi_index(tuple(np.asarray(c) for c in columns), sizes)
     return np.bincount(flat, minlength=math.prod(sizes))
 
@@ -93,11 +93,11 @@ def independent(a, b, sizes):
     assert stats.chi2_contingency(table).pvalue > 1e-4
 
 
-# The distribution of the classes, against enumeration of the definition.
+# The distribution of classes, against an enumeration of the definition.
 
 
 def without(p, taken):
-    """The distribution conditioned on none of `taken`."""
+    """The distribution, conditioned on not drawing any of `taken`."""
     q = np.array([0 if k in taken else v for k, v in enumerate(p)])
     return [(k, v) for k, v in enumerate(q / q.sum()) if v]
 
@@ -185,7 +185,7 @@ def test_classes_follow_the_law(name, distribution, p):
 
 
 def test_the_law_by_hand():
-    # The oracle above, where the answer can be written down.
+    # The oracle above, where the answer is known.
     p = np.array([0.5, 0.3, 0.2])
     want = np.zeros((3, 3, 3))
     for q, o in itertools.permutations(range(3), 2):
@@ -200,7 +200,7 @@ def test_counts_with_many_classes():
     context, query = classes[:, :-1], classes[:, -1:]
     times = (context[:, :, None] == context[:, None, :]).sum(-1)
     assert ((context == query).sum(1) == 3).all()
-    # Three of the query, three of the distractor, and two that seldom coincide.
+    # Three of the query's class, three of the distractor's, two that rarely coincide.
     rare = (np.sort(times, axis=1) != [1, 1, 3, 3, 3, 3, 3, 3]).any(1)
     assert stats.binomtest(int(rare.sum()), N, 1 / 12_798).pvalue > 1e-4
     assert (np.sort(times[rare], axis=1) == [2, 2, 3, 3, 3, 3, 3, 3]).all()
@@ -275,7 +275,7 @@ def test_permutation():
 
 
 def test_free_exemplars():
-    # Three classes, so that the same class is often twice in the context by chance.
+    # Only three classes, so that a class often comes twice in the context by chance.
     settings = config(3, context=Context(3, 1))
     classes, exemplars, _ = draw(settings, ids(3))
     want = np.ones(NUM_EXEMPLARS**4)
@@ -400,7 +400,7 @@ def test_relabel_parts_are_disjoint_and_train_has_every_label():
         first = split.part("train", 10)
         listed = sorted(itertools.combinations(range(5), 2), key=lambda p: p[::-1])
         again += parts[0] != {listed[i] for i in first}
-    # The naive split misses a label for some seeds: those were drawn again.
+    # For some seeds the first split misses a label, so it was drawn again.
     assert 20 < again < 180
 
 
@@ -456,7 +456,7 @@ def test_query_label_on_context(context):
     assert (classes[:, :-1] != classes[:, -1:]).all()
     place, length = chosen.argmax(1), context.length
     fits(np.bincount(place), np.ones(length))
-    # Independent of the other draws: no key serves two purposes.
+    # Independent of the other draws: no key is used twice.
     independent(place, exemplars[:, -1], (length, 3))
     independent(place, exemplars[:, 0], (length, 3))
     independent(place, classes[:, -1], (length, 5))
@@ -477,7 +477,7 @@ def test_noise():
     np.testing.assert_allclose(noise.mean(0), 0, atol=4.5 / math.sqrt(N))
     np.testing.assert_allclose(noise.std(0), 1, atol=4.5 / math.sqrt(2 * N))
     np.testing.assert_allclose(np.corrcoef(noise.T), np.eye(6), atol=4.5 / N**0.5)
-    # Independent of what is shown (public code: the same key for both).
+    # Independent of the shown exemplars (the public code uses one key for both).
     flat = np.asarray(data).reshape(12, 2)
     shown = (originals[:, 2, None] == flat).all(-1).argmax(1)
     assert (flat[shown] == originals[:, 2]).all()
@@ -495,7 +495,7 @@ def test_noise_keeps_the_type():
 
 @pytest.mark.parametrize("context", CONTEXTS.values(), ids=CONTEXTS)
 def test_what_a_sequence_is(context):
-    """Of data that is ids; `test_kinds.py` has what holds of any task's examples."""
+    """For data that are ids; `test_kinds.py` tests the examples of all tasks."""
     task = config(8, context=context).build(ids(8))
     out = jax.eval_shape(lambda key: task.sample(key=key), jax.random.key(0))
     for part in (out.examples, out.labels, out.classes):
@@ -507,12 +507,12 @@ def test_what_a_sequence_is(context):
 
 
 def test_keys_are_used_once():
-    # Whatever two things are drawn, they are independent.
+    # Any two draws are independent.
     mixture = Mixture((Context(2, 1), Context(2, 2)), (0.5, 0.5))
     classes, exemplars, _ = draw(config(context=mixture))
     kind = (classes[:, :2] == classes[:, 2:]).sum(1) - 1
     labels = draw(config(labels=Relabel(5)))[2]
-    # The same keys draw the same classes and exemplars, whatever the labels are.
+    # The same keys draw the same classes and exemplars, for any label scheme.
     pair_classes, pair_exemplars, _ = draw(config(labels=Relabel(5)))
     place = (pair_classes[:, 0] == pair_classes[:, 2]).astype(int)
     independent(kind, classes[:, 2], (2, 5))
@@ -536,7 +536,7 @@ def test_tasks_share_their_data():
     assert sorted(sizes) == sorted([15, 5, 3, 32])
 
 
-# What a model and its training see
+# The inputs of a model and of training
 
 
 class Model(eqx.Module):
@@ -683,7 +683,7 @@ def test_errors(name):
 
 
 def test_misspelt_parts():
-    # Told in words also where nothing checks the types.
+    # A clear message even without type checks.
     from icl.tasks.exemplar_label._split import check_choice
 
     with pytest.raises(ValueError, match="did you mean 'train'"):

@@ -1,4 +1,4 @@
-"""Texts of edits: what reads back, edits and kinds of one's own, mistakes in texts."""
+"""Texts of edits: reading them back, the user's own edits and kinds, mistakes."""
 
 import re
 
@@ -35,7 +35,7 @@ from opto import (
 
 @opto.register
 class Shift(opto.Edit):
-    """An edit of one's own: moves entries along an axis."""
+    """A user's own edit: moves entries along an axis."""
 
     site: str = eqx.field(static=True)
     steps: int = eqx.field(static=True)
@@ -56,7 +56,7 @@ class Shift(opto.Edit):
 
 @opto.register
 class Last(opto.Kind):
-    """A kind of one's own: labels attend to the token so many places before."""
+    """A user's own kind: labels attend to the token this many places before."""
 
     weight: jax.Array
     places: int = eqx.field(static=True)
@@ -156,7 +156,7 @@ EDITS = {
 
 
 def as_read(array):
-    """What a text says of an array: it has no words for narrow dtypes."""
+    """The array that a text reads back as: texts have no narrow dtypes."""
     if array.dtype.itemsize >= 4 or array.dtype == bool:
         return array
     wide = jnp.int32 if jnp.issubdtype(array.dtype, jnp.integer) else jnp.float32
@@ -164,7 +164,7 @@ def as_read(array):
 
 
 def assert_is(read, edit):
-    """Equal in type, text, structure and arrays, to the bit."""
+    """Asserts equal type, text, structure and arrays, to the bit."""
     assert type(read) is type(edit)
     assert repr(read) == repr(edit)
     assert jax.tree.structure(read) == jax.tree.structure(edit)
@@ -184,11 +184,11 @@ def test_the_text_reads_back_as_the_edit(name):
 
 
 def test_all_edits_and_kinds_are_in_the_table():
-    """A list of all that texts know is in the message about what they do not."""
+    """The message about an unknown name lists all known ones."""
     with pytest.raises(ValueError, match="known: ") as caught:
         parse("Foo()")
     known = re.search("known: (.*)", str(caught.value)).group(1).split(", ")
-    # Edits that the tests of other files register are not there.
+    # Without edits that other test files register.
     known = {name for name in known if hasattr(opto, name) or hasattr(edits, name)}
     made = [make() for make in EDITS.values()]
     assert known == {type(edit).__name__ for edit in made} - {"Shift"}
@@ -198,7 +198,7 @@ def test_all_edits_and_kinds_are_in_the_table():
 
 
 def test_floats_are_exact():
-    """Random bits, so of every magnitude, and the ends of the range."""
+    """Random bits, so every magnitude, and the ends of the range."""
     bits = np.random.default_rng(0).integers(0, 2**32, 4000, np.uint32)
     ends = np.array([0, -0.0, 1e-45, -1.17549435e-38, 3.4028235e38], np.float32)
     values = np.concatenate([bits.view(np.float32), ends])
@@ -239,11 +239,11 @@ def test_how_texts_look():
         assert repr(edit).startswith(text)
 
 
-# Edits and kinds of one's own.
+# The user's own edits and kinds.
 
 
 def test_ones_own_in_a_run():
-    """As their texts say, in one program with others."""
+    """They work by their texts, together with other edits."""
     edits = [parse("Pattern(Last(0.5), head=0)"), parse("Shift('pattern', pos=4)")]
     pattern, _ = opto.run(Tokens(), jnp.array([1, 0, 1]), edits=edits)
     expected = np.tri(5) / np.arange(1, 6)[:, None]
@@ -259,7 +259,7 @@ def test_names_that_are_taken():
         own = type(name, (base,), {"__module__": "somewhere"})
         with pytest.raises(ValueError, match=f"the name {name} is taken by "):
             opto.register(own)
-    # A kind does not take the name of an edit, nor an edit that of a kind.
+    # A kind cannot take the name of an edit, nor an edit the name of a kind.
     for name, base in (("Shift", opto.Kind), ("Match", opto.Edit)):
         own = type(name, (base,), {"__module__": "somewhere"})
         with pytest.raises(ValueError, match=f"the name {name} is taken by "):
@@ -267,7 +267,7 @@ def test_names_that_are_taken():
     assert parse("Zero('x')").site == "x"
 
 
-# Mistakes. The bar stands before the character that the message points at.
+# Mistakes. The bar is before the character that the message points to.
 
 MISTAKES = {
     "¦Inducton()": "no edit 'Inducton'; known: ",
@@ -323,7 +323,7 @@ def test_mistakes_are_pointed_at(marked):
 
 @pytest.mark.usefixtures("unchecked")
 def test_nothing_is_evaluated_at_any_depth(tmp_path):
-    """Were any part of the text run, it would leave a file."""
+    """If any part of the text ran, it would leave a file."""
     path = tmp_path / "made"
     made = f'open("{path}", "w")'
     for text in (
@@ -346,5 +346,5 @@ def test_nothing_is_evaluated_at_any_depth(tmp_path):
         with pytest.raises(ValueError, match="expected|no [*][*] here"):
             parse(text.replace("{}", made).replace("{{", "{").replace("}}", "}"))
     assert not path.exists()
-    eval(f"{made}.close()")  # As it would.
+    eval(f"{made}.close()")  # The code would really do it.
     assert path.exists()

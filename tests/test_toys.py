@@ -1,4 +1,4 @@
-"""The toys against gradient descent in NumPy, and against what the papers report."""
+"""The toys, against gradient descent in NumPy and against the papers' numbers."""
 
 import dataclasses
 import string
@@ -14,14 +14,14 @@ from icl import plots, toys
 from icl.plots import _toys
 
 
-# Oracles: float64 NumPy, written from the formulas.
+# Oracles in float64 NumPy, written from the formulas.
 def tensor(factors):
     letters = string.ascii_lowercase[: len(factors)]
     return np.einsum(f"{','.join(letters)}->{letters}", *factors)
 
 
 def rank_one(names, learned, true):
-    """The half mean square error and its gradient."""
+    """Half the mean squared error, and its gradient."""
     error = tensor([learned[k] for k in names]) - tensor([true[k] for k in names])
     return 0.5 * np.mean(error**2), contracted(names, learned, error)
 
@@ -112,7 +112,7 @@ def test_a_coopetition_descent_is_the_formula(form):
 
 
 def test_clamped_entries_are_held():
-    """A part at the truth, another at a number, one vector whole at values."""
+    """One part held at the truth, one at a number, and one vector at given values."""
     start, true = random_vectors(2, a=4, b=3, c=5)
     values = np.array([1.0, -2.0, 0.5, 0.0, 3.0])
 
@@ -137,18 +137,18 @@ def test_clamped_entries_are_held():
 
 
 def test_induction_changes_phase_where_the_paper_has_it():
-    """Figure 5a of arXiv 2404.07129: the steps of the public code, exactly."""
+    """Figure 5a of arXiv 2404.07129: exactly the public code's steps."""
     traces = toys.run(toys.induction(), 1)
     halves = {name: toys.half_time(trace.losses) for name, trace in traces.items()}
     assert halves == {"none": 742, "c": 116, "b, c": 66}
-    # The plateau is the saddle at zero, where the loss is that of the true tensor.
+    # The plateau is the saddle at zero; there, the loss is the true tensor's.
     toy = toys.induction().draw(jnp.uint32(1))
     saddle = toys.RankOne("abc")({k: 0 * v for k, v in toy.true.items()}, toy.true)
     np.testing.assert_allclose(toys.plateau(traces["none"].losses), saddle, rtol=0.01)
 
 
 STOPS = {7: 9620, 3: 6138}
-SLOW_STOPS = {0: 8834, 1: 14482, 2: 16_000}  # seed 2 is at its plateau still
+SLOW_STOPS = {0: 8834, 1: 14482, 2: 16_000}  # seed 2 is still on its plateau
 
 
 @pytest.mark.parametrize(
@@ -156,7 +156,7 @@ SLOW_STOPS = {0: 8834, 1: 14482, 2: 16_000}  # seed 2 is at its plateau still
     [*STOPS, *(pytest.param(seed, marks=pytest.mark.slow) for seed in SLOW_STOPS)],
 )
 def test_coopetition_takes_as_many_steps_as_the_paper_has(seed):
-    """Figure 5 of arXiv 2503.05631 and the output of its public code, exactly."""
+    """Figure 5 of arXiv 2503.05631: exactly the public code's steps."""
     trace = toys.run(toys.coopetition(), seed)["none"]
     assert trace.stop == (STOPS | SLOW_STOPS)[seed]
     if seed == 7:
@@ -168,7 +168,7 @@ def test_coopetition_takes_as_many_steps_as_the_paper_has(seed):
 
 
 def test_forms_differ_by_rounding_alone():
-    """The times of the papers to 5 %, from inner products and many seeds at once."""
+    """Inner products, with many seeds at once, give the papers' times within 5 %."""
     study = toys.coopetition(form=toys.InnerProducts())
     every = STOPS | SLOW_STOPS
     stops = toys.run(study, list(every))["none"].stop
@@ -176,7 +176,7 @@ def test_forms_differ_by_rounding_alone():
 
 
 def test_a_mechanism_that_lacks_nothing_stays():
-    """The first is transient only with an offset: else what is learned first stays."""
+    """The first mechanism is transient only with an offset; otherwise it stays."""
     for offset, transient in {0.1: True, 0.0: False}.items():
         study = toys.coopetition(offset, form=toys.InnerProducts())
         trace = toys.run(study, list(STOPS | SLOW_STOPS))["none"]
@@ -332,7 +332,7 @@ def test_figures_are_drawn_and_labelled(make, tmp_path):
 
 
 def test_seeds_are_aligned_and_held():
-    """Each at 1 has half of its plateau; after the stop it stays as it was."""
+    """At time 1 each seed has half of its plateau; after its stop it stays constant."""
     shown = seeds().drawn["toy/first"]
     assert shown.axes["seed"].tolist() == [0, 1]
     at = lambda time: int(np.argmin(np.abs(shown.axes["time"] - time)))

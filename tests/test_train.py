@@ -35,7 +35,7 @@ def training(sequences, batch_size=8, **fields):
 
 
 def same_bits(a, b):
-    """Whether two results hold the same numbers, to the bit."""
+    """Whether two results have the same numbers, to the bit."""
     logs = lambda x: (x.log.train, x.log.evaluations)
     arrays = lambda x: eqx.filter(x.model, eqx.is_array)
     ours, theirs = (jax.tree.leaves((logs(x), arrays(x))) for x in (a, b))
@@ -91,7 +91,7 @@ def test_other_dispatches_and_events_give_the_same_bits(monkeypatch):
 
     monkeypatch.setattr(icl.training._fit._Fit, "_advance", counted)
     (result,) = fit(trained, training(200))
-    # The buffer bounds the first ones, the time the others.
+    # The buffer limits the first calls, the time limits the others.
     assert counts == [3, 3, *[1] * 19]
     assert same_bits(result, wanted)
 
@@ -103,7 +103,7 @@ def test_one_compilation_serves_any_schedule(count):
     members = [
         member(task=task, evaluations=held, train_seed=seed) for seed in range(count)
     ]
-    # A weakly typed weight, as `jnp.asarray(0.0)` is, must not cost another one.
+    # A weakly typed weight, like `jnp.asarray(0.0)`, must not cause another trace.
     assert members[0].model.bias.weak_type
     schedule = At((0, 1, 9, 17, 100, 400, 777, 800))
     TRACES.clear()
@@ -136,7 +136,7 @@ def test_what_is_no_float_is_left_alone():
 
 
 def eight():
-    """Members that differ in everything that may: seed, rate, edit, data, weights."""
+    """Members that differ in everything allowed: seed, rate, edit, data, weights."""
     return [
         member(
             Adam(Constant(0.01 * (k + 1)), b1=0.8 + 0.01 * k),
@@ -183,7 +183,7 @@ def test_members_train_as_if_alone(count, devices, alone, monkeypatch):
         close(*rows)
         assert isinstance(ours.model.bias, jax.Array)
         assert ours.model.version == 7
-    # They do differ: each from each.
+    # All members do differ.
     totals = [float(result.log.train["loss"].sum()) for result in results]
     assert len({round(total, 2) for total in totals}) == count
 
@@ -206,7 +206,7 @@ def test_members_of_a_transformer_may_ablate_other_heads():
     first, second = (result.log.train["loss"] for result in results)
     np.testing.assert_allclose(second, alone.log.train["loss"], rtol=1e-4, atol=1e-5)
     assert np.abs(first - second).mean() > 1e-3
-    # The values of the other's head get a gradient, those of its own do not.
+    # Each member's own ablated head gets no gradient in its values; the other's does.
     for k, (one, result) in enumerate(zip(members, results, strict=True)):
         values = lambda model: np.asarray(model.blocks[0].attn.value.weight)
         moved = np.abs(values(result.model) - values(one.model)).reshape(2, -1).max(1)
@@ -227,7 +227,7 @@ def test_what_members_share_is_kept_once():
     shared = [x for x in members._shared if x is not None]
     own = [x for x in members._own if x is not None]
     assert sorted(x.shape for x in shared) == [(3,), (10,), (10, 3)]
-    # The edits' values and strengths, with an axis for the members.
+    # The edits' values and strengths have a member axis.
     assert [x.shape for x in own] == [(4,), (4,)]
 
 
@@ -262,7 +262,7 @@ def test_a_member_that_diverges_leaves_the_others_alone(alone):
     message = "member 1: the loss is inf at step 1; the others continue"
     with pytest.warns(UserWarning, match=message) as seen:
         first, diverged, last = fit([eight()[0], bad, eight()[2]], LONG)
-    assert len(seen) == 1  # Once, not at each dispatch.
+    assert len(seen) == 1  # Once in all, not at each dispatch.
     assert not np.isfinite(diverged.log.train["loss"][-1])
     for ours, theirs in ((first, alone[0]), (last, alone[2])):
         np.testing.assert_allclose(
@@ -271,7 +271,7 @@ def test_a_member_that_diverges_leaves_the_others_alone(alone):
 
 
 def test_once_all_diverge_it_stops_and_the_folders_resume(tmp_path):
-    # Each step of this descent overshoots: the loss grows until it is infinite.
+    # Each step overshoots, so the loss grows until it is infinite.
     members = [member(SGD(Constant(rate))) for rate in (1.5, 3.0)]
     plan = training(400 * 8, evaluate_at=Every(80), checkpoint_at=Every(80))
     stopped = []
@@ -292,7 +292,7 @@ def test_once_all_diverge_it_stops_and_the_folders_resume(tmp_path):
                 assert 80 <= point < 400 * 8
                 assert run.checkpoints == list(range(0, point + 1, 80))
                 assert len(run.log.train["loss"]) == point // 8
-            # Member 0 lasts longer, and stops it within the ten steps to an event.
+            # Member 0 diverges later, and then stops the fit before the next event.
             assert np.isfinite(runs[0].log.train["loss"]).all()
             assert not np.isfinite(runs[1].log.train["loss"]).all()
             assert point // 8 <= stopped[-1] < point // 8 + 10
@@ -332,7 +332,7 @@ def test_weights_cut_off_by_an_edit_do_not_move():
     before, after = np.asarray(linear().weight), np.asarray(result.model.weight)
     assert after[1] == before[1]
     assert np.all(np.abs(after - before)[[0, 2]] > 0.1)
-    # Nothing else is left to learn it from: the loss stays above the term's variance.
+    # The model cannot learn it otherwise, so the loss stays above the term's variance.
     assert result.log.train["loss"][-20:].mean() > 0.3
 
 
@@ -368,7 +368,7 @@ def test_evaluations_are_the_metrics_of_the_task(tmp_path):
 
 def test_large_sets_are_evaluated_in_pieces(monkeypatch):
     monkeypatch.setattr("icl.training._steps._EVALUATION_CHUNK", 4)
-    x, y = examples(regression(), 11)  # Two pieces, and a rest.
+    x, y = examples(regression(), 11)  # Two full pieces and a remainder.
     trained = member(evaluations={"held": (x, y)})
     (result,) = fit(trained, training(8, evaluate_at=At((0,))))
     wanted = error_of(trained.model, x, y) ** 2
@@ -378,7 +378,7 @@ def test_large_sets_are_evaluated_in_pieces(monkeypatch):
 
 def test_the_layout_of_the_log(tmp_path):
     trained = member(evaluations={"held": examples(regression(), 10)})
-    # 100 sequences are four steps of 32, and so 128.
+    # 100 sequences take four steps of 32, which is 128.
     plan = training(100, 32, evaluate_at=Every(30), checkpoint_at=At((33, 100)))
     with open_run(tmp_path, {}) as run:
         (result,) = fit(trained, plan, runs=run)
@@ -431,7 +431,7 @@ def test_a_run_without_evaluation_sets_has_events_but_no_rows(tmp_path):
 
 @pytest.fixture(scope="module")
 def undisturbed():
-    """A run that the tests below interrupt: its member, training and result."""
+    """A run without interruption, for the tests below: member, training, result."""
     trained = member(evaluations={"held": examples(regression(), 10)})
     plan = training(800, evaluate_at=Every(160), checkpoint_at=Every(160))
     return trained, plan, fit(trained, plan)[0]

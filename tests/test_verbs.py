@@ -1,4 +1,4 @@
-"""Edits in terms of the task, against loops in NumPy and runs by hand."""
+"""Edits that know token roles, against loops in NumPy and runs by hand."""
 
 import dataclasses
 import functools
@@ -37,11 +37,11 @@ from opto import (
 
 @dataclasses.dataclass
 class Case:
-    """A model and a batch of sequences; `labels` has each query's last."""
+    """A model and a batch of sequences; in `labels`, the query's label is last."""
 
     config: TransformerConfig
     labels: list[list[int]]
-    # Of exemplars that are ids; otherwise they are drawn.
+    # Exemplars as ids; otherwise random vectors.
     ids: list[list[int]] | None = None
 
     @functools.cached_property
@@ -58,12 +58,12 @@ class Case:
             return jnp.array(self.ids), labels
         rng = np.random.default_rng(0)
         examples = rng.normal(size=(*labels.shape, 3))
-        # In the last sequence, the query's exemplar stands in two places.
+        # In the last sequence, two context exemplars point in the query's direction.
         examples[-1, 0] = examples[-1, 1] = 2 * examples[-1, -1]
         return jnp.asarray(examples, jnp.float32), labels
 
 
-# Nine kinds of patterns in nine heads, and at least one head without an edit.
+# Nine heads have nine kinds of patterns, and at least one head has no edit.
 CASES = {
     "two_pairs": Case(
         TransformerConfig(1, 20, 10, positions=NoPositions()),
@@ -95,7 +95,7 @@ def rows(roles, size):
     return np.array([role(i, size) in wanted for i in range(size)])
 
 
-# Of a sequence, the pattern [query, key] and which of its rows are meant.
+# Oracles: a sequence's pattern [query, key], and which rows the kind sets.
 
 
 def previous(examples, labels, weight=1.0, queries="all"):
@@ -149,7 +149,7 @@ def match(examples, labels, temperature=0.0):
     return from_query(row)
 
 
-# A kind, what it should be and the settings of both.
+# A kind, its oracle, and the settings of both.
 KINDS = [
     (PreviousToken, previous, dict(weight=0.7)),
     (PreviousToken, previous, dict(weight=0.3, queries="label")),
@@ -165,7 +165,7 @@ KINDS = [
 
 @pytest.mark.parametrize("name", CASES)
 def test_patterns(name):
-    """What is meant is the pattern; all else the softmax of the scores."""
+    """The set rows have the kind's pattern; all others are the scores' softmax."""
     case = CASES[name]
     layers = case.config.num_layers
     places = [(i % layers, i // layers) for i in range(len(KINDS))]
@@ -192,7 +192,7 @@ def test_patterns(name):
         np.testing.assert_allclose(ours.sum(-1), 1, atol=1e-5)
 
 
-# Of each head, what is forbidden to it, one after the other.
+# For each head, the attention that is forbidden, in order.
 BLOCKS = [
     [dict(distance=1)],
     [dict(distance=0, queries="label")],
@@ -207,7 +207,7 @@ BLOCKS = [
 
 
 def blocked(scores, blocks):
-    """The attention of one head under some edits, entry by entry."""
+    """One head's attention under these edits, entry by entry."""
     size = len(scores)
     pattern = np.exp(scores - scores.max(1, keepdims=True))
     for block in blocks:
@@ -220,7 +220,7 @@ def blocked(scores, blocks):
 
 
 def test_block():
-    """A row with nothing left, such as of a first token, is NaN."""
+    """A row with no key left, such as the first token's, is NaN."""
     config = TransformerConfig(1, 18, 9)
     case = Case(config, [[2, 0, 2, 1, 2], [4, 4, 5, 5, 4]])
     edits = [
@@ -240,7 +240,7 @@ def test_block():
 
 
 def test_single_entries_of_a_pattern():
-    """A mask and the rows that are meant: the entries that both select."""
+    """Sets the entries that both the mask and the kind's rows select."""
     mask = np.zeros((1, 5, 5), bool)
     mask[0, [1, 1, 2, 3], [0, 1, 1, 4]] = True
     edit = Pattern(PreviousToken(0.75, queries="label"), mask=mask)
@@ -269,7 +269,7 @@ def one(case):
 
 
 def copied(scores, labels, num_labels=6):
-    """The logits, from one head's scores of the query."""
+    """The logits from one head's query scores."""
     logits = np.full(num_labels, -1e9)
     for label in labels[:-1]:
         at = [2 * i + 1 for i, other in enumerate(labels[:-1]) if other == label]
@@ -312,7 +312,7 @@ def test_copy_from_pattern():
         found[name] = copied(scores, TWO.labels[0])
         np.testing.assert_allclose(logits[-1], found[name], rtol=1e-5)
         assert np.count_nonzero(found[name] == -1e9) == 3
-        # Its own edits are for the head alone; other tokens' logits stay the model's.
+        # Its own edits affect only that head; other tokens keep the model's logits.
         assert np.all(logits[:-1] > -100)
         site = "blocks.0.resid_post"
         np.testing.assert_allclose(seen[site], before[site], atol=1e-6)
@@ -332,7 +332,7 @@ def test_copy_from_pattern_in_part():
 
 @pytest.mark.parametrize("layer", [1, 2])
 def test_perfect_previous_token(layer):
-    """Against the two passes by hand."""
+    """Equals the two passes by hand."""
     model, *inputs = one(THREE)
     stream, scores = f"blocks.{layer}.resid_pre", f"blocks.{layer}.attn.scores"
     sites = [stream, scores, "**.pattern"]
@@ -363,7 +363,7 @@ def test_perfect_previous_token(layer):
 
 
 def test_freeze_holds_what_comes_after_an_ablation():
-    """As clamps to the recorded values, in either order and with a zeroed value."""
+    """Equals clamps to the recorded values, in both orders, with a zeroed value."""
     model, *inputs = one(THREE)
     ablate, zero = Zero("blocks.0.attn.z", head=1), Zero("blocks.1.attn.v", head=0)
     freeze = Freeze("blocks.*.attn.pattern", layer=[1, 2])
@@ -404,7 +404,7 @@ def _at(record, layer):
 
 
 def test_the_gradient_through_frozen_values():
-    """Of queries it is nothing where their patterns are constants, of values not."""
+    """Queries get no gradient if patterns are constants; values still do."""
     model, *inputs = one(TWO)
 
     @eqx.filter_jit
@@ -455,7 +455,7 @@ def test_strength_0_is_nothing_to_the_bit():
 
 
 def test_strength_0_is_nothing_compiled():
-    """Also where the pattern cannot be and is NaN."""
+    """Also if the pattern is impossible and NaN."""
     (model, examples, labels), edits = one(TWO), off()
     run = jax.jit(lambda labels: opto.lift(model)(examples, labels, edits=edits))
     expected = model(examples, labels)
@@ -463,11 +463,11 @@ def test_strength_0_is_nothing_compiled():
     np.testing.assert_allclose(run(labels.at[-1].set(5)), expected, atol=1e-6)
 
 
-# What cannot be.
+# Impossible patterns.
 
 
 def test_a_query_whose_label_is_not_in_the_context():
-    """`run` says so; a program cannot and gives NaN, in that row alone."""
+    """`run` raises; a compiled program gives NaN in that row only."""
     model, edits = Tokens(), [Pattern(Induction(0.9))]
     labels = jnp.array([[2, 0, 2], [1, 0, 2], [0, 1, 4], [3, 1, 1]])
     message = r"Induction\(\) cannot apply: .* not in the context \(in 2 of 4 sequences"
@@ -482,7 +482,7 @@ def test_a_query_whose_label_is_not_in_the_context():
     nans = np.isnan(jax.jit(jax.vmap(lifted))(labels))
     assert nans[:, 0, -1].all(1).tolist() == [False, True, True, False]
     assert not nans[:, :, :-1].any()
-    # A donor's findings count too, and those of a head that is read.
+    # Such errors are also found in a donor, and in a head that is copied.
     within = [opto.Graft(ONE.model, until=0, edits=[Pattern(Induction())])]
     with pytest.raises(ValueError, match=r"Induction.*\(in 2 of 4 sequences\)"):
         opto.run(ONE.model, *ONE.inputs, edits=within)
@@ -522,7 +522,7 @@ EACH = {
 
 @pytest.mark.parametrize("name", EACH)
 def test_each_head_equals_a_loop(name):
-    """In one program for all heads and strengths."""
+    """One program for all heads and strengths."""
     model, *inputs = one(TWO)
     *fixed, edit = EACH[name]()
     count = Count()
@@ -587,7 +587,7 @@ def test_swept_edits_within_an_edit():
                 Scale("embed", scale),
                 Zero("blocks.*.attn.z", heads=[(layer, head)]),
             ]
-            # In layer 1 it is too late for the scores there.
+            # In layer 1, `z` comes after the scores and cannot change them.
             copy = CopyFromPattern(heads="1:1", edits=own[: 2 - layer])
             expected = opto.run(model, *inputs, edits=[copy])[0][-1]
             close(ours[i, layer, head], expected)
@@ -599,7 +599,7 @@ def test_swept_edits_within_an_edit():
 
 
 def test_a_batch_under_swept_verbs():
-    """A pattern that is another one for each sequence."""
+    """The pattern differs from sequence to sequence."""
     case = CASES["one_label"]
     labels = jnp.array([[2, 0, 2, 1, 0], [1, 1, 3, 3, 3]])
     inputs = case.inputs[0], labels

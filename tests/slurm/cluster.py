@@ -1,7 +1,7 @@
-"""A real Slurm cluster of one node on loopback, in a private folder, for tests.
+"""A real Slurm cluster for tests: one node on loopback, in a private folder.
 
-Its daemons (munged, slurmctld, slurmd) are Debian's, see `install`; all they write is
-in the cluster's folder, and the system's own Slurm and munge are neither used nor seen.
+Its daemons (munged, slurmctld, slurmd) come from Debian, see `install`. They write
+only into the cluster's folder. The system's own Slurm and munge are not touched.
 """
 
 import contextlib
@@ -21,15 +21,15 @@ from typing import Self
 
 
 _CPUS = 4
-_SYSTEM = "/usr/sbin:/sbin"  # where Debian has the daemons; not in a user's PATH
+_SYSTEM = "/usr/sbin:/sbin"  # where Debian puts the daemons; not in a user's PATH
 _NEEDED = ("tini", "munged", "slurmctld", "slurmd", "sbatch", "srun", "squeue")
 
-# Everything quick, nothing recorded. What is not plain:
-# - config_overrides: the node has the CPUs that are written here, not the machine's, so
-#   that several jobs run at once (they share the real cores);
-# - cred_expire: a requeued job waits this long and a second more before it starts
-#   again; Slurm's own 120 s would be most of a test's time;
-# - MinJobAge: how long squeue still shows a job that has ended, as there is no sacct.
+# Everything is fast, and nothing is recorded. The less obvious options:
+# - config_overrides: the node has the CPUs written here, not the machine's, so that
+#   several jobs run at once (they share the real cores);
+# - cred_expire: a requeued job waits this long, plus one second, before it starts
+#   again; Slurm's default of 120 s would be most of a test's time;
+# - MinJobAge: how long squeue shows an ended job, because sacct does not exist here.
 _CONFIG = """\
 ClusterName=test
 SlurmctldHost={host}(127.0.0.1)
@@ -74,7 +74,7 @@ class ClusterError(RuntimeError):
 
 
 def available() -> tuple[bool, str]:
-    """Whether the programs of Slurm and munge are here; if not, a sentence why not."""
+    """Whether the programs of Slurm and munge are here; if not, a sentence why."""
     missing = [name for name in _NEEDED if _which(name) is None]
     if not missing:
         return True, ""
@@ -82,13 +82,14 @@ def available() -> tuple[bool, str]:
 
 
 class Cluster:
-    """One controller and one node of 4 CPUs, up inside the `with` block.
+    """One controller and one node with 4 CPUs, running inside the `with` block.
 
-    Enters when the node is ready for jobs, within a second; at exit it kills all jobs
-    and daemons. `folder` must be the cluster's own and its path short (unix sockets).
+    The block begins when the node is ready for jobs, within a second. Its end kills all
+    jobs and daemons. `folder` must belong to the cluster only, and its path must be
+    short (unix sockets).
 
-    Raises `ClusterError` on entering, with the ends of the daemons' logs, when a daemon
-    does not start; and in any method when Slurm refuses the command.
+    Raises `ClusterError` on entering if a daemon does not start, with the ends of the
+    daemons' logs; and in any method if Slurm refuses the command.
     """
 
     def __init__(self, folder: Path | str):
@@ -117,8 +118,8 @@ class Cluster:
 
     @property
     def env(self) -> dict[str, str]:
-        """The environment in which sbatch, submitit and the like find this cluster."""
-        # As from outside of any job: what an outer Slurm set would leak into ours.
+        """The environment in which sbatch, submitit and others find this cluster."""
+        # Drop the variables of an outer Slurm job, which would leak into ours.
         ours = {
             name: value
             for name, value in os.environ.items()
@@ -129,9 +130,9 @@ class Cluster:
         return ours
 
     def run(self, *command: str, stdin: str = "") -> str:
-        """What the command printed; raises `ClusterError` with its errors if it fails.
+        """Returns the command's output; raises `ClusterError` with stderr if it fails.
 
-        Runs in the cluster's folder, so that the jobs' outputs stay there.
+        It runs in the cluster's folder, so that job outputs stay there.
         """
         done = subprocess.run(
             command,
@@ -148,18 +149,18 @@ class Cluster:
         return done.stdout
 
     def jobs(self) -> dict[str, str]:
-        """The state of each job, ended ones too: {"7": "RUNNING", "8_0": "PENDING"}."""
+        """The state of each job, ended or not: {"7": "RUNNING", "8_0": "PENDING"}."""
         lines = self.run("squeue", "-h", "-a", "-r", "-t", "all", "-o", "%i %T")
         return dict(line.split(maxsplit=1) for line in lines.splitlines())
 
     def pids(self, job_id: str, program: str = "python") -> list[int]:
-        """Processes of the job ("7", or "8_0" of an array) that run `program`.
+        """The job's processes that run `program`; a job is "7", or "8_0" of an array.
 
-        "python" means python3.11 too; "bash" is the batch script.
+        "python" includes python3.11; "bash" is the batch script.
         """
         job, _, task = job_id.partition("_")
         wanted = {f"SLURM_JOB_ID={job}"}
-        if task:  # each task of an array has a job id of its own as well
+        if task:  # each task of an array also has its own job id
             wanted = {f"SLURM_ARRAY_JOB_ID={job}", f"SLURM_ARRAY_TASK_ID={task}"}
         return [
             pid
@@ -168,9 +169,9 @@ class Cluster:
         ]
 
     def wait(self, predicate: Callable[[], object], timeout: float = 30) -> None:
-        """Return once the predicate holds; `TimeoutError`, with the queue, if it never.
+        """Returns once the predicate holds; else raises `TimeoutError` with the queue.
 
-        The predicate is asked ten times a second.
+        It checks the predicate ten times a second.
         """
         end = time.monotonic() + timeout
         while not predicate():
@@ -180,35 +181,35 @@ class Cluster:
             time.sleep(0.1)
 
     def hasten(self, job_id: str) -> None:
-        """Start a requeued job in 2 s: Slurm itself lets it wait for 6 s.
+        """Starts a requeued job within 2 s; Slurm itself would wait 6 s.
 
-        Waits first until the job is pending, as it is once its processes have ended.
+        First waits until the job is pending, that is until its processes have ended.
         """
-        # Not at once: the node refuses credentials of the second of the requeue.
+        # Wait: the node refuses credentials from the second of the requeue.
         self.wait(lambda: self.jobs().get(job_id) == "PENDING")
         self.run("scontrol", "update", f"JobId={job_id}", "StartTime=now+2")
 
     def drain(self) -> None:
-        """Let the node start no more jobs; those that run go on."""
+        """Lets the node start no more jobs; running jobs go on."""
         self.run("scontrol", "update", "NodeName=node", "State=DRAIN", "Reason=test")
 
     def resume(self) -> None:
-        """Undo `drain`, or bring back a node that went down; else change nothing."""
+        """Undoes `drain`, or brings a node back that went down; else does nothing."""
         if re.search("DRAIN|DOWN", self._node("State")):
             self.run("scontrol", "update", "NodeName=node", "State=RESUME")
 
     def restart_controller(self) -> None:
-        """Kill slurmctld with SIGKILL, start it again on the state that it saved."""
+        """Kills slurmctld with SIGKILL, and starts it again from its saved state."""
         with self.without_controller():
             pass
 
     @contextlib.contextmanager
     def without_controller(self) -> Iterator[None]:
-        """As `restart_controller`, but it stays away as long as the `with` block takes.
+        """As `restart_controller`, but the controller is away during the `with` block.
 
-        Jobs run on meanwhile, but commands fail. It saves a change up to 5 s late, and
-        forgets by its death what it had not saved: waits first until what is in the
-        queue now, and what the node is, are saved.
+        Meanwhile jobs go on, but commands fail. The controller saves changes up to 5 s
+        late, and a kill loses unsaved changes. So this first waits until the queue and
+        the node's state are saved.
         """
         now = time.time()
         states = [self.folder / "state" / name for name in ("job_state", "node_state")]
@@ -229,11 +230,11 @@ class Cluster:
         return self.folder / "slurm.conf"
 
     def _write(self) -> None:
-        """The folder's contents: what the daemons read, and where they write."""
+        """Writes what the daemons read, and makes the folders where they write."""
         for name in ("", "state", "spool"):
             (self.folder / name).mkdir(parents=True, exist_ok=True, mode=0o755)
         key = self.folder / "munge.key"
-        key.touch(mode=0o600)  # munged takes no key that others can read
+        key.touch(mode=0o600)  # munged refuses a key that others can read
         key.write_bytes(secrets.token_bytes(64))
         controller_port, node_port = _free_ports(2)
         pages = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
@@ -250,7 +251,7 @@ class Cluster:
         )
 
     def _start_munge(self) -> None:
-        # --force: a folder under /tmp is not private enough for it otherwise.
+        # --force: otherwise a folder under /tmp is not private enough for it.
         options = {
             "key-file": "munge.key",
             "socket": "munge.socket",
@@ -267,9 +268,9 @@ class Cluster:
         self._await("slurmctld", lambda: " is UP" in self._ask("scontrol", "ping"))
 
     def _await_node(self) -> None:
-        """Until slurmd has reported to the controller, which then can use the node.
+        """Waits until slurmd has reported; then the controller can use the node.
 
-        A restarted controller shows the node as it was, but refuses to change it.
+        Before that, a restarted controller shows the old state, but refuses changes.
         """
         seen = lambda: self._node("SlurmdStartTime") not in ("", "None")
         self._await("the node", seen)
@@ -278,9 +279,9 @@ class Cluster:
         program = _which(name)
         if program is None:
             raise ClusterError(available()[1])
-        # Each stops with this process even where it has no time to stop them.
-        # tini also reaps the jobs' orphans: slurmd holds a job for running until they
-        # are gone, and a container's first process can be seconds late to reap them.
+        # Each stops with this process, even if this process has no time to stop them.
+        # tini also reaps the jobs' orphans. Until they are gone, slurmd takes a job as
+        # running, and a container's first process can be seconds late to reap them.
         keeper = ["setpriv", "--pdeathsig", "TERM"]
         if name == "slurmd":
             keeper = ["tini", "-s", "-p", "SIGTERM", "--"]
@@ -292,11 +293,11 @@ class Cluster:
                 stderr=out,
                 cwd=self.folder,
                 env=self.env,
-                start_new_session=True,  # a Ctrl-C at the terminal is not for them
+                start_new_session=True,  # so Ctrl-C at the terminal does not reach them
             )
 
     def _await(self, what: str, ready: Callable[[], bool], timeout: float = 30) -> None:
-        """Until ready; `ClusterError` if a daemon ends first, or after the timeout."""
+        """Waits until ready; `ClusterError` if a daemon ends first or time is over."""
         end = time.monotonic() + timeout
         while not ready():
             ended = [name for name, d in self._daemons.items() if d.poll() is not None]
@@ -306,7 +307,7 @@ class Cluster:
             time.sleep(0.05)
 
     def _logs(self) -> str:
-        """The last lines of each daemon's log, for the message of an error."""
+        """The last lines of each daemon's log, for error messages."""
         parts = []
         for name in self._daemons:
             for path in (self.folder / f"{name}.log", self.folder / f"{name}.out"):
@@ -316,14 +317,14 @@ class Cluster:
         return "\n".join(parts)
 
     def _ask(self, *command: str) -> str:
-        """As `run`, but nothing where there is no answer yet."""
+        """As `run`, but returns "" while there is no answer."""
         try:
             return self.run(*command)
         except (ClusterError, subprocess.TimeoutExpired):
             return ""
 
     def _node(self, name: str) -> str:
-        """One value of what `scontrol show node` says, "" where it says nothing."""
+        """One value from `scontrol show node`, or "" without an answer."""
         for word in self._ask("scontrol", "--oneliner", "show", "node", "node").split():
             key, _, value = word.partition("=")
             if key == name:
@@ -331,9 +332,9 @@ class Cluster:
         return ""
 
     def _processes(self) -> list[tuple[int, set[str]]]:
-        """Each process of this cluster's, with its environment's NAME=VALUE.
+        """Each process of this cluster, with its environment as NAME=VALUE.
 
-        Daemons and jobs alike: all have the path of the configuration in theirs.
+        Daemons and jobs all have the configuration's path in their environment.
         """
         mine, found = f"SLURM_CONF={self._config}", []
         for entry in Path("/proc").iterdir():
@@ -341,7 +342,7 @@ class Cluster:
                 continue
             try:
                 environment = (entry / "environ").read_bytes()
-            except OSError:  # it has ended, or is another user's
+            except OSError:  # it has ended, or belongs to another user
                 continue
             variables = set(environment.decode(errors="replace").split("\0"))
             if mine in variables:
@@ -349,9 +350,9 @@ class Cluster:
         return found
 
     def _stop(self) -> None:
-        """Kill all daemons and jobs, whatever state they are in; raises nothing.
+        """Kills all daemons and jobs in any state; raises nothing.
 
-        Nobody needs their farewells, and the jobs are children of none of the daemons.
+        They need no clean shutdown. Jobs are not children of the daemons.
         """
         end = time.monotonic() + 10
         while (left := self._processes()) and time.monotonic() < end:
@@ -369,7 +370,7 @@ def _which(name: str) -> str | None:
 
 
 def _program(pid: int) -> str:
-    """The name of the file that the process runs, nothing when it has ended."""
+    """The name of the file that the process runs, or "" if it has ended."""
     try:
         return Path(os.readlink(f"/proc/{pid}/exe")).name
     except OSError:
@@ -388,9 +389,9 @@ def _modified(path: Path) -> float:
 
 
 def _free_ports(count: int) -> list[int]:
-    """Ports that no one listens on, below those the kernel hands out to clients.
+    """Unused ports, below those that the kernel gives to clients.
 
-    One of the latter could be taken again while the controller is down.
+    A client could take one of those while the controller is down.
     """
     found: list[int] = []
     for port in random.SystemRandom().sample(range(20_000, 32_000), 200):

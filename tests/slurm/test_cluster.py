@@ -1,4 +1,4 @@
-"""The cluster that the other tests of this folder stand on: it is a real Slurm."""
+"""Tests of the cluster that this folder's other tests use: it is a real Slurm."""
 
 import os
 import shutil
@@ -20,7 +20,7 @@ def _submit(cluster: Cluster, command: str, *options: str) -> str:
 
 @pytest.fixture(autouse=True)
 def empty(cluster: Cluster):
-    """Each test leaves the queue empty and the node open to the next one."""
+    """Each test leaves an empty queue and an open node."""
     yield
     cluster.resume()
     left = [job for job, state in cluster.jobs().items() if state not in _ENDED]

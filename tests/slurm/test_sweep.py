@@ -1,9 +1,9 @@
-"""A study on a real Slurm: whatever is done to its jobs, the runs end the same.
+"""A study on a real Slurm: whatever happens to its jobs, the runs end the same.
 
-The study is `twelve.py`: 12 runs in 5 jobs, of which the first two are one array, the
-next two another that waits for a task of the first, and the last waits for a task of
-the second. All wholes and parts of it that are trained here have the same jobs, as it
-is the same program, to the bits, only among the same neighbours on as many devices.
+The study is `twelve.py`: 12 runs in 5 jobs. The first two jobs are one array. The next
+two are a second array, which waits for a task of the first. The last job waits for a
+task of the second. Tests that train only a part of the study keep whole jobs: a program
+gives the same bits only with the same members on the same number of devices.
 """
 
 import concurrent.futures
@@ -27,8 +27,8 @@ from sweeps.folder import Folder, Job
 
 
 TOTAL = 96_000
-# One core for each job, whatever this machine has: the undisturbed study is trained on
-# Slurm too, as here it would be on as many devices as there are cores.
+# One core for each job, whatever this machine has. The undisturbed study also trains on
+# Slurm; outside of it, it would use as many devices as the machine has cores.
 SETTINGS = """\
 partition = "main"
 cpus = 1
@@ -37,11 +37,11 @@ time_minutes = 20
 signal_seconds = 60
 """
 ENDED = {"COMPLETED", "FAILED", "CANCELLED", "TIMEOUT"}
-LONG = 300.0  # Seconds; a job takes ten, or a minute on a machine that is busy.
+LONG = 300.0  # Seconds; a job takes ten, or a minute on a busy machine.
 
 
 class Study:
-    """A study's folder, and what one does with it at the command line."""
+    """A study's folder, and the commands on it."""
 
     def __init__(
         self,
@@ -55,7 +55,7 @@ class Study:
         self._file = out.parent / f"{out.name}.toml"
         self._file.write_text(settings)
         self._only = [word for name in only for word in ("--only", name)]
-        # Compiled once for all jobs of these tests, which would be most of their time.
+        # All jobs share compiled programs; compiling would take most of their time.
         self._env = {
             "JAX_COMPILATION_CACHE_DIR": str(cluster.folder / "compiled"),
             "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0",
@@ -63,7 +63,7 @@ class Study:
         }
 
     def launch(self, **env: str) -> tuple[int, str, str]:
-        """Status, output and errors of the command that submits what is left to do."""
+        """Submits the remaining runs; returns the command's status, output and errors."""
         return sweeps(
             *(STUDY, "--out", self.folder.path, "--scale", "small", "--members", 8),
             *("--set", f"training.num_sequences={TOTAL}", *self._only),
@@ -72,7 +72,7 @@ class Study:
         )
 
     def command(self, name: str) -> tuple[int, str, str]:
-        """The same of `status` or `cancel`."""
+        """The same for `status` or `cancel`."""
         return sweeps(name, self.folder.path, env=self.cluster.env)
 
     def job(self, run: str) -> Job:
@@ -80,42 +80,42 @@ class Study:
         return next(job for job in self.folder.jobs.values() if run in job.runs)
 
     def id(self, run: str) -> str:
-        """What Slurm calls that job."""
+        """Slurm's id of that job."""
         return self.job(run).job_id
 
     def states(self) -> dict[str, str]:
-        """What Slurm says of each of the study's jobs."""
+        """Slurm's state of each of the study's jobs."""
         states = self.cluster.jobs()
         return {job.name: states[job.job_id] for job in self.folder.jobs.values()}
 
     def wait(self) -> None:
-        """Until nothing is queued or running; then all must be well."""
+        """Waits until nothing is queued or running; then no run may have failed."""
         self.cluster.wait(lambda: set(self.states().values()) <= ENDED, LONG)
         assert set(self.states().values()) == {"COMPLETED"}
 
     def show(self, run: str, field: str) -> str:
-        """One value of what `scontrol show job` says of a run's job."""
+        """One value from `scontrol show job` for a run's job."""
         told = self.cluster.run("scontrol", "--oneliner", "show", "job", self.id(run))
         found = re.search(rf"\b{field}=(\S*)", told)
         assert found is not None, told
         return found[1]
 
     def files(self) -> dict[Path, bytes]:
-        """All files in its folder, with their contents."""
+        """All files in the run's folder, with their contents."""
         files = (file for file in self.folder.path.rglob("*") if file.is_file())
         return {file: file.read_bytes() for file in files}
 
     def log(self, run: str) -> str:
-        """All that the run's job has printed, over all its starts."""
+        """All that the run's job printed, in all its starts."""
         files = self.folder.logs.glob(f"{self.id(run)}_*log.*")
         return "".join(file.read_text() for file in files)
 
 
 class Caught:
-    """A job's process, stopped in the middle of training, behind a resume point.
+    """A job's process, stopped in the middle of training, after a resume point.
 
-    It is stopped for as long as one likes: no machine trains so fast, or compiles so
-    slowly, that what is done to it comes too late or too early.
+    It stays stopped as long as a test needs. So a test's action never comes too late
+    (on a fast machine) or too early (on a slow one).
     """
 
     def __init__(self, study: Study, run: str):
@@ -124,32 +124,32 @@ class Caught:
         self._since = time.time()
 
     def saved(self) -> bool:
-        """Whether there is a point to go on from that is not the beginning."""
+        """Whether there is a resume point after the beginning."""
         return self.study.folder.sequences(self.run) > 0
 
     def has_trained(self) -> bool:
-        """Whether it has, since this object was made or since it went on."""
+        """Whether it has trained since this object was made, or since it went on."""
         files = self.study.folder.run(self.run).glob("checkpoints/*.eqx")
         new = [file for file in files if file.stat().st_mtime > self._since]
         return len(new) > 1
 
     def stop(self) -> None:
-        """Stops its process, which must not be through."""
+        """Stops its process, which must not have finished."""
         (self.pid,) = self.study.cluster.pids(self.study.id(self.run))
         os.kill(self.pid, signal.SIGSTOP)
         assert self.study.folder.sequences(self.run) < TOTAL
 
     def go_on(self, told: signal.Signals | None = None) -> None:
-        """Undoes `stop`; with `told`, once this signal waits for the process."""
+        """Undoes `stop`; with `told`, waits first until this signal is pending."""
         if told is not None:
-            # A signal takes its time from the controller to the node.
+            # A signal takes some time from the controller to the node.
             self.study.cluster.wait(lambda: told in _pending(self.pid))
         self._since = time.time()
         os.kill(self.pid, signal.SIGCONT)
 
 
 def _pending(pid: int) -> set[int]:
-    """The signals that a process has been sent and has not taken."""
+    """The pending signals of a process."""
     lines = Path(f"/proc/{pid}/status").read_text().splitlines()
     fields = dict(line.split(":\t", 1) for line in lines)
     mask = int(fields["SigPnd"], 16) | int(fields["ShdPnd"], 16)
@@ -157,11 +157,11 @@ def _pending(pid: int) -> set[int]:
 
 
 def catch(study: Study, *runs: str) -> list[Caught]:
-    """Catches the jobs of these runs, which need not have begun."""
+    """Catches the jobs of these runs; the jobs may still be waiting."""
     caught = [Caught(study, run) for run in runs]
     _stop_each(caught)
     while left := [each for each in caught if not each.saved()]:
-        time.sleep(5)  # `fit` saves at the first event that is so long after the last.
+        time.sleep(5)  # `fit` saves at the first event this long after the last one.
         for each in left:
             each.go_on()
         _stop_each(left)
@@ -169,7 +169,7 @@ def catch(study: Study, *runs: str) -> list[Caught]:
 
 
 def _stop_each(caught: list[Caught]) -> None:
-    """Stops each as soon as it has trained."""
+    """Stops each job as soon as it has trained."""
     left, end = caught, time.monotonic() + LONG
     while left:
         assert time.monotonic() < end, [each.run for each in left]
@@ -181,14 +181,14 @@ def _stop_each(caught: list[Caught]) -> None:
 
 
 def checkpoint_zero(study: Study, run: str) -> int:
-    """When the first checkpoint was written: again, if the run began anew."""
+    """When the first checkpoint was written; it changes if the run starts over."""
     file = study.folder.run(run) / "checkpoints" / f"{0:012d}.eqx"
     return file.stat().st_mtime_ns
 
 
 @pytest.fixture(autouse=True)
 def tidy(cluster: Cluster) -> Iterator[None]:
-    """Each test leaves the queue empty and the node open to the next one."""
+    """Each test leaves an empty queue and an open node."""
     yield
     cluster.resume()
     left = [job for job, state in cluster.jobs().items() if state not in ENDED]
@@ -199,7 +199,7 @@ def tidy(cluster: Cluster) -> Iterator[None]:
 
 @pytest.fixture(scope="module")
 def undisturbed(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Study:
-    """The study as it ends when nothing happens: the oracle of the others."""
+    """The study trained without disturbance: the oracle for the others."""
     study = Study(cluster, tmp_path_factory.mktemp("undisturbed") / "twelve")
     code, output, errors = study.launch()
     assert (code, output) == (0, "")
@@ -209,14 +209,14 @@ def undisturbed(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> S
 
 
 def check_same(study: Study, undisturbed: Study) -> None:
-    """Every run has ended with the bits of the undisturbed one, trained once."""
+    """Checks that each run trained once and has the bits of the undisturbed one."""
     for name in (run for job in study.folder.jobs.values() for run in job.runs):
         report = study.folder.report(name)
         assert report is not None
         assert (name, report.state) == (name, "finished")
         assert_same(undisturbed.folder.run(name), study.folder.run(name))
     texts = [file.read_text() for file in study.folder.logs.glob("*log.*")]
-    # What the second of two jobs that train the same run would say.
+    # The message of a second job that trains the same run.
     assert not any("is being written by" in text for text in texts)
 
 
@@ -249,7 +249,7 @@ def test_disturbed_in_every_way_it_ends_with_the_same_bits(
     mine = cluster.jobs().keys() - others
     assert mine == {job.job_id for job in study.folder.jobs.values()}
 
-    # Tasks of one array, and of another that waits for just what it needs.
+    # Tasks of one array, and of another whose tasks wait only for what they need.
     seeds, wide, start, graft, again = (
         *map(study.id, ("seed-3", "wide", "start-3", "graft", "again-1")),
     )
@@ -260,15 +260,15 @@ def test_disturbed_in_every_way_it_ends_with_the_same_bits(
     assert wide not in study.show("start-3", "Dependency")
     assert f"afterok:{start}(" in study.show("again-1", "Dependency")
 
-    # Its time is up: Slurm warns a minute ahead, which it looks after every 30 s.
+    # Its time is up. Slurm warns a minute ahead; it checks every 30 s.
     first = catch(study, "seed-3", "wide")
     begun = [checkpoint_zero(study, each.run) for each in first]
     _run_out(study, first[1])
-    # Preempted, just as there is no controller to be asked for a requeue.
+    # It is preempted while no controller can answer a requeue.
     _preempt_while_away(study, first[0])
 
-    # Nothing starts on a drained node, neither what was requeued by others nor what
-    # was told to end and had itself requeued.
+    # Nothing starts on a drained node: neither a job that others requeued, nor a job
+    # that was told to end and requeued itself.
     second = catch(study, "start-3", "graft")
     begun += [checkpoint_zero(study, each.run) for each in second]
     cluster.drain()
@@ -277,7 +277,7 @@ def test_disturbed_in_every_way_it_ends_with_the_same_bits(
     second[1].go_on(told=signal.SIGTERM)
     cluster.hasten(start)
     cluster.hasten(graft)
-    # Meanwhile somebody starts the study again, impatient.
+    # Meanwhile, an impatient user launches the study again.
     before = cluster.jobs()
     code, _, errors = study.launch()
     assert code == 0
@@ -286,7 +286,7 @@ def test_disturbed_in_every_way_it_ends_with_the_same_bits(
     assert {before[start], before[graft], before[again]} == {"PENDING"}
     cluster.resume()
 
-    # Killed without a word: the process, then the script that had started it.
+    # SIGKILL for the process, then for the script that started it.
     (third,) = catch(study, "again-1")
     begun.append(checkpoint_zero(study, "again-1"))
     os.kill(third.pid, signal.SIGKILL)
@@ -294,7 +294,8 @@ def test_disturbed_in_every_way_it_ends_with_the_same_bits(
     (third,) = catch(study, "again-1")
     (script,) = cluster.pids(again, "bash")
     os.kill(script, signal.SIGKILL)
-    # Slurm lets the job go on as it tells it to end: sooner, it could be through.
+    # Slurm continues a stopped job when it tells the job to end. If the test did so
+    # earlier, the job could finish.
     cluster.hasten(again)
 
     study.wait()
@@ -305,7 +306,7 @@ def test_disturbed_in_every_way_it_ends_with_the_same_bits(
     for run in ("seed-3", "wide", "start-3", "graft"):
         assert (run, study.show(run, "Restarts")) == (run, "1")
     assert study.show("again-1", "Restarts") == "2"
-    # What submitit says before it requeues; after that it may be killed at any time.
+    # submitit prints this before it requeues; afterwards it may be killed at any time.
     for run in ("seed-3", "wide", "graft", "again-1"):
         assert "Caught signal SIGUSR2" in study.log(run)
     assert "Caught signal SIGUSR2" not in study.log("start-3")
@@ -313,30 +314,30 @@ def test_disturbed_in_every_way_it_ends_with_the_same_bits(
 
 
 def _run_out(study: Study, caught: Caught) -> None:
-    """Lets a job reach its limit; then it has more time again."""
+    """Lets a job reach its time limit, then gives it more time."""
     cluster, job = study.cluster, study.id(caught.run)
     start = time.strptime(study.show(caught.run, "StartTime"), "%Y-%m-%dT%H:%M:%S")
     minutes = math.ceil((time.time() - time.mktime(start) + 40) / 60)
     cluster.run("scontrol", "update", f"JobId={job}", f"TimeLimit={minutes}")
-    # With its warning Slurm also lets a job go on that it finds stopped.
+    # With its warning, Slurm also continues a stopped job.
     cluster.wait(lambda: cluster.jobs()[job] == "PENDING", 90)
     cluster.run("scontrol", "update", f"JobId={job}", "TimeLimit=20")
     cluster.hasten(job)
 
 
 def _preempt_while_away(study: Study, caught: Caught) -> None:
-    """Has a job preempted, which it learns of while there is no controller."""
+    """Preempts a job, which learns of it while the controller is away."""
     cluster, job = study.cluster, study.id(caught.run)
     cluster.run("scancel", "--signal=USR2", job)
     with cluster.without_controller():
         caught.go_on(told=signal.SIGUSR2)
-        # It first asks whether it is still wanted, which takes as long to fail.
+        # It first asks if it is still wanted; that takes this long to fail.
         time.sleep(12)
     cluster.wait(lambda: cluster.jobs()[job] == "PENDING", LONG)
     cluster.hasten(job)
 
 
-PART = ("seed-*", "graft")  # Two jobs of the five.
+PART = ("seed-*", "graft")  # Two of the five jobs.
 
 
 def test_cancelled_it_stops_and_can_be_launched_again(
@@ -386,7 +387,7 @@ def test_killed_too_often_it_fails_until_launched_again(
     check_same(study, undisturbed)
 
 
-# What is refused, in one line
+# Refusals, in one line
 
 
 def check_refused(done: tuple[int, str, str], said: str) -> None:
@@ -426,7 +427,7 @@ def test_a_controller_that_is_away_is_told_and_nothing_written(
     assert study.launch()[0] == 0
     before, states = study.files(), study.states()
     assert set(states.values()) == {"PENDING"}
-    # All at once: each takes ten seconds to find out.
+    # All at the same time, because each takes ten seconds to fail.
     with concurrent.futures.ThreadPoolExecutor() as pool, cluster.without_controller():
         launches = [pool.submit(each.launch) for each in (new, study)]
         status = pool.submit(study.command, "status")
@@ -442,11 +443,11 @@ def test_a_controller_that_is_away_is_told_and_nothing_written(
     assert study.states() == states
 
 
-# What needs no cluster, and is here beside what it is for
+# A test that needs no cluster, but belongs to these
 
 
 def test_a_signal_during_a_callback_is_not_lost():
-    """Nothing is raised out of callbacks, such as JAX's of the garbage collector."""
+    """Exceptions cannot leave callbacks, such as JAX's in the garbage collector."""
     asked = []
 
     def callback(phase, info):

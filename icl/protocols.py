@@ -122,8 +122,8 @@ class TaskConfig(OpenUnion, untagged="ExemplarLabel", packages=("icl.tasks",)):
     draws its own data."""
 
     summaries: ClassVar[Mapping[str, Summary | None]] = {}
-    """More numbers of a set, by name, besides each metric's mean: how the rows become
-    one. A summary with a metric's name replaces that mean; `None` drops it."""
+    """How the rows of a set become more numbers, by name, besides each metric's mean.
+    A summary with a metric's name replaces that mean; `None` drops it."""
 
     loss_unit: ClassVar[str] = ""
     """The unit of the loss and of metrics named `…_loss`, such as `"nats"`."""

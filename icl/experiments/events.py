@@ -4,8 +4,9 @@ import numpy as np
 
 
 HALF_LN_2 = 0.5 * np.log(2)
-"""In nats: half of the plateau of the induction-head paper's main run. There the
-context's two labels are equally likely; the paper's figures read emergence off here."""
+"""In nats: half of the plateau of the induction-head paper's main run. On the plateau,
+the context's two labels are equally likely. The paper's figures read emergence off at
+this level."""
 
 
 def first_below(x: np.ndarray, y: np.ndarray, level: float) -> float | None:

@@ -42,7 +42,7 @@ def check_set(trained: Trained, name: str) -> str:
         return name
     has_pairs = isinstance(trained.task, ExemplarLabelTask)
     if name.startswith(f"{DENSE}:") and _pairs(name) is None:
-        raise ValueError(f"data must be {DENSE}:N, N pairs from 1; got {name}")
+        raise ValueError(f"data must be {DENSE}:N with N at least 1, got {name}")
     if _pairs(name) is None:
         there = [*known, *([DENSE, f"{DENSE}:N"] if has_pairs else [])]
         every = f"; known sets: {', '.join(there) or 'none'}"

@@ -72,8 +72,8 @@ def coopetition(
 
     **Arguments:**
 
-    - `offset`: What the first mechanism's loss can never lose, $\mu_1$. At 0, the
-        mechanism that is learned first stays.
+    - `offset`: The floor of the first mechanism's loss, $\mu_1$. At 0, the mechanism
+        that is learned first stays.
     - `dims`: The sizes of a, b, c and d.
     - `form`: How the losses are computed.
     """

@@ -92,7 +92,7 @@ class Model:
     build: Callable[[Any], eqx.Module]
     task: str = "four"
     causal: bool = True
-    """Whether output *i* is of inputs 0 to *i* alone, along their first axes."""
+    """Whether output *i* depends only on inputs 0 to *i*, along the first axes."""
 
 
 @dataclass(frozen=True)

@@ -19,7 +19,7 @@ from icl.training.schedules import Every
 
 
 TRACES: list[str] = []
-"""Grows by one each time that `Regression.sample` is traced."""
+"""Grows by one each time JAX traces `Regression.sample`."""
 
 
 class Linear(eqx.Module):

@@ -468,9 +468,16 @@ def test_record_is_a_mapping_and_a_pytree():
         record["outt"]
 
 
+@pytest.mark.parametrize("everything", ["*", "**"])
+def test_a_lone_star_is_every_site(everything):
+    model, inputs, _, _ = case("ragged")
+    _, record = opto.run(model, *inputs, record=everything)
+    assert [*record] == [*opto.sites(model, *inputs)]
+
+
 def test_the_same_request_twice_is_one():
     model, inputs, _, record = case("mlp")
-    _, ours = opto.run(model, *inputs, record=["out", "out", "*"])
+    _, ours = opto.run(model, *inputs, record=["out", "out", "*s"])
     assert set(ours) == {"out", "hiddens"}
     _, ours = opto.run(model, *inputs, record=(name for name in ["out"]))
     assert_same(ours["out"], record["out"])
@@ -577,7 +584,7 @@ def test_batches_equal_a_loop(name, shape):
     model, inputs, _, _ = case(name)
     site = SITES[name]
     request = {
-        "record": {site: lambda v: (v[0], v.sum()), "*": None},
+        "record": {site: lambda v: (v[0], v.sum()), "embed": None},
         "edits": [opto.Clamp(site, 0.5, unit=0), Negate(site, unit=1)],
     }
     if name == "cnn":
@@ -623,7 +630,7 @@ def test_inside_the_users_vmap_jit_and_grad():
         lambda i: opto.run(model, xs[0], edits=[opto.Zero("out", label=i)])[0]
     )(jnp.arange(2))
     np.testing.assert_array_equal(np.asarray(each) == 0, np.eye(2, dtype=bool))
-    # The same with values of which one is unknown.
+    # The same with one unknown and one known value.
     both = jax.jit(
         lambda i: opto.run(
             model, xs[0], edits=[opto.Clamp("out", [i, 1], axes="label")]

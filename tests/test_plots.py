@@ -536,9 +536,8 @@ def test_the_integral_is_the_trapezoids_over_the_range():
     kept = np.delete(np.arange(30), 7)
     found = figure.drawn["integral"]
     np.testing.assert_array_equal(found.axes["sequence"], kept)
-    np.testing.assert_allclose(
-        found.values, 200 * slope[kept] + 5
-    )  # Its midpoint.
+    # The mean over a line is its midpoint.
+    np.testing.assert_allclose(found.values, 200 * slope[kept] + 5)
     means, centres = (figure.drawn[key].values for key in ("mean", "mean similarity"))
     assert len(means) == 4
     np.testing.assert_allclose(means, 200 * (1 + 2 * centres) + 5)

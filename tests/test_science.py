@@ -31,7 +31,7 @@ def assert_induction_heads(found: DemoFindings) -> None:
     assert found.alone[best] > 0.9  # the paper: 0.980
     weakest = int(np.argmin(found.induction_strength))
     assert found.alone[weakest] < 0.6  # the paper: 0.292 alone, at strength 0.104
-    # The model solves relabellings that it never saw.
+    # The model solves relabellings that it has never seen.
     assert found.final["heldout_labels"]["accuracy"] > 0.95
 
 

@@ -63,7 +63,7 @@ class Study:
         }
 
     def launch(self, **env: str) -> tuple[int, str, str]:
-        """Submits the remaining runs; returns the command's status, output and errors."""
+        """Submits the remaining runs; returns the command's status and outputs."""
         return sweeps(
             *(STUDY, "--out", self.folder.path, "--scale", "small", "--members", 8),
             *("--set", f"training.num_sequences={TOTAL}", *self._only),

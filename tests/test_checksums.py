@@ -189,7 +189,9 @@ def test_sets_that_are_gone_are_drawn_anew_with_a_warning(original, run):
     (run / "eval_data.h5").unlink()
     (run / "resume/000000000064.eqx").unlink()
     experiment = icl.load(original).experiment
-    with pytest.warns(UserWarning, match="eval_data.h5 is gone: its sets are drawn"):
+    with pytest.warns(
+        UserWarning, match="eval_data.h5 is gone: this version of JAX draws"
+    ):
         icl.run_experiment(experiment, run, resume=True)
 
 

@@ -210,9 +210,9 @@ def test_command_line(characters, tmp_path, capsys, monkeypatch):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (["--encoder", "conv", "--whiten", "3"], "encoder takes .* got whiten=3"),
-        (["--encoder", "conv", "--scale", "2"], "encoder takes .* scale=2.0"),
-        (["--encoder", "conv"], "num_training classes .* number, 8, got 92"),
+        (["--encoder", "conv", "--whiten", "3"], "encoder replaces .* got whiten=3"),
+        (["--encoder", "conv", "--scale", "2"], "encoder replaces .* scale=2.0"),
+        (["--encoder", "conv"], "num_training must .* classes, 8, .* got 92"),
         (["--encoder", "cnov"], "encoder"),
     ],
 )

@@ -501,7 +501,7 @@ def test_encoders_are_plain_values():
     ("options", "message"),
     [
         (["--encoder", "resnet18", "--size", "28"], "size must be left out.* got 28"),
-        (["--encoder", "resnet18", "--whiten", "3"], "encoder takes .* got whiten=3"),
+        (["--encoder", "resnet18", "--whiten", "3"], "encoder replaces .* got whiten=3"),
         (["--weights", "a.pth"], "weights are those of --encoder resnet18.* pixels"),
         (["--transforms", "flips"], "transforms"),
     ],
@@ -779,7 +779,7 @@ def test_matrices_that_cannot_be_read(tmp_path):
         (saved("b.npy", np.ones((2, 0))), "", r"got \[2, 0\]"),
         (saved("c.npy", np.ones((2, 2)) + 1j), "", "floats or integers, got complex"),
         (saved("d.npy", np.array([["x"]])), "", "floats or integers, got <U1"),
-        (saved("e.npy", np.ones((2, 2))), "x", "tensor: .* left out, got 'x'"),
+        (saved("e.npy", np.ones((2, 2))), "x", "tensor: .* leave tensor out, got 'x'"),
         (text, "", "cannot read .*text.npy"),
         (cut, "", "cannot read .*cut.npy"),
         (other, "", "must be a .npy or .safetensors file, got 'table.csv'"),

@@ -219,7 +219,7 @@ BAD = {
         "--edit",
         "Zero('embed')",
     ): "biases are the run's",
-    ("plot", "{run}", "metric", "--data", "dense:0"): "pairs of classes, from 1; got",
+    ("plot", "{run}", "metric", "--data", "dense:0"): "with N at least 1, got",
     ("plot", "{run}", "learning", "--threshold", "nan"): "--threshold must be a loss",
 }
 

@@ -786,7 +786,7 @@ def test_experiments_train_together_each_in_its_folder(trained, tmp_path):
         icl.run_experiments([plans[0], longer], outs)
     with pytest.raises(ValueError, match="2 experiments and 1 folders"):
         icl.run_experiments(plans, outs[:1])
-    with pytest.raises(ValueError, match="a folder of its own"):
+    with pytest.raises(ValueError, match="its own folder, got one folder twice"):
         icl.run_experiments(plans, [tmp_path / "a", tmp_path / "a/../a"])
     other = TransformerConfig(d_model=D, num_heads=4)
     with pytest.raises(ValueError, match="member 1 has"):

@@ -557,7 +557,7 @@ def test_each_member_has_a_folder_of_its_own(tmp_path):
     with open_run(tmp_path / "a", {}) as run:
         with pytest.raises(ValueError, match="2 members need as many runs, got 1"):
             fit([member(), member()], training(80), runs=run)
-        with pytest.raises(ValueError, match="a run folder of its own"):
+        with pytest.raises(ValueError, match="its own run folder"):
             fit([member(), member()], training(80), runs=[run, run])
 
 

@@ -655,8 +655,8 @@ BAD = {
         lambda: config(labels=QueryLabelOnContext()).build(ids()),
         "no_support=True",
     ),
-    "classes": (lambda: config(6).build(ids()), "6 things, but there are 5"),
-    "exemplars": (lambda: config(5, 4).build(ids()), "4 things, but there are 3"),
+    "classes": (lambda: config(6).build(ids()), "6 things, but there are only 5"),
+    "exemplars": (lambda: config(5, 4).build(ids()), "4 things, but there are only 3"),
     "unique classes": (
         lambda: config(context=Context(5, 1, unique_rest=True)).build(ids(5)),
         None,
@@ -807,7 +807,7 @@ def test_bad_files(tmp_path):
 def test_bad_sets_are_not_saved(tmp_path):
     good = example_sets()["ids"]
     for sets, message in (
-        ({}, "no sets"),
+        ({}, "at least one set"),
         ({"a/b": good}, "without '/'"),
         ({"": good}, "nonempty"),
         ({"one": jax.tree.map(lambda x: x[0], good)}, "labels must have shape"),

@@ -21,9 +21,9 @@ class EvaluationSet(EvaluationConfig):
     classes: SplitPart | None = None
     """Which part of the classes to draw from."""
     exemplars: SplitPart | None = None
-    """Which part of each class's exemplars."""
+    """Which part of each class's exemplars to draw from."""
     relabelling: SplitPart | None = None
-    """Which part of the label pairs, when classes are relabelled."""
+    """Which part of the label pairs to use, if classes are relabelled."""
     context: Context | Mixture | None = None
     """Which classes appear, and where."""
     distribution: Distribution | None = None

@@ -70,6 +70,8 @@ def layer_of(name: str) -> int | None:
 
 def glob(pattern: str) -> re.Pattern[str]:
     """A regular expression for the names that a name or a glob selects."""
+    if pattern == "*":
+        pattern = "**"  # Who asks for everything does not mean the names without dots.
     regex = re.escape(pattern)
     for sign, meaning in (
         (r"\*\*\.", r"(?:.*\.)?"),
@@ -119,7 +121,8 @@ class Sites(Mapping[str, Site]):
         """The sites that a name or a glob selects.
 
         `*` stands for anything within one part of the name (`blocks.*.attn.z`), `**`
-        for any number of parts, also none (`**.pattern`).
+        for any number of parts, also none (`**.pattern`). A lone `*` or `**` selects
+        every site.
 
         **Raises:** `ValueError` with the nearest name if no site matches.
         """

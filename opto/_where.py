@@ -135,8 +135,9 @@ def parse_heads(heads: str | Sequence[Sequence[int]]) -> list[tuple[int, int]]:
     """Reads `"1:3 1:7"`, layer:head, 0-based; a list of pairs passes through."""
     pairs = []
     if not isinstance(heads, Iterable):
-        wanted = "heads: expected layer:head such as '1:3', or pairs of them"
-        raise ValueError(f"{wanted} (head= is a head of every layer), got {heads!r}")
+        wanted = "heads must name layers too, such as heads='1:3'"
+        hint = f"for head {heads} of every layer that the site selects, write head="
+        raise ValueError(f"{wanted}, got {heads!r}; {hint}{heads}")
     for word in heads.split() if isinstance(heads, str) else heads:
         parts = word.split(":") if isinstance(word, str) else word
         try:
@@ -144,8 +145,10 @@ def parse_heads(heads: str | Sequence[Sequence[int]]) -> list[tuple[int, int]]:
                 int(part) if isinstance(part, str) else _index(part) for part in parts
             )
         except (TypeError, ValueError):
-            wanted = "heads: expected layer:head such as '1:3'"
-            raise ValueError(f"{wanted}, got {word!r}") from None
+            wanted = "heads must be layer:head pairs such as '1:3'"
+            hint = f"; for a head of every layer, write head={word}"
+            hint = hint if isinstance(word, int) else ""
+            raise ValueError(f"{wanted}, got {word!r}{hint}") from None
         pairs.append((layer, head))
     return pairs
 

@@ -84,8 +84,8 @@ def _lens(model, inputs, edits, names, into, read) -> Array:
 def logit_terms(
     model: Callable[..., Any],
     *inputs: Any,
-    norm: eqx.Module,
-    unembed: eqx.Module,
+    norm: eqx.Module | None = None,
+    unembed: eqx.Module | None = None,
     embed: str = "embed",
     heads: str = "**.attn.result",
     mlps: str = "**.mlp.out",
@@ -102,7 +102,8 @@ def logit_terms(
     **Arguments:**
 
     - `model`, `inputs`: As for `opto.run`; one example or a batch.
-    - `norm`, `unembed`: The model's, as for `direct_logits`.
+    - `norm`, `unembed`: The model's, as for `direct_logits`; `model.final_norm` and
+        `model.unembed` by default.
     - `embed`, `heads`, `mlps`: The sites of what is added to the stream, `[seq,
         d_model]`; the sites of heads also have an axis `head`. There may be no MLPs.
     - `stream`: The site of what enters the final norm.
@@ -115,6 +116,8 @@ def logit_terms(
     **Raises:** `ValueError` as `opto.run`, if `norm` or `unembed` does not fit, and for
     an `opto.Graft`.
     """
+    norm = _part(model, "norm", norm, "final_norm")
+    unembed = _part(model, "unembed", unembed, "unembed")
     edits = as_edits(edits)
     if any(isinstance(edit, Graft) for edit in edits):
         why = "what the grafted model writes is not recorded"
@@ -211,6 +214,17 @@ def _written(site: Site, record: Record, embed: str) -> list[tuple[str, Array]]:
     axis = value.ndim - len(site.shape) + site.axes.index("head")
     heads = jnp.moveaxis(value, axis, 0)
     return [(f"{site.layer}:{head}", heads[head]) for head in range(len(heads))]
+
+
+def _part(
+    model: Callable[..., Any], name: str, given: eqx.Module | None, attribute: str
+) -> eqx.Module:
+    """The module that was given, or the model's attribute."""
+    found = getattr(model, attribute, None) if given is None else given
+    if not isinstance(found, eqx.Module):
+        has = f"{type(model).__name__} has no module {attribute!r}"
+        raise ValueError(f"{name} must be an eqx.Module, got {found!r}; {has}")
+    return found
 
 
 def _single(argument: str, name: str, table: Sites) -> Site:

@@ -331,7 +331,7 @@ def test_plots_where_keys_are_context_tokens():
     pattern = np.random.default_rng(0).dirichlet(np.ones(6), (2, 7))
     names = [f"token {i}" for i in range(7)]
     for figure in (
-        plots.attention_patterns(pattern[:, None], [names], ["a", "b"]),
+        plots.attention_patterns(pattern, [names], ["a", "b"]),
         plots.token_maps(pattern[None], names),
     ):
         assert figure.axes[0].images[0].get_array().shape == (7, 6)

@@ -349,7 +349,7 @@ SAYS = {
     "no run": "is not a run folder",
     "head": "head 3 is out of range at blocks.1.attn.z",
     "layer": "layer 2 is out of range: the sites are in layers [0, 1]",
-    "heads": "expected layer:head such as '1:3', got 'one'",
+    "heads": "heads must be layer:head pairs such as '1:3', got 'one'",
     "none": "--heads is empty: give it a value, or leave it out",
     "set": "no evaluation set 'trian'; did you mean 'train'?",
     "site": "no site matches 'blocks.*.atn.z'; did you mean 'blocks.*.attn.z'?",

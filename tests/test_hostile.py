@@ -447,6 +447,14 @@ def test_a_field_of_an_experiment_is_of_its_kind(name):
             "each of edits must be of type str, got 5",
         ),
         (
+            lambda _: dataclasses.replace(small(), edits=(opto.Zero("a", head=1),)),
+            r"""each of edits must be a text: write "Zero\('a', head=1\)\"""",
+        ),
+        (
+            lambda _: dataclasses.replace(small(), edits="Zero('a')"),
+            r"""edits must be a tuple: write \("Zero\('a'\)",\)""",
+        ),
+        (
             lambda _: dataclasses.replace(small(), evaluations={"train": 5}),
             r"evaluations\['train'\] must be of type EvaluationConfig, got 5",
         ),

@@ -288,6 +288,17 @@ def _terms(**options):
     return call
 
 
+def test_the_model_s_own_norm_and_unembedding_are_taken():
+    model, inputs = build("mlp"), batch()
+    found, _ = logit_terms(model, *inputs)
+    expected, _ = terms_of(model, *inputs)
+    np.testing.assert_array_equal(found, expected)
+    np.testing.assert_allclose(found.sum(0), logits_of(model, *inputs), atol=1e-5)
+    bare = eqx.tree_at(lambda m: m.final_norm, model, None)
+    with pytest.raises(ValueError, match="norm must be an eqx.Module, got None; Exemp"):
+        logit_terms(bare, *inputs)
+
+
 ERRORS = {
     "no site": (_lens(sites="**.resid_pots"), "resid_post"),
     "no sites": (_lens(sites=[]), "at least one site, got none"),

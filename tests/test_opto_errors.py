@@ -227,6 +227,10 @@ ERRORS = {
     ),
     "heads_and_layer": (lambda: Zero(z, heads="0:1", layer=1), "says which layer"),
     "heads_one_number": (lambda: Zero(z, heads="3"), "such as '1:3', got '3'"),
+    "heads_a_number": (
+        lambda: Zero(z, heads=1),
+        "every layer that the site selects, write head=1",
+    ),
     "heads_word": (lambda: Zero(z, heads="a:b"), "such as '1:3', got 'a:b'"),
     "heads_triple": (lambda: Zero(z, heads=[(0, 1, 2)]), "got (0, 1, 2)"),
     "heads_flat": (lambda: Zero(z, heads=[0, 1]), "such as '1:3', got 0"),
@@ -356,7 +360,7 @@ ERRORS = {
     ),
     "mean_nan": (
         lambda: Mean("a", of_batch(a=[[np.nan]])),
-        "Mean: the value at 'a' is",
+        "Mean: the value at 'a' contains NaN",
     ),
     "mean_of_whole_numbers": (
         lambda: verbs(Mean("tokens.label", {"tokens.label": np.zeros(3, int)})),
@@ -386,7 +390,10 @@ ERRORS = {
     "weights": (lambda: Induction([0.1, 0.2]), "a number in [0, 1], got [0.1, 0.2]"),
     "cold": (lambda: Match(-0.5), "temperature must be 0 or more and finite, got -0.5"),
     "hot": (lambda: Match(np.inf), "temperature must be 0 or more and finite, got inf"),
-    "temperatures": (lambda: Match([0.1, 1]), "is a number, 0 or more, got [0.1, 1]"),
+    "temperatures": (
+        lambda: Match([0.1, 1]),
+        "must be 0 or more and finite, got [0.1, 1]",
+    ),
     "role": (
         lambda: PreviousToken(queries="labels"),
         "queries names tokens (all, exemplar, label, query), got labels",
@@ -793,7 +800,7 @@ BAD_TEXTS = {
     "Zero('x', head=1.5)": "head= takes whole-number indices, got 1.5",
     "Zero('x', head=99999999999)": "head= is out of range of any axis",
     "Zero('x',\n\nhead=[])": "head=[] selects nothing",
-    "Zero('x', heads='3')": "heads: expected layer:head such as '1:3', got '3'",
+    "Zero('x', heads='3')": "heads must be layer:head pairs such as '1:3', got '3'",
     "Zero('x', strength='much')": "strength is a number, got 'much'",
     "Zero('x', strenght=0.5)": "strenght= takes whole-number indices",
     "Zero(5)": "site must be a string, got 5",

@@ -21,7 +21,8 @@ def replay(arguments: list[str]) -> None:
         width = max(map(len, known))
         print("\n".join(f"{name:{width}}  {about}" for name, about in known.items()))
         raise ValueError("--measure is missing; above is what there is")
-    check_replay_file(options.out)
+    out = options.out or options.run / "replay.h5"
+    check_replay_file(out)
     asked = {
         text: measures.parse(text, trained.task, trained.model)
         for text in options.measure
@@ -36,9 +37,9 @@ def replay(arguments: list[str]) -> None:
         checkpoints=options.checkpoint or None,
     )
     about = {"run": str(options.run), "data": options.data, "edits": repr(edits)}
-    found.save(options.out, **about)
+    found.save(out, **about)
     for name in asked:
         print(f"{name}  [{found.axes[name]}]  {list(found[name].shape)}")
-    print(f"{len(found.sequences)} checkpoints: {options.out}")
+    print(f"{len(found.sequences)} checkpoints: {out}")
     values = {name: found[name] for name in asked}
     note_undefined("replay", {options.data or "the set": values}, "checkpoints")

@@ -13,7 +13,7 @@ from ..config import from_json, to_json, with_fields
 from ..experiments import Experiment, run_experiment
 from ..plugins import made_with
 from ..presets import presets
-from ..runs import Log, read_object, Run
+from ..runs import is_finished, Log, open_run, read_object, Run
 from ..training.loggers import Logger, open_logger
 from .options import parse
 from .options.train import train_usage, TrainOptions
@@ -36,6 +36,12 @@ def train(arguments: list[str]) -> None:
         _options_from(preset, _base(preset, known)), rest, f"train {preset}"
     )
     experiment = with_fields(options.experiment, options.set)
+    if options.resume and is_finished(options.out):
+        # Refuses another config, and a run that somebody writes to.
+        with open_run(options.out, experiment.pinned(), resume=True) as run:
+            done = _last_line(run.log, experiment)
+        print(f"{options.out}: was already trained for {done}")
+        return
     logger = _logger(options, experiment)
     result = run_experiment(
         experiment, options.out, resume=options.resume, logger=logger

@@ -63,16 +63,8 @@ def attention_patterns(
     if rows * columns > _MOST_MAPS:
         got = f"{columns} sequences of {rows} heads"
         raise ValueError(f"patterns: at most {_MOST_MAPS} maps, got {got}; choose some")
-    if tokens is None:
-        tokens = [[str(i) for i in range(queries)]] * columns
-    if heads is None:
-        heads = [f"head {i}" for i in range(rows)]
-    if len(heads) != rows:
-        raise ValueError(f"heads: expected {rows} names, got {len(heads)}")
-    if [len(names) for names in tokens] != [queries] * columns:
-        got = [len(names) for names in tokens]
-        wanted = f"{queries} names for each of {columns} sequences"
-        raise ValueError(f"tokens: expected {wanted}, got {got}")
+    heads = _named_heads(heads, rows)
+    tokens = _named_tokens(tokens, columns, queries)
     names = np.array([name.replace("\n", " ") for name in heads])
     axes = {
         "sequence": np.arange(columns),
@@ -149,6 +141,26 @@ def token_maps(attention: np.ndarray, tokens: Sequence[str]) -> DrawnFigure:
                 ax.set_xticklabels([])
         _bar(fig, grid, colours)
     return fig
+
+
+def _named_heads(heads: Sequence[str] | None, count: int) -> Sequence[str]:
+    if heads is None:
+        return [f"head {i}" for i in range(count)]
+    if len(heads) != count:
+        raise ValueError(f"heads: expected {count} names, got {len(heads)}")
+    return heads
+
+
+def _named_tokens(
+    tokens: Sequence[Sequence[str]] | None, sequences: int, length: int
+) -> Sequence[Sequence[str]]:
+    if tokens is None:
+        return [[str(i) for i in range(length)]] * sequences
+    got = [len(names) for names in tokens]
+    if got != [length] * sequences:
+        wanted = f"{length} names for each of {sequences} sequences"
+        raise ValueError(f"tokens: expected {wanted}, got {got}")
+    return tokens
 
 
 def _map(

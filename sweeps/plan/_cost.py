@@ -81,15 +81,11 @@ def measured(
         ProcessPoolExecutor(1, spawn, _begin, (cpu_devices, imported())) as pool,
     ):
         bar = tqdm(new, desc="measuring", unit="program", disable=None, leave=False)
-        fresh = {
-            file: pool.submit(_measure, new[file], dict(others)).result()
-            for file in bar
-        }
-    for file, new_cost in fresh.items():
-        with contextlib.suppress(OSError):  # It is measured again next time.
-            file.parent.mkdir(parents=True, exist_ok=True)
-            write_bytes(file, json.dumps(to_json(new_cost)).encode())
-    known |= fresh
+        for file in bar:
+            known[file] = pool.submit(_measure, new[file], dict(others)).result()
+            with contextlib.suppress(OSError):  # It is measured again next time.
+                file.parent.mkdir(parents=True, exist_ok=True)
+                write_bytes(file, json.dumps(to_json(known[file])).encode())
     return [known[file] for file in files]
 
 

@@ -29,8 +29,8 @@ class ReplayOptions(RunOptions):
     checkpoint: tyro.conf.UseAppendAction[tuple[int, ...]] = ()
     """Sequences seen at a checkpoint, -1 for the last; may be repeated. The default is
     all of them."""
-    out: Path = Path("replay.h5")
-    """The file to write, .h5."""
+    out: Path | None = None
+    """The file to write, .h5; the default is replay.h5 in the run's folder."""
 
 
 show_help = help_of(ReplayOptions, "replay")

@@ -1,5 +1,6 @@
 """The README's own edit and own study run as they stand there."""
 
+import inspect
 import re
 from pathlib import Path
 
@@ -46,7 +47,8 @@ def test_the_readmes_edits_are_all_there_are():
     named = set(re.findall(r"`([A-Z]\w+)`", table))
     kinds = {
         name
-        for name, kind in {**vars(opto), **vars(edits)}.items()
+        for module in (opto, edits)
+        for name, kind in inspect.getmembers(module)
         if isinstance(kind, type) and issubclass(kind, opto.AbstractEdit)
     }
     assert named == kinds - {"AbstractEdit", "Edit", "Derived"}

@@ -80,7 +80,7 @@ def with_context(length: int, model: TransformerConfig) -> Experiment:
 def main() -> None:
     rows = {
         "compiler option, against none": (2, contextlib.nullcontext, no_option),
-        "the query's row alone, against all rows": (
+        "only the query's row, against all rows": (
             2,
             contextlib.nullcontext,
             all_rows,

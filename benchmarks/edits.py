@@ -2,7 +2,7 @@
 
 First it ablates each head of a small and of a deep model: in one compiled call
 (`opto.sweep`), in a loop over one compiled program (`opto.run`), and in a loop that
-compiles each edit anew, as closures over an edit do. Then it takes the time and memory
+compiles each edit again, as closures over an edit do. Then it takes the time and memory
 of recording everything, some sites, and a reduction of some sites. All variants run in
 turns within one process, because other processes make timings noisy; look at the
 ratios. Loops that compile are timed for a few heads and extrapolated.

@@ -312,7 +312,7 @@ def test_whatever_is_wrong_with_a_log(study, change, name):
 def test_a_set_named_as_the_steps_is_refused(study):
     with h5py.File(unsealed(study.run("a")) / "log.h5", "r+") as log:
         log.move("eval/held", "eval/training")
-    with pytest.warns(UserWarning, match="an evaluation set is named 'training'"):
+    with pytest.warns(UserWarning, match="an evaluation set must not be named"):
         collected(study.path)
 
 

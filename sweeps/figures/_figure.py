@@ -58,8 +58,8 @@ class Figure:
     - `source`: The source of the figure and of its targets.
     - `study`: The study whose runs it needs; empty for a toy model, which needs none.
     - `runs`: The name of each run in the study, by its label in the figure. In a name,
-        `{seed}` stands for a number and `*` for anything; `|` separates names, of which
-        the first one that exists at a scale is used.
+        `{seed}` stands for a number and `*` for anything; `|` separates names, and the
+        first one that exists at a scale is used.
     - `cost`: Roughly how long it takes at scale `small` on two cores.
     - `measure`: Measures the runs and draws the figure.
     - `rows`: The published number and its unit, by the name of the row, in order.

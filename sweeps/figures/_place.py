@@ -13,7 +13,7 @@ from ..study import StudyScale
 
 
 Planned = Callable[[Path], dict[str, Experiment]]
-"""Gives the study's experiments for its folder, whose path is in some of them."""
+"""Makes the study's experiments for a folder; some of them contain its path."""
 
 
 def place(

@@ -32,7 +32,7 @@ def figures() -> list[CoopetitionRun]:
     length, keep = 64 * M, 16 * M
     deep = CoopetitionRun("12-layers", 400 * M, 40 * M, 2 * M, deep=True)
     return [
-        # 1b to 3, and what they are grafted and started from.
+        # Figures 1b to 3, and the runs that others graft or start from.
         CoopetitionRun("main", length, 50_000),
         CoopetitionRun("ciwl-only", length, 50_000, trained_on="ciwl"),
         # 4a. The paper's run had 640 million, and its plateau lasts longer than this.

@@ -32,7 +32,7 @@ def trials(scale: StudyScale, folder: Path, data: Source | None) -> list[Trial]:
     **Raises:** `ValueError` if `data` is given, as the study sets its classes' noise.
     """
     if data is not None:
-        raise ValueError("--data: the study spread draws its own classes, got data")
+        raise ValueError("the study spread draws its own classes; give it no --data")
     seeds = SEEDS[:1] if scale == "smoke" else SEEDS
     return [
         _with_noise(trial, name, spread, class_spread, seed)

@@ -96,8 +96,8 @@ def _points(
     finite = np.isfinite(matrix).all(1)
     if not finite.all():
         raise ValueError(
-            f"matrix must be finite in float32, but {(~finite).sum()} rows are not; "
-            f"the first is row {finite.argmin()}"
+            f"matrix must be finite in float32, got {(~finite).sum()} rows that are "
+            f"not; the first is row {finite.argmin()}"
         )
     # Scale the largest entry to 1, so that no square overflows.
     points = matrix / (np.abs(matrix).max() or np.float32(1))

@@ -56,8 +56,8 @@ class HDF5Classes:
         if not finite.all():
             first = ", ".join(map(str, np.argwhere(~finite)[0]))
             raise ValueError(
-                f"file: {self.file} must hold values that are finite in float32, but "
-                f"{(~finite).sum()} are not; the first is at [{first}]"
+                f"file: {self.file} must hold values that are finite in float32, got "
+                f"{(~finite).sum()} that are not; the first is at [{first}]"
             )
         return features
 

@@ -29,4 +29,4 @@ def finite(name: str, values: ArrayLike) -> None:
     there = np.isfinite(np.asarray(values))
     if not there.all():
         wrong = f"{(~there).sum()} of {there.size}"
-        raise ValueError(f"{name} must be finite, but {wrong} numbers are not")
+        raise ValueError(f"{name} must be finite, got {wrong} that are not")

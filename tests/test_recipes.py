@@ -663,7 +663,7 @@ def test_rows_that_cannot_be_clustered():
     cases = [
         (data.NeighbourClusters(11), rows, "number of rows, 10, got 11 times 1"),
         (data.NeighbourClusters(3, 4), rows, "number of rows, 10, got 3 times 4"),
-        (data.NeighbourClusters(2), bad, "finite .* got 1 rows .* the first 4"),
+        (data.NeighbourClusters(2), bad, "finite .* got 1 rows .* the first is row 4"),
         (data.NeighbourClusters(2, None, "cosine"), zero, "of zeros.* row 7"),
     ]
     for clusters, matrix, message in cases:

@@ -27,10 +27,14 @@ def assert_induction_heads(found: DemoFindings) -> None:
     assert 1.5e5 < found.crossing < 4e5  # the paper: 2.57e5
     assert found.induction_strength[best] > 0.7  # the paper: 0.845
     assert max(found.previous_token_strength) > 0.7
-    assert found.accuracy > 0.99
-    assert found.alone[best] > 0.9  # the paper: 0.980
+    accuracy = found.ablations["train"].accuracy
+    assert accuracy.nothing > 0.99
+    assert accuracy.only_head[best] > 0.9  # the paper: 0.980
     weakest = int(np.argmin(found.induction_strength))
-    assert found.alone[weakest] < 0.6  # the paper: 0.292 alone, at strength 0.104
+    assert accuracy.only_head[weakest] < 0.6  # the paper: 0.292, at strength 0.104
+    # Heads are redundant; without their layer the ability is gone.
+    assert accuracy.head[1][best] > 0.9
+    assert max(accuracy.layer) < 0.7
     # The model solves relabellings that it has never seen.
     assert found.final["heldout_labels"]["accuracy"] > 0.95
 

@@ -6,6 +6,7 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from ..text import number
+from ._drawn import DrawnFigure, Quantity
 from ._grid import heat_map, inches
 from ._style import figure, style
 from ._undefined import explain_undefined, largest_size
@@ -16,10 +17,11 @@ Changes = Mapping[str, np.ndarray]
 
 def change_maps(
     changes: Mapping[str, Changes],
-    together: Mapping[str, Mapping[str, float]],
+    together: Mapping[str, Mapping[str, float]] | None = None,
     *,
+    by_layer: Mapping[str, Changes] | None = None,
     colours: Mapping[str, str],
-) -> Figure:
+) -> DrawnFigure:
     """Draws maps of layers by heads, with a row per set and a column per metric.
 
     **Arguments:**
@@ -27,13 +29,35 @@ def change_maps(
     - `changes`: The changes by metric and set, `[layer, head]`; NaN where there is no
         such head. The name of the metric labels the colour bar.
     - `together`: The changes by metric and set with all heads ablated at once.
+    - `by_layer`: Those with all heads of a layer ablated at once, `[layer]`: a further
+        column of the map.
     - `colours`: A diverging colour map for each metric.
     """
     names = list(next(iter(changes.values())))
     layers, heads = next(iter(next(iter(changes.values())).values())).shape
-    width, height = inches(layers, heads)
+    ticks = [*map(str, range(layers))], [*map(str, range(heads))]
+    drawn = {
+        f"{metric}/{name}": Quantity(
+            values, {"layer": np.arange(layers), "head": np.arange(heads)}, metric
+        )
+        for metric, by_set in changes.items()
+        for name, values in by_set.items()
+    }
+    if by_layer is not None:
+        whole = {m: {n: x[:, None] for n, x in by_layer[m].items()} for m in changes}
+        changes = {
+            metric: {n: np.hstack([x, whole[metric][n]]) for n, x in by_set.items()}
+            for metric, by_set in changes.items()
+        }
+        ticks = ticks[0], [*ticks[1], "all"]
+        for metric, by_set in by_layer.items():
+            for name, values in by_set.items():
+                at = {"layer": np.arange(layers)}
+                drawn[f"{metric}/{name}, all heads"] = Quantity(values, at, metric)
+    width, height = inches(layers, len(ticks[1]))
     with style():
-        fig = figure(1.1 + (width + 1.0) * len(changes), (height + 0.75) * len(names))
+        size = 1.1 + (width + 1.0) * len(changes), (height + 0.75) * len(names)
+        fig = figure(*size, drawn)
         axes = fig.subplots(len(names), len(changes), squeeze=False)
         for column, (metric, by_set) in enumerate(changes.items()):
             largest = largest_size(by_set.values(), 1e-6)
@@ -41,7 +65,6 @@ def change_maps(
             image = None
             for row, (name, values) in enumerate(by_set.items()):
                 ax = axes[row, column]
-                ticks = [*map(str, range(layers))], [*map(str, range(heads))]
                 image = heat_map(
                     ax,
                     values,
@@ -50,8 +73,9 @@ def change_maps(
                     colours=colours[metric],
                     signed=True,
                 )
-                whole = _signed(together[metric][name])
-                title = f"{name.replace('_', ' ')} (all together {whole})"
+                title = name.replace("_", " ")
+                if together is not None:
+                    title += f" (all together {_signed(together[metric][name])})"
                 ax.set_title(title, fontsize=9)
                 ax.set_ylabel("layer" if column == 0 else "")
                 ax.set_xlabel("head" if row == len(names) - 1 else "")

@@ -5,7 +5,10 @@ import json
 import os
 from pathlib import Path
 
+import jax
+import jax.numpy as jnp
 import numpy as np
+from jaxtyping import Array, Float, Int
 from matplotlib.figure import Figure
 
 import opto
@@ -22,11 +25,38 @@ from ..tasks.exemplar_label.answers import answer_accuracy, token_letters
 
 
 _Z = "blocks.*.attn.z"
+_ABLATED_SETS = ("train", "heldout_classes")
+
+
+@dataclasses.dataclass(frozen=True)
+class Effects:
+    """A number of one evaluation set under ablations of heads.
+
+    **Fields:**
+
+    - `nothing`: With nothing ablated, from the same forward as the others.
+    - `head`: With one head ablated, `[layer][head]`.
+    - `layer`: With all heads of a layer ablated, `[layer]`.
+    - `only_head`: With one head of the last layer left in that layer, `[head]`.
+    """
+
+    nothing: float
+    head: list[list[float]]
+    layer: list[float]
+    only_head: list[float]
+
+
+@dataclasses.dataclass(frozen=True)
+class Ablations:
+    """The loss (nats) and the accuracy of one evaluation set under ablations."""
+
+    loss: Effects
+    accuracy: Effects
 
 
 @dataclasses.dataclass(frozen=True)
 class DemoFindings:
-    """What the demo measured, on the evaluation sequences named `train`.
+    """What the demo measured, on the evaluation set `train` unless a field says more.
 
     **Fields:**
 
@@ -38,10 +68,8 @@ class DemoFindings:
         the last layer and of the first layer, `[head]`.
     - `induction_since`, `previous_token_since`: Sequences seen when each head's
         strength is halfway from its lowest to its final value.
-    - `accuracy`: Final accuracy with nothing ablated, from the same forward that the
-        ablations use.
-    - `ablated`: The accuracy with each head ablated, `[layer][head]`.
-    - `alone`: The accuracy with each head of the last layer as its only head.
+    - `ablations`: What ablating heads does at the end, for the evaluation sets `train`
+        and `heldout_classes`.
     """
 
     crossing: float | None
@@ -51,9 +79,7 @@ class DemoFindings:
     induction_since: list[float]
     previous_token_strength: list[float]
     previous_token_since: list[float]
-    accuracy: float
-    ablated: list[list[float]]
-    alone: list[float]
+    ablations: dict[str, Ablations]
 
 
 def demo(source: Source, out: str | os.PathLike) -> DemoFindings:
@@ -88,7 +114,6 @@ def _findings(trained: Trained, over_training: Replay) -> DemoFindings:
     learning = curves(trained.run)
     events, sets = learning.events, learning.numbers
     losses = sets["train"]["loss"]
-    ablated, alone, accuracy = _ablations(trained)
     return DemoFindings(
         crossing=first_below(events, losses, HALF_LN_2),
         loss_at=dict(zip(events.tolist(), losses.tolist(), strict=True)),
@@ -100,33 +125,51 @@ def _findings(trained: Trained, over_training: Replay) -> DemoFindings:
         induction_since=since(over_training.sequences, over_training["induction"]),
         previous_token_strength=over_training["previous"][-1].tolist(),
         previous_token_since=since(over_training.sequences, over_training["previous"]),
-        accuracy=accuracy,
-        ablated=ablated.tolist(),
-        alone=alone.tolist(),
+        ablations={name: _ablations(trained, name) for name in _ABLATED_SETS},
     )
 
 
-def _ablations(trained: Trained) -> tuple[np.ndarray, np.ndarray, float]:
-    """Accuracy without each head, with only each last-layer head, and with all."""
-    inputs = trained.task.inputs(trained.evaluations["train"])
-    model = trained.model
+def _ablations(trained: Trained, name: str) -> Ablations:
+    """What ablations do to one evaluation set."""
+    inputs = trained.task.inputs(trained.evaluations[name])
+    model, fixed = trained.model, trained.edits
     last, heads = len(model.blocks) - 1, model.blocks[-1].attn.num_heads
-    each = opto.Zero(_Z).each("layer", "head")
     others = [
         opto.Zero(f"blocks.{last}.attn.z", head=[h for h in range(heads) if h != head])
         for head in range(heads)
     ]
-    fixed = trained.edits
-    ablated = opto.sweep(answer_accuracy, model, *inputs, edits=(*fixed, each))
-    alone = opto.sweep(
-        answer_accuracy, model, *inputs, edits=(*fixed, opto.stack(others))
-    )
+    swept = {
+        "head": opto.Zero(_Z).each("layer", "head"),
+        "layer": opto.Zero(_Z).each("layer"),
+        "only_head": opto.stack(others),
+    }
+    measured = {
+        what: np.asarray(
+            opto.sweep(_loss_and_accuracy, model, *inputs, edits=(*fixed, edits))
+        )
+        for what, edits in swept.items()
+    }
     logits, _ = opto.run(model, *inputs, edits=fixed)
-    return (
-        np.asarray(ablated),
-        np.asarray(alone),
-        float(answer_accuracy(logits, *inputs)),
+    nothing = np.asarray(_loss_and_accuracy(logits, *inputs))
+    return Ablations(
+        *(
+            Effects(
+                float(nothing[k]),
+                **{what: found[..., k].tolist() for what, found in measured.items()},
+            )
+            for k in range(2)
+        )
     )
+
+
+def _loss_and_accuracy(
+    logits: Float[Array, "example seq label"],
+    examples: Array,
+    labels: Int[Array, "example position"],
+) -> Float[Array, "2"]:
+    logs = jax.nn.log_softmax(logits[:, -1])
+    answers = jnp.take_along_axis(logs, labels[:, -1:], -1)
+    return jnp.stack([-answers.mean(), answer_accuracy(logits, examples, labels)])
 
 
 def _figures(
@@ -154,9 +197,23 @@ def _figures(
             },
             phase_change=findings.crossing,
         ),
-        "c_ablation": plots.ablation(np.array(findings.ablated) - findings.accuracy),
+        "c_ablation": _ablation_figure(findings),
         "d_patterns": _pattern_figure(trained, findings, last),
     }
+
+
+def _ablation_figure(findings: DemoFindings) -> Figure:
+    """What ablating each head changes, on both sets."""
+    labels = {"loss": "change in loss (nats)", "accuracy": "change in accuracy"}
+    changes: dict[str, dict[str, np.ndarray]] = {x: {} for x in labels.values()}
+    layers: dict[str, dict[str, np.ndarray]] = {x: {} for x in labels.values()}
+    for name, found in findings.ablations.items():
+        for metric, label in labels.items():
+            effects: Effects = getattr(found, metric)
+            changes[label][name] = np.array(effects.head) - effects.nothing
+            layers[label][name] = np.array(effects.layer) - effects.nothing
+    colours = dict(zip(labels.values(), ("RdBu_r", "RdBu"), strict=True))
+    return plots.change_maps(changes, by_layer=layers, colours=colours)
 
 
 def _pattern_figure(
@@ -193,7 +250,7 @@ def _pattern_figure(
 def report(findings: DemoFindings, out: str | os.PathLike) -> str:
     """A text with the findings and the paths of the files, for people to read."""
     out = Path(out)
-    best, last = int(np.argmax(findings.induction_strength)), len(findings.ablated) - 1
+    last = len(findings.ablations["train"].loss.head) - 1
     crossing = findings.crossing
     when = "never" if crossing is None else f"after {crossing:,.0f} sequences"
     at = [n for n in findings.loss_at if n and n % 100_000 == 0][:4]
@@ -207,19 +264,48 @@ def report(findings: DemoFindings, out: str | os.PathLike) -> str:
         _ranked(findings.induction_strength, findings.induction_since),
         "Strongest previous-token heads, layer 0: the same",
         _ranked(findings.previous_token_strength, findings.previous_token_since),
-        f"Accuracy {findings.accuracy:.3f}; without head {last}:{best} "
-        f"{findings.ablated[-1][best]:.3f}; with it as the only head of its layer "
-        f"{findings.alone[best]:.3f}.",
         "At the end            loss  accuracy",
         *(
             f"  {name:18}{row['loss']:.4f}     {row['accuracy']:.3f}"
             for name, row in findings.final.items()
         ),
+        *_ablation_lines(findings, last),
         f"Figures:    {out / 'figures'}",
         f"Numbers:    {out / 'findings.json'}",
         f"Run folder: {out}",
     ]
     return "\n".join(lines)
+
+
+def _ablation_lines(findings: DemoFindings, last: int) -> list[str]:
+    """A table of losses and accuracies, and what it says of the strongest head."""
+    best = int(np.argmax(findings.induction_strength))
+    columns = "".join(f"{name:>18}" for name in findings.ablations)
+    lines = [f"{'Loss (accuracy) without':28}{columns}"]
+    rows = {
+        "nothing": lambda x: x.nothing,
+        f"head {last}:{best}, the strongest": lambda x: x.head[last][best],
+        f"all other heads of layer {last}": lambda x: x.only_head[best],
+        **{
+            f"all heads of layer {k}": lambda x, k=k: x.layer[k]
+            for k in range(last + 1)
+        },
+    }
+    for name, of in rows.items():
+        cells = (
+            f"{of(x.loss):.4f} ({of(x.accuracy):.3f})"
+            for x in findings.ablations.values()
+        )
+        lines.append(f"  {name:26}" + "".join(f"{cell:>18}" for cell in cells))
+    found = findings.ablations["train"].accuracy
+    if found.nothing - found.head[last][best] < 0.01:
+        lines += [
+            f"Without head {last}:{best}, the accuracy on train is still "
+            f"{found.head[last][best]:.3f}: the induction heads are",
+            f"redundant. Without all heads of layer {last} it is "
+            f"{found.layer[last]:.3f}.",
+        ]
+    return lines
 
 
 def _ranked(strengths: list[float], since: list[float], count: int = 3) -> str:

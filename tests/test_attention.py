@@ -220,7 +220,7 @@ def test_measures_of_shares_refuse_rows_that_are_none(name):
         if attention == LinearAttention():  # Its rows are distributions.
             assert np.isfinite(measure.fn(record, None, None)).all()
             continue
-        message = "at 'blocks.1.attn.pattern' SignedAttention has 'signed'"
+        message = "'blocks.1.attn.pattern' of SignedAttention has 'signed' rows"
         with pytest.raises(ValueError, match=message):
             measure.fn(record, None, None)
     every = measures.attention_patterns()

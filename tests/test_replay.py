@@ -490,7 +490,7 @@ def test_axes_of_one_name_are_told_apart(trained):
         ({"measures": {"a/b": LOSS}}, "text without '/', got 'a/b'"),
         ({"data": "trian"}, "no evaluation set 'trian'; did you mean 'train'"),
         ({"data": 3}, "data must be the name of an evaluation set, or a batch"),
-        ({"checkpoints": [33]}, "no checkpoint 33 .*nearest 32"),
+        ({"checkpoints": [33]}, "no checkpoint 33 .*nearest is 32"),
         ({"checkpoints": []}, "no checkpoints to replay"),
         ({"edits": ["Zero('blocks.1.attn.zz')"]}, "did you mean 'blocks.1.attn.z'"),
         ({"edits": ["Zero('blocks.1.attn.z', head=4)"]}, "head"),

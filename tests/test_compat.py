@@ -469,8 +469,8 @@ def test_class_labels_and_sets_from_a_file(peer, tmp_path):
     notes = import_run(folder, tmp_path / "out")
     assert [note.split(":")[0] for note in notes] == [
         "/moved/gone/eval_data.h5 is not here",
-        "the run began from ciwl_only/00004000000.eqx; trained again from its config "
-        "here, it begins fresh",
+        "the run began from ciwl_only/00004000000.eqx; if trained again from its "
+        "config here, it begins fresh",
         "2 labels added, never predicted, so that each class has one",
     ]
     trained = icl.load(tmp_path / "out")

@@ -165,7 +165,7 @@ def test_inputs_that_do_not_fit(getkey):
     examples, labels = inputs(2, 7, getkey())
     for bad, message in (
         ((examples[:, :6], labels), "examples must have dim 7, as in training, got 6"),
-        ((examples, labels[:2]), "input 1 has 2 on the axis 'exemplar'"),
+        ((examples, labels[:2]), "input 1 has length 2 on the axis 'exemplar'"),
         ((examples, labels * 1.0), "labels must be whole numbers, got float32"),
     ):
         with pytest.raises(ValueError, match=message):

@@ -349,7 +349,7 @@ def test_seeds_are_aligned_and_held():
         (lambda: toys.RankOne("aa"), "names must be of different vectors"),
         (lambda: coopetition((0.1,), 0.1, toys.Tensor()), "offsets must have one"),
         (lambda: toy(start={"a": np.ones(2)}), "the same vectors, got"),
-        (lambda: toy(loss=toys.RankOne("abc")), r"the loss is of \['c'\]"),
+        (lambda: toy(loss=toys.RankOne("abc")), r"the loss needs \['c'\]"),
         (lambda: toy(start={"a": np.ones(2), "b": np.ones(2)}), "must have the shape"),
         (lambda: toys.descend(toy(), clamps=[toys.ToyClamp("c")]), "name must be in"),
         (

@@ -120,7 +120,7 @@ shown = [previous[0], *induction]
 kinds = ["previous token", "induction", "induction"]
 plots.attention_patterns(
     np.stack([record[f"blocks.{layer}.attn.pattern"][:, h] for layer, h in shown], 1),
-    answers.token_names(few[1]),
+    answers.sequence_letters(few[1]),
     [f"head {i}:{h}\n({kind})" for (i, h), kind in zip(shown, kinds, strict=True)],
 )
 

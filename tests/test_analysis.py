@@ -381,8 +381,8 @@ def test_exchanged_exemplars_turn_the_answer_around(trained):
 
 
 def test_tokens_have_names():
-    names = answers.token_names(jnp.array([[3, 1, 3]]))
-    assert names == [["x0", "label 3", "x1", "label 1", "query"]]
+    names = answers.sequence_letters(jnp.array([[3, 1, 3], [0, 4, 4]]))
+    assert names == [["A", "ℓ3", "B", "ℓ1", "A?"], ["A", "ℓ0", "B", "ℓ4", "B?"]]
 
 
 # Tables and figures

@@ -21,7 +21,7 @@ from ..experiments.events import first_below, HALF_LN_2, since
 from ..files import write_bytes
 from ..presets.induction import induction
 from ..replaying import Replay, replay
-from ..tasks.exemplar_label.answers import answer_accuracy, token_letters
+from ..tasks.exemplar_label.answers import answer_accuracy, sequence_letters
 
 
 _Z = "blocks.*.attn.z"
@@ -240,10 +240,7 @@ def _pattern_figure(
         f"layer {layer}, head {head}\n({kind})"
         for (layer, head), kind in zip(chosen, kinds, strict=True)
     ]
-    pairs = len(labels[0]) - 1
-    roles = [(role, k) for k in range(pairs) for role in ("exemplar", "label")]
-    roles = [*roles, ("query", pairs)]
-    tokens = [token_letters(roles, row) for row in np.asarray(labels).tolist()]
+    tokens = sequence_letters(labels)
     return plots.attention_patterns(np.stack(patterns, 1), tokens, names)
 
 

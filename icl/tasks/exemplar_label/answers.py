@@ -40,12 +40,12 @@ def logit_difference(
     return jnp.mean(jax.vmap(_contrasts.logit_difference)(logits[:, -1], labels))
 
 
-def token_names(labels: Int[Array, "example position"]) -> list[list[str]]:
-    """A name for each token of each sequence: `x0`, its label, `x1`, …, `query`."""
-    return [
-        [*(x for k, y in enumerate(row) for x in (f"x{k}", f"label {y}")), "query"]
-        for row in jnp.asarray(labels)[:, :-1].tolist()
-    ]
+def sequence_letters(labels: Int[Array, "example position"]) -> list[list[str]]:
+    """The `token_letters` of each sequence: pairs of exemplar and label, then a query."""
+    rows = jnp.asarray(labels).tolist()
+    pairs = len(rows[0]) - 1 if rows else 0
+    roles = [(role, k) for k in range(pairs) for role in ("exemplar", "label")]
+    return [token_letters([*roles, ("query", pairs)], row) for row in rows]
 
 
 def token_letters(roles: List[tuple[str, int]], labels: List[int]) -> list[str]:

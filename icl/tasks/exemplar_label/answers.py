@@ -41,7 +41,7 @@ def logit_difference(
 
 
 def sequence_letters(labels: Int[Array, "example position"]) -> list[list[str]]:
-    """The `token_letters` of each sequence: pairs of exemplar and label, then a query."""
+    """The `token_letters` of each sequence: exemplar-label pairs, then a query."""
     rows = jnp.asarray(labels).tolist()
     pairs = len(rows[0]) - 1 if rows else 0
     roles = [(role, k) for k in range(pairs) for role in ("exemplar", "label")]

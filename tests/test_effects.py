@@ -142,7 +142,7 @@ VOID = {
         lambda: [Block(queries="exemplar", keys="query"), PerfectPreviousToken(1)],
         *(0, "masked: no query sees these keys"),
     ),
-    "one_key": (lambda: [Scale(Q1, 2, pos=0)], 0, "see one key"),
+    "one_key": (lambda: [Scale(Q1, 2, pos=0)], 0, "see only one key"),
     "after_freeze": (
         lambda: [Freeze("**"), Zero(Z0)],
         1,

@@ -2,7 +2,7 @@
 
 import html
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from ..runs import is_finished, read_object, Run
@@ -46,10 +46,28 @@ def final_table(subject: Subject) -> str:
         rows.append(
             f"<tr><td>{html.escape(name.replace('_', ' '))}</td>{''.join(cells)}</tr>"
         )
-    return f"<table><tr><th>at the end</th>{head}</tr>{''.join(rows)}</table>"
+    table = f"<table><tr><th>at the end</th>{head}</tr>{''.join(rows)}</table>"
+    return f'<div class="wide">{table}</div>{_terms(known)}'
+
+
+def _terms(names: Iterable[str]) -> str:
+    """What the names of the metrics mean, as far as they need it."""
+    items = (
+        f"<dt>{html.escape(name.replace('_', ' '))}</dt><dd>{_TERMS[name]}</dd>"
+        for name in names
+        if name in _TERMS
+    )
+    about = "the examples of all training batches so far, repetitions included"
+    seen = f"<dt>sequences seen</dt><dd>{about}</dd>"
+    return f"<dl>{''.join(items)}{seen}</dl>"
 
 
 _FIRST = ("loss", "accuracy", "in_context_accuracy", "context_probability")
+_TERMS = {
+    "in_context_accuracy": "how often the right label is the most probable one among "
+    "the labels in the context",
+    "context_probability": "the probability of all labels in the context together",
+}
 
 
 def config_parts(config: Mapping[str, Any]) -> str:
@@ -74,7 +92,7 @@ def _table(tree: Mapping[str, Any]) -> str:
     for name, value in _leaves(tree):
         cell = f'<td class="value">{html.escape(value)}</td>'
         rows.append(f"<tr><td>{html.escape(name)}</td>{cell}</tr>")
-    return f"<table>{''.join(rows)}</table>"
+    return f'<div class="wide"><table>{"".join(rows)}</table></div>'
 
 
 def _leaves(tree: Mapping[str, Any], path: str = "") -> Iterator[tuple[str, str]]:

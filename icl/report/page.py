@@ -111,6 +111,6 @@ def _figure(figure: DrawnFigure, caption: str) -> str:
     with plots.style(), mpl.rc_context({"svg.fonttype": "path"}):
         figure.savefig(file, format="svg", metadata={"Date": None})
     data = base64.b64encode(file.getvalue()).decode()
-    width = round(96 * figure.get_figwidth())
-    picture = f'<img width="{width}" alt="" src="data:image/svg+xml;base64,{data}">'
-    return f"<figure>{picture}<figcaption>{caption}</figcaption></figure>"
+    picture = f'<img alt="" src="data:image/svg+xml;base64,{data}">'
+    shown = f'<div class="wide">{picture}</div>'
+    return f"<figure>{shown}<figcaption>{caption}</figcaption></figure>"

@@ -31,6 +31,7 @@ def patterns(subject: Subject) -> str:
     **Raises:** `ValueError` if the run has no sequences or no checkpoints.
     """
     checkpoints, weights, names = _replayed(subject)
+    every = len(subject.trained.run.checkpoints)
     scale = _Scale.of(weights)
     shown = scale.bytes(weights)
     tokens = _tokens(subject, weights.shape[1])
@@ -54,6 +55,9 @@ def patterns(subject: Subject) -> str:
         options=options,
         pictures=_pictures(names, shown[-1, 0], scale.map),
         scale=scale.text,
+        count=f"all {every}"
+        if len(checkpoints) == every
+        else f"{len(checkpoints)} of its {every}",
         data=html.escape(subject.data),
         roles=_ROLES if hasattr(subject.batch, "labels") else "",
         json=_json(data),
@@ -76,7 +80,7 @@ def _replayed(subject: Subject) -> tuple[list[int], np.ndarray, list[str]]:
 
 _MARKUP = string.Template("""\
 <p>Each map is one head (layer:head) on one sequence of “$data”. Rows attend to columns;
-$scale.$roles</p>
+$scale.$roles The slider has $count checkpoints.</p>
 <div class="controls" id="controls" hidden>
 <button type="button" id="play">Play</button>
 <input type="range" id="checkpoint" min="0" max="$last" value="$last"

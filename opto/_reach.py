@@ -17,8 +17,8 @@ Entries = Bool[np.ndarray, "..."]
 Held = Float[np.ndarray, "..."]
 
 
-# Models mask scores with numbers such as -1e20. Numbers below this one are too small to
-# unmask such a score when an edit adds them or multiplies by them.
+# Models mask scores with numbers such as -1e20. Adding less than this, or dividing by
+# less than this, does not unmask such a score.
 MASKING = 1e10
 
 

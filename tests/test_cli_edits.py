@@ -180,7 +180,11 @@ def test_another_site_and_a_head_named_twice(capsys, run, trained, tmp_path):
 
 
 def by_hand(trained, source, edit):
-    """The logit difference under an edit, in NumPy."""
+    """The mean logit difference under an edit, in NumPy."""
+    return np.mean(each_by_hand(trained, source, edit))
+
+
+def each_by_hand(trained, source, edit):
     batch = trained.evaluations["train"]
     inputs = trained.task.inputs(source)
     edits = [*trained.edits, *([] if edit is None else [edit])]
@@ -189,7 +193,7 @@ def by_hand(trained, source, edit):
     for row, labels in zip(logits, np.asarray(batch.labels), strict=True):
         others = [row[label] for label in labels[:-1] if label != labels[-1]]
         total.append(row[labels[-1]] - max(others))
-    return np.mean(total)
+    return np.array(total)
 
 
 SOURCES = {"labels-swapped": labels_swapped, "resample": resampled}
@@ -197,7 +201,8 @@ SOURCES = {"labels-swapped": labels_swapped, "resample": resampled}
 
 @pytest.mark.parametrize("kind", SOURCES)
 def test_patch(capsys, run, trained, tmp_path, kind):
-    options = ["--source", kind, "--set", "train", "--out", tmp_path]
+    options = ["--over", "layer", "pos", "--source", kind]
+    options += ["--set", "train", "--out", tmp_path]
     status, out, _ = call(capsys, "patch", run, *options)
     assert status == 0
     rows = read(tmp_path / "patch.csv")
@@ -231,6 +236,45 @@ def test_patch(capsys, run, trained, tmp_path, kind):
     assert "query" in out
 
 
+def test_patching_by_what_tokens_are_to_the_answer(capsys, run, trained, tmp_path):
+    options = ["--set", "train", "--source", "resample", "--out", tmp_path]
+    status, out, _ = call(capsys, "patch", run, *options)
+    assert status == 0
+    assert "right label" in out
+    rows = read(tmp_path / "patch.csv")
+    tokens = [f"{part} {role}" for part in ("other", "right") for role in ROLES]
+    assert [r["token"] for r in rows] == sorted([*tokens, "query"]) * 2
+    batch = trained.evaluations["train"]
+    source, labels = resampled(batch), np.asarray(batch.labels)
+    _, record = opto.run(
+        trained.model,
+        *trained.task.inputs(batch),
+        record="blocks.*.resid_pre",
+        edits=trained.edits,
+    )
+    at = {}
+    for layer in range(2):
+        edits = (
+            opto.Patch("blocks.*.resid_pre", record, layer=layer, pos=pos)
+            for pos in range(5)
+        )
+        at[layer] = np.stack([each_by_hand(trained, source, edit) for edit in edits])
+    # Of the two pairs, the right one is that whose label is the query's.
+    right = (labels[:, 1] == labels[:, 2]).astype(int)
+    place = {
+        "query": np.full(len(labels), 4),
+        **{f"right {role}": 2 * right + k for k, role in enumerate(ROLES)},
+        **{f"other {role}": 2 * (1 - right) + k for k, role in enumerate(ROLES)},
+    }
+    for row in rows:
+        every = at[int(row["layer"])]
+        value = every[place[row["token"]], np.arange(len(labels))].mean()
+        close(row["patched"], value)
+
+
+ROLES = ("exemplar", "label")
+
+
 def test_patching_what_makes_all_of_the_difference_gives_the_clean_run(
     capsys, run, tmp_path
 ):
@@ -239,7 +283,7 @@ def test_patching_what_makes_all_of_the_difference_gives_the_clean_run(
     assert call(capsys, "patch", run, *options)[0] == 0
     for row in read(tmp_path / "patch.csv"):
         if row["layer"] == "1":
-            expected = 1.0 if row["pos"] == "4" else 0.0
+            expected = 1.0 if row["token"] == "query" else 0.0
             assert float(row["recovered"]) == pytest.approx(expected, abs=1e-3)
     arguments = ["--over", "layer", "--site", "blocks.*.resid_pre", "--out", tmp_path]
     assert call(capsys, "patch", run, *arguments)[0] == 0
@@ -273,7 +317,7 @@ def test_swapped_labels():
     np.testing.assert_array_equal(swapped.labels, expected)
     np.testing.assert_array_equal(swapped.examples, batch.examples)
     np.testing.assert_array_equal(labels_swapped(swapped).labels, batch.labels)
-    with pytest.raises(ValueError, match="no other label .* in 2 of 2 sequences"):
+    with pytest.raises(ValueError, match="another label, but has none, in 2 of 2 seq"):
         labels_swapped(sequences([1, 1, 1], [2, 2, 2]))
 
 
@@ -455,10 +499,10 @@ def test_an_imported_run(capsys, tmp_path):
     assert float(rows[0]["baseline"]) == pytest.approx(float(loss), abs=1e-3)
     assert float(rows[-1]["difference"]) > 1  # Without heads the model fails.
     assert call(capsys, "patch", out)[0] == 0
-    # The labels in context decide the answer: each one restores half of it.
+    # The right label in the context decides the answer.
     for row in read(out / "patch/patch.csv"):
-        expected = 0.5 if row["pos"] in ("1", "3") else 0.0
-        assert float(row["recovered"]) == pytest.approx(expected, abs=0.1)
+        expected = 1.0 if row["token"] == "right label" else 0.0
+        assert float(row["recovered"]) == pytest.approx(expected, abs=0.2)
 
 
 # Figures.

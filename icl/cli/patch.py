@@ -22,7 +22,7 @@ from ..edits.patching import (
     PatchSource,
     sources,
 )
-from ..edits.tokens import token_names
+from ..edits.tokens import answer_tokens, token_names
 from ..experiments import Trained
 from ..experiments.sets import find_sets
 from ..plots import recovered_maps
@@ -33,6 +33,8 @@ from .probe import opened
 from .results import free_folder, indented, write_results
 
 
+TOKEN = "token"
+"""Positions, grouped by the part of their tokens in the answer."""
 COLUMNS = ("patched", "source", "clean", "recovered")
 """The last columns of the table; before them are the set and the axes."""
 
@@ -45,41 +47,57 @@ def patch(arguments: list[str]) -> None:
     """
     options = parse(PatchOptions, arguments, "patch")
     out = free_folder(options.out or options.run / "patch", "patch", COLUMNS)
-    if not 1 <= len(options.over) <= 3:
+    if len(options.over) > 3:
         raise ValueError(f"over names one to three axes, got {len(options.over)}")
     trained, edits, table = opened(options)
-    at = opto.At(options.site).each(*options.over)
+    sets = find_sets(trained, options.set)
+    tokens = {
+        name: answer_tokens(trained.model, trained.task, batch)
+        for name, batch in sets.items()
+    }
+    over = _axes(options.over, tokens)
+    at = opto.At(options.site).each(*("pos" if x == TOKEN else x for x in over))
     at.expand(table)
     chosen, make_source = _source(trained.task, options.source)
-    sets = find_sets(trained, options.set)
-    done = {}
+    done, grids, ticks = {}, {}, {}
     for name, batch in sets.items():
         try:
             pair = batch, make_source(batch)
-            done[name] = patch_clean(
-                trained.model, trained.task, *pair, at=at, edits=edits
-            )
+            found = patch_clean(trained.model, trained.task, *pair, at=at, edits=edits)
         except ValueError as error:
             raise ValueError(f"set {name!r}: {error}") from None
-    # Sets may differ in how long their sequences are.
-    grids = {
-        name: grid_of(table, options.site, options.over, found.patched.shape)
-        for name, found in done.items()
-    }
-    ticks = {
-        name: _ticks(trained, sets[name], options.over, grid)
-        for name, grid in grids.items()
-    }
+        # Sets may differ in how long their sequences are.
+        shape = found.patched.shape[:-1]
+        grid: list[list[Any]] = [*grid_of(table, options.site, over, shape)]
+        ticks[name] = _ticks(trained, batch, over, grid)
+        done[name] = found.mean()
+        if TOKEN in over:
+            axis = over.index(TOKEN)
+            done[name], known = found.by_token(axis, tokens[name])
+            grid[axis] = ticks[name][axis] = known
+        grids[name] = grid
     recovered = {name: found.recovered for name, found in done.items()}
     what = evidence_label(trained.task)
     label = f"recovered share of the\n{what}"
-    figure = recovered_maps(recovered, options.over, ticks, label=label)
-    files = write_results(out, "patch", _rows(done, options.over, grids), figure)
+    figure = recovered_maps(recovered, over, ticks, label=label)
+    files = write_results(out, "patch", _rows(done, over, grids), figure)
     for name, found in done.items():
         size = size_of(sets[name])
         print(f"{name}: {size} sequences, clean {options.site} into {chosen}")
-        print(_table(found, options.over, ticks[name], what))
+        print(_table(found, over, ticks[name], what))
     print(files)
+
+
+def _axes(
+    over: Sequence[str], tokens: Mapping[str, Sequence[Sequence[str]]]
+) -> tuple[str, ...]:
+    """The axes that are asked for; by default layers by tokens or positions."""
+    known = all(tokens.values())
+    if TOKEN in over and not known:
+        unknown = next(name for name, found in tokens.items() if not found)
+        why = f"the tokens of {unknown!r} have no part in an answer; use pos"
+        raise ValueError(f"over: {why}")
+    return tuple(over) or ("layer", TOKEN if known else "pos")
 
 
 def _source(task: Any, name: str) -> tuple[str, PatchSource]:
@@ -95,7 +113,7 @@ def _source(task: Any, name: str) -> tuple[str, PatchSource]:
 def _rows(
     done: Mapping[str, Patched],
     axes: Sequence[str],
-    grids: Mapping[str, Sequence[Sequence[int]]],
+    grids: Mapping[str, Sequence[Sequence[Any]]],
 ) -> Iterator[tuple[Any, ...]]:
     yield ("set", *axes, *COLUMNS)
     for name, found in done.items():

@@ -1,7 +1,7 @@
 """Patching from examples with another answer: how much of the clean answer returns."""
 
 import dataclasses
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import equinox as eqx
@@ -58,6 +58,57 @@ class Patched:
         return (self.patched - self.source) / (self.clean - self.source)
 
 
+@dataclasses.dataclass(frozen=True)
+class PatchedExamples:
+    """How strongly a model gives the clean answer, for each example of a batch.
+
+    **Fields:**
+
+    - `patched`: For each point of the grid; NaN where the model has no such point.
+    - `source`, `clean`: For the two runs without a patch.
+    """
+
+    patched: Float[np.ndarray, "*grid example"]
+    source: Float[np.ndarray, " example"]
+    clean: Float[np.ndarray, " example"]
+
+    def mean(self) -> Patched:
+        """The means over the batch."""
+        ends = float(self.source.mean()), float(self.clean.mean())
+        return Patched(self.patched.mean(-1), *ends)
+
+    def by_token(
+        self, axis: int, names: Sequence[Sequence[str]]
+    ) -> tuple[Patched, list[str]]:
+        """The means over the batch, with positions grouped by the names of tokens.
+
+        A mean by position would mix tokens, because the right label is at another
+        position in each example. An example with several tokens of one name counts
+        with their mean; one without is left out of that name.
+
+        **Arguments:**
+
+        - `axis`: The axis of the grid that is the position.
+        - `names`: The names of each example's tokens, `[example][position]`.
+
+        **Returns:**
+
+        The means, with the names as the axis, and the names.
+        """
+        table = np.array(names)
+        known = sorted(set(table.flat))
+        values = np.moveaxis(self.patched, axis, -1)  # [..., example, position]
+        groups = []
+        for name in known:
+            there = table == name
+            count = there.sum(-1)
+            each = np.where(there, values, 0).sum(-1)[..., count > 0]
+            groups.append((each / count[count > 0]).mean(-1))
+        grouped = np.moveaxis(np.stack(groups, -1), -1, axis)
+        ends = float(self.source.mean()), float(self.clean.mean())
+        return Patched(grouped, *ends), known
+
+
 def evidence_label(task: Any) -> str:
     """The name of the quantity that `patch_clean` compares."""
     return getattr(task, "evidence_label", "negative loss")
@@ -71,7 +122,7 @@ def patch_clean(
     *,
     at: Any,
     edits: tuple[opto.AbstractEdit, ...] = (),
-) -> Patched:
+) -> PatchedExamples:
     """Patches clean values into the source's run; how much of the clean answer returns.
 
     It compares the task's `evidence(outputs, example)` for the clean example, or minus
@@ -87,7 +138,7 @@ def patch_clean(
     in both runs or undefined for an example.
     """
     forward, table = on_batch(model, task, clean)
-    metric = eqx.Partial(_mean_evidence, task, clean)
+    metric = eqx.Partial(_each_evidence, task, clean)
     inputs = [tuple(jax.tree.leaves(batch)) for batch in (source, clean)]
     ends = []
     for leaves in inputs:
@@ -98,21 +149,18 @@ def patch_clean(
                 f"the {evidence_label(task)} is undefined in {wrong} of {len(each)} "
                 "sequences"
             )
-        ends.append(float(jnp.mean(each)))
-    if not np.all(np.isfinite(ends)):
+        ends.append(np.asarray(each, np.float64))
+    means = [float(each.mean()) for each in ends]
+    if not abs(means[1] - means[0]) > 0:
         raise ValueError(
-            f"the mean {evidence_label(task)} is not a finite number: {ends}"
-        )
-    if not abs(ends[1] - ends[0]) > 0:
-        raise ValueError(
-            f"there is nothing to patch: the {evidence_label(task)} is {ends[0]:.4g} "
+            f"there is nothing to patch: the {evidence_label(task)} is {means[0]:.4g} "
             "in both runs"
         )
     chunk = side_by_side(table, len(inputs[0][0]))
     patched = opto.activation_patch(
         metric, forward, *inputs, at=at, edits=edits, chunk=chunk
     )
-    return Patched(np.asarray(patched), *ends)
+    return PatchedExamples(np.asarray(patched, np.float64), *ends)
 
 
 def grid_of(
@@ -134,12 +182,6 @@ def _evidence(task: Any, outputs: PyTree, example: PyTree) -> Float[Array, ""]:
 
 
 def _each_evidence(
-    task: Any, clean: PyTree, outputs: PyTree
+    task: Any, clean: PyTree, outputs: PyTree, *leaves: Array
 ) -> Float[Array, " example"]:
     return jax.vmap(eqx.Partial(_evidence, task))(outputs, clean)
-
-
-def _mean_evidence(
-    task: Any, clean: PyTree, outputs: PyTree, *leaves: Array
-) -> Float[Array, ""]:
-    return jnp.mean(_each_evidence(task, clean, outputs))

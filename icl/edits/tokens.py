@@ -2,6 +2,7 @@
 
 from typing import Any
 
+import numpy as np
 from jaxtyping import PyTree
 
 import opto
@@ -34,3 +35,23 @@ def token_names(model: Any, task: Any, batch: PyTree) -> list[str]:
     """Names of tokens: `exemplar 0`, `label 0`, …, `query`; empty without roles."""
     roles = token_roles(model, task, batch)
     return [role if role == "query" else f"{role} {pair}" for role, pair in roles]
+
+
+def answer_tokens(model: Any, task: Any, batch: PyTree) -> list[list[str]]:
+    """Names of each example's tokens by their part in the answer, `[example][token]`.
+
+    They are `right exemplar`, `right label`, `other exemplar`, `other label` and
+    `query`. Right is a pair whose label is the query's. Empty without roles or labels.
+    """
+    roles = token_roles(model, task, batch)
+    if not roles or not hasattr(batch, "labels"):
+        return []
+    labels = np.asarray(batch.labels)
+    right = labels == labels[:, -1:]
+    return [
+        [
+            role if role == "query" else f"{'right' if row[pair] else 'other'} {role}"
+            for role, pair in roles
+        ]
+        for row in right
+    ]

@@ -18,13 +18,15 @@ class PatchOptions(ProbeOptions):
     """
 
     USAGE: ClassVar[str] = "RUN [options]"
-    EXAMPLE: ClassVar[str] = "icl patch runs/demo --over layer pos"
+    EXAMPLE: ClassVar[str] = "icl patch runs/demo --over layer token"
 
     site: str = "blocks.*.resid_pre"
     """What is patched."""
-    over: tuple[str, ...] = ("layer", "pos")
-    """The axes of the site whose indices are patched one by one, and layer; up to
-    three."""
+    over: tuple[str, ...] = ()
+    """One to three axes whose indices are patched one by one: layer, axes of the site,
+    and token, which is pos with positions grouped by the part of their token in the
+    answer (right label, other label, ...). The default is layer token, or layer pos for
+    tasks whose tokens have no such part."""
     source: str = ""
     """What has another answer: labels-swapped, the same sequences with the query's
     label and another in their context exchanged; exemplars-swapped; or resample, other

@@ -172,7 +172,9 @@ def test_a_config_that_was_edited_is_refused(run, tmp_path):
     config = json.loads((run / "config.json").read_text())
     text = json.dumps({**config, "train_seed": 9}, indent=2)
     (run / "config.json").write_text(text)
-    with pytest.raises(ValueError, match=r"config.json is not as .* edit a copy") as e:
+    with pytest.raises(
+        ValueError, match=r"config.json is not what .* edit a copy"
+    ) as e:
         icl.load(run)
     assert "\n" not in str(e.value)
     (tmp_path / "copy.json").write_text(text)
@@ -341,7 +343,10 @@ def test_check_of_no_run(tmp_path, capsys):
     status, _, _, err = table(capsys, tmp_path)
     assert status == 2
     assert "is not a run folder" in err
-    assert table(capsys)[0] == 2
+    with pytest.raises(SystemExit) as stop:
+        table(capsys)
+    assert stop.value.code == 2
+    assert "usage: icl check RUN" in capsys.readouterr().err
 
 
 def test_checkpoints_after_the_log_are_not_missed(run, capsys):

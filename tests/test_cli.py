@@ -205,7 +205,7 @@ SAYS = {
     "impossible": "num_heads must divide d_model=64, got 7",
     "bad edit": "no edit 'Zro'; did you mean 'Zero'?",
     "no site": "no site 'x'",
-    "no checkpoint": "the nearest 0",
+    "no checkpoint": "the nearest is 0",
     "bad eval edit": "no site 'blocks.9.attn.z'; did you mean 'blocks.",
     "no source": "did you mean 'omniglot'",
     "folder in use": "already holds a run",
@@ -302,7 +302,8 @@ def test_examples_of_help_texts_are_right(capsys):
     assert read == len(commands.COMMANDS) - 1  # Without train and figure; data has two.
 
 
-def test_help_lists_what_there_is():
+def test_help_lists_what_there_is(monkeypatch):
+    monkeypatch.setattr("icl.cli.options._sources.imported", tuple)
     assert preset_names() == [*presets.presets()]
     about = {name: inspect.getdoc(make) for name, make in KINDS.items()}
     assert figure_kinds() == about

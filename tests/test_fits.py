@@ -178,7 +178,7 @@ def test_a_graft_of_a_model_that_takes_other_examples(tmp_path, seam):
     short = regression(task=LinearRegression(dim=4), training=Training(64, 32))
     icl.run_experiment(short, folder)
     graft = f"Graft({str(folder)!r}, {seam}=0)"
-    with pytest.raises(ValueError, match=r"Graft\(.*its model does not take these"):
+    with pytest.raises(ValueError, match=r"Graft\(.*its model cannot take the task"):
         regression(edits=(graft,)).build()
 
 
@@ -224,5 +224,7 @@ def test_a_measure_and_a_metric_of_one_name(monkeypatch):
     make = lambda: measures.OfModel(lambda *_: jnp.asarray(8.0))
     monkeypatch.setitem(_text._MEASURES, "loss", make)
     task = exemplars().build().task
-    with pytest.raises(ValueError, match="a metric .* and a measure are called loss"):
+    with pytest.raises(
+        ValueError, match="a metric .* and a measure are both called loss"
+    ):
         measures.parse("loss", task)

@@ -301,7 +301,7 @@ def test_groups_are_values(unchecked):
     for index, count, message in (
         ([0, 3], 3, r"index must be in \[-1, 3\), got 0…3"),
         ([-2, 0], None, r"index must be in \[-1, 1\), got -2…0"),
-        ([0.5], None, r"a whole number for each sequence, got float64\[1\]"),
+        ([0.5], None, r"a whole number per sequence, got float64\[1\]"),
         ([[0]], None, r"got int64\[1, 1\]"),
         ([], None, r"got float64\[0\]"),
     ):

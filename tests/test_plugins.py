@@ -273,7 +273,7 @@ def test_what_is_not_there_is_told(tmp_path, monkeypatch):
     with pytest.raises(ValueError, match="there is no file .*yours.py"):
         plugins.import_plugin("yours.py")
     for name in (".", "", "./mine", "../mine"):
-        with pytest.raises(ValueError, match=f"--import takes .*, got '{name}'"):
+        with pytest.raises(ValueError, match=f"--import must be .*, got '{name}'"):
             plugins.import_plugin(name)
 
 

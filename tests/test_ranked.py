@@ -176,7 +176,7 @@ ERRORS = {
     "set": ({"set": "tain"}, "no evaluation set 'tain'; the run has 'train'"),
     "layer": ({"layer": 2}, "layer must be below 2, got 2"),
     "rank": ({"ranks": (0, 4)}, "ranks must be between -4 and 3, .* got 4"),
-    "twice": ({"ranks": (0, -4)}, "name one twice"),
+    "twice": ({"ranks": (0, -4)}, "name a head twice"),
 }
 
 

@@ -47,7 +47,7 @@ def patch(arguments: list[str]) -> None:
     """
     options = parse(PatchOptions, arguments, "patch")
     out = free_folder(options.out or options.run / "patch", "patch", COLUMNS)
-    if len(options.over) > 3:
+    if options.over is not None and not 1 <= len(options.over) <= 3:
         raise ValueError(f"over names one to three axes, got {len(options.over)}")
     trained, edits, table = opened(options)
     sets = find_sets(trained, options.set)
@@ -89,15 +89,17 @@ def patch(arguments: list[str]) -> None:
 
 
 def _axes(
-    over: Sequence[str], tokens: Mapping[str, Sequence[Sequence[str]]]
+    over: Sequence[str] | None, tokens: Mapping[str, Sequence[Sequence[str]]]
 ) -> tuple[str, ...]:
     """The axes that are asked for; by default layers by tokens or positions."""
     known = all(tokens.values())
+    if over is None:
+        return "layer", TOKEN if known else "pos"
     if TOKEN in over and not known:
         unknown = next(name for name, found in tokens.items() if not found)
         why = f"the tokens of {unknown!r} have no part in an answer; use pos"
         raise ValueError(f"over: {why}")
-    return tuple(over) or ("layer", TOKEN if known else "pos")
+    return tuple(over)
 
 
 def _source(task: Any, name: str) -> tuple[str, PatchSource]:

@@ -6,7 +6,7 @@ import numpy as np
 
 from ._drawn import DrawnFigure
 from ._interval import Interval
-from ._panels import draw, Limits, Look, Panel
+from ._panels import draw, Limits, Look, named_level, Panel
 
 
 def learning_curves(
@@ -36,8 +36,7 @@ def learning_curves(
     - `phase_change`: Where to draw a vertical line, in sequences seen.
     - `threshold`: Where to draw a horizontal line on the loss.
     """
-    text = f"{threshold:.3f} {threshold_unit}".strip() if threshold else ""
-    level = None if threshold is None else (threshold, text)
+    level = None if threshold is None else named_level(threshold, threshold_unit)
     panels = [_panel(losses, "loss", loss_label, (0, None), level)]
     if accuracies:
         panels.append(_panel(accuracies, "accuracy", accuracy_label, (0, 1.02), None))

@@ -29,6 +29,14 @@ Limits = tuple[float | int | None, float | int | None]
 """The ends of an axis; `None` fits the data."""
 
 
+def named_level(value: float, unit: str = "") -> tuple[float, str]:
+    """A horizontal line and its text in the legend."""
+    text = f"{value:.3g} {unit}".strip()
+    if math.isclose(value, math.log(2) / 2, abs_tol=1e-6):
+        text = f"half of ln 2\n({text})"
+    return value, text
+
+
 @dataclass(frozen=True)
 class Panel:
     """Traces over training in one pair of axes.

@@ -7,7 +7,7 @@ from numpy.typing import ArrayLike
 
 from ._drawn import DrawnFigure
 from ._interval import Interval
-from ._panels import as_panels, draw, Limits, Look, Panel
+from ._panels import as_panels, draw, Limits, Look, named_level, Panel
 
 
 def traces(
@@ -55,7 +55,7 @@ def traces(
     can be told apart.
     """
     chosen = None if groups is None else np.asarray(groups)
-    level = None if threshold is None else (threshold, f"{threshold:.3g}")
+    level = None if threshold is None else named_level(threshold)
     panels = [
         Panel(array, chosen, name, name, label, limits, level)
         for name, array in as_panels(values).items()

@@ -157,7 +157,7 @@ class Run:
         if checkpoint == -1:
             return known[-1]
         nearest = min(known, key=lambda n: abs(n - checkpoint))
-        have = f"it has {len(known)}; the nearest is {nearest}"
+        have = f"it has {len(known)} checkpoints; the nearest is {nearest}"
         raise ValueError(f"{self.path} has no checkpoint {checkpoint} ({have})")
 
     def check_data(self, digest: str | None) -> None:

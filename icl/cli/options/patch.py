@@ -22,7 +22,7 @@ class PatchOptions(ProbeOptions):
 
     site: str = "blocks.*.resid_pre"
     """What is patched."""
-    over: tuple[str, ...] = ()
+    over: tuple[str, ...] | None = None
     """One to three axes whose indices are patched one by one: layer, axes of the site,
     and token, which is pos with positions grouped by the part of their token in the
     answer (right label, other label, ...). The default is layer token, or layer pos for

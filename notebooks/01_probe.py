@@ -162,6 +162,22 @@ plots.dots(
 )
 
 # %% [markdown]
+# Heads of layer 0 are far off, some with the wrong sign. Their effect is not linear in
+# the strength of the ablation: a head that is weakened a little changes almost nothing.
+# So the derivative at strength zero is near zero, and its sign means nothing. Here is
+# the head with the largest effect.
+
+# %%
+strengths = np.linspace(0, 1, 6)
+strongest = int(np.argmin(effect[0]))
+partly = opto.stack(
+    [opto.Zero("blocks.0.attn.z", head=strongest, strength=s) for s in strengths]
+)
+by_strength = opto.sweep(answers.logit_difference, model, *inputs, edits=partly) - whole
+for s, change in zip(strengths, by_strength, strict=True):
+    print(f"head 0:{strongest} at strength {s:.1f}: {float(change):+.2f} nats")
+
+# %% [markdown]
 # ## 7 · How does layer 0 act on layer 1?
 #
 # Path patching: we exchange the two exemplars of the context, which reverses the

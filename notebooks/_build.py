@@ -16,7 +16,7 @@ import nbformat
 
 
 HERE = Path(__file__).parent
-MOST = 300_000
+MOST = 400_000
 """The largest size of an executed notebook, in bytes."""
 
 

@@ -1,6 +1,6 @@
 """Scatter plots of one number against another, with a dot for each head or run."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -47,7 +47,6 @@ def dots(
             for group, (across, up) in panels[title].items():
                 colour = line_style(groups.index(group) + (len(groups) > 1))["color"]
                 ax.scatter(across, up, s=16, color=colour, lw=0, label=group)
-                _write(ax, (names or {}).get(group, ()), across, up, colour)
                 where = {"dot": np.arange(len(across))}
                 prefix = "/".join(part for part in (title, group) if part)
                 drawn[f"{prefix}/x"] = Quantity(np.asarray(across), where, x)
@@ -57,6 +56,10 @@ def dots(
             ax.set_title(title)
             ax.set_xlabel(x)
             ax.set_ylabel(label)
+            taken = [*_boxes(ax, panels[title].values())]
+            for group, (across, up) in panels[title].items():
+                colour = line_style(groups.index(group) + (len(groups) > 1))["color"]
+                _write(ax, (names or {}).get(group, ()), across, up, colour, taken)
         if len(groups) > 1:
             shown = axes[0].get_legend_handles_labels()
             fig.legend(*shown, loc="outside right center", title=by or None)
@@ -64,11 +67,52 @@ def dots(
     return fig
 
 
+_SIZE = 7.5  # Of the texts, in points.
+_RADIUS = 2.5
+# Where a text may begin, in points from its dot: the first free place is taken.
+_PLACES = ((3.5, 2), (3.5, -8), (-8, 2), (-8, -8), (-2, 5), (-2, -11))
+_Box = tuple[float, float, float, float]  # Left, bottom, right and top, in points.
+
+
+def _boxes(ax: Axes, groups: Iterable[Dots]) -> Iterator[_Box]:
+    """What the dots cover."""
+    for across, up in groups:
+        for x, y in _points(ax, across, up):
+            yield x - _RADIUS, y - _RADIUS, x + _RADIUS, y + _RADIUS
+
+
+def _points(ax: Axes, across: np.ndarray, up: np.ndarray) -> np.ndarray:
+    """Where the dots are in the figure, in points, before its final layout."""
+    ax.autoscale_view()  # Otherwise only drawing would find the limits.
+    at = np.stack([np.asarray(across, float), np.asarray(up, float)], -1)
+    return ax.transData.transform(at) * 72 / ax.figure.dpi
+
+
 def _write(
-    ax: Axes, texts: Sequence[str], across: np.ndarray, up: np.ndarray, colour: str
+    ax: Axes,
+    texts: Sequence[str],
+    across: np.ndarray,
+    up: np.ndarray,
+    colour: str,
+    taken: list[_Box],
 ) -> None:
-    """Writes a text beside each dot that is finite."""
-    for text, a, b in zip(texts, across, up, strict=False):
-        if np.isfinite([a, b]).all():
-            place = {"xytext": (3.5, 2), "textcoords": "offset points"}
-            ax.annotate(text, (a, b), fontsize=7.5, color=colour, **place)
+    """Writes a text beside each dot that is finite, where no other is if possible."""
+    for text, a, b, (x, y) in zip(
+        texts, across, up, _points(ax, across, up), strict=False
+    ):
+        if not np.isfinite([a, b]).all():
+            continue
+        width = 0.6 * _SIZE * len(text)
+        boxes = [(x + i, y + j, x + i + width, y + j + _SIZE) for i, j in _PLACES]
+        free = (k for k, box in enumerate(boxes) if not any(map(_meet(box), taken)))
+        k = next(free, 0)
+        taken.append(boxes[k])
+        place = {"xytext": _PLACES[k], "textcoords": "offset points"}
+        ax.annotate(text, (a, b), fontsize=_SIZE, color=colour, **place)
+
+
+def _meet(box: _Box) -> Callable[[_Box], bool]:
+    left, bottom, right, top = box
+    return lambda other: (
+        left < other[2] and other[0] < right and bottom < other[3] and other[1] < top
+    )

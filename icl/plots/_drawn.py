@@ -47,7 +47,7 @@ PLAIN: dict[Any, Any] = {"text.parse_math": False}
 """Settings of Matplotlib by which `$` in a text is a `$`, and begins no formula."""
 
 # Notebooks are committed with their pictures.
-_NOTEBOOK_DPI = 84
+_NOTEBOOK_DPI = 168
 _NOTEBOOK_COLOURS = 64
 
 Drawn = Mapping[str, Quantity]

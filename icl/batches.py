@@ -2,8 +2,8 @@
 
 import os
 import pathlib
-from collections.abc import Iterator, Mapping
-from typing import Any
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, TypeVar
 
 import equinox as eqx
 import h5py
@@ -13,6 +13,9 @@ import numpy as np
 from jaxtyping import PRNGKeyArray, PyTree
 
 from .files import open_hdf5, write_hdf5
+
+
+Read = TypeVar("Read")
 
 
 def example_of(task: Any) -> Any:
@@ -90,13 +93,23 @@ def load_batches(
     **Raises:** `ValueError` if the file is missing, damaged or not HDF5, a field of a
     set is missing or has another rank or type, or `check_batch` refuses a set.
     """
+    return read_sets(file, lambda name, group: _read(name, group, example), owner)
+
+
+def read_sets(
+    file: str | os.PathLike, read: Callable[[str, Any], Read], owner: str | None = None
+) -> dict[str, Read]:
+    """What a function reads from each set of a file, by the set's name.
+
+    **Raises:** `ValueError` if the file is missing, damaged, not HDF5 or without sets,
+    and as `read`.
+    """
     path = pathlib.Path(file)
     if not path.is_file():
         raise ValueError(f"there is no file {path}")
     try:
         with open_hdf5(path, owner) as opened:
-            groups = {str(name): group for name, group in opened.items()}
-            sets = {name: _read(name, g, example) for name, g in groups.items()}
+            sets = {str(name): read(str(name), group) for name, group in opened.items()}
     except (OSError, ValueError) as error:
         raise ValueError(f"cannot read sequences from {path}: {error}") from error
     if not sets:

@@ -70,6 +70,12 @@ def imported() -> tuple[str, ...]:
     return tuple(_imported)
 
 
+def has_others() -> bool:
+    """Whether code outside of this package may define kinds of its own."""
+    ours = lambda x: x.dist is not None and x.dist.name == "icl-opto"
+    return bool(_imported) or not all(map(ours, entry_points(group=_GROUP)))
+
+
 def import_from(arguments: Sequence[str]) -> list[str]:
     """Imports what a command line names with `--import`; returns the other arguments.
 

@@ -67,7 +67,7 @@ def scalars(
     **Arguments:**
 
     - `summary`: The result of `summarise`, or with `lead=1` of `over_events`.
-    - `lead`: How many axes come before the positions; they stay.
+    - `lead`: The number of axes before the positions; they stay.
     """
     found: dict[str, np.ndarray] = {}
     for name, value in summary.items():

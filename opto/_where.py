@@ -146,8 +146,9 @@ def parse_heads(heads: str | Sequence[Sequence[int]]) -> list[tuple[int, int]]:
             )
         except (TypeError, ValueError):
             wanted = "heads must be layer:head pairs such as '1:3'"
-            hint = f"; for a head of every layer, write head={word}"
-            hint = hint if isinstance(word, int) else ""
+            hint = ""
+            if isinstance(word, int):
+                hint = f"; for a head of every layer, write head={word}"
             raise ValueError(f"{wanted}, got {word!r}{hint}") from None
         pairs.append((layer, head))
     return pairs

@@ -1,4 +1,4 @@
-"""CommandOptions that can be shown without importing JAX."""
+"""Options that can be shown without importing JAX."""
 
 import dataclasses
 from pathlib import Path

@@ -10,13 +10,7 @@ from opto.hints import did_you_mean
 
 from .. import data as sources
 from .options import CommandOptions, parse
-from .options.data import ClustersOptions, data_usage, NAMES, OmniglotOptions
-
-
-SYNTHETIC = {
-    "low-rank": sources.LowRankClasses,
-    "gaussian": sources.GaussianClasses,
-}
+from .options.data import ClustersOptions, NAMES, OmniglotOptions, SYNTHETIC
 
 
 def data(arguments: list[str]) -> None:
@@ -25,9 +19,6 @@ def data(arguments: list[str]) -> None:
     **Raises:** `ValueError` for an unknown source, and for what cannot be made.
     """
     if not arguments or arguments[0] not in NAMES:
-        if set(arguments) & {"-h", "--help"}:
-            print(data_usage())
-            return
         given = arguments[0] if arguments else ""
         got = repr(given) if given else "nothing"
         hint = did_you_mean(given, NAMES, cutoff=0.4) or f"; known: {', '.join(NAMES)}"
@@ -42,6 +33,8 @@ def data(arguments: list[str]) -> None:
 
 
 def _synthetic(name: str, arguments: list[str]) -> None:
+    kind = getattr(sources, SYNTHETIC[name])
+
     @dataclasses.dataclass(frozen=True)
     class SourceOptions(CommandOptions):
         """Write the classes of a synthetic source to an HDF5 file."""
@@ -51,7 +44,7 @@ def _synthetic(name: str, arguments: list[str]) -> None:
 
         out: Path
         """The file to write; an existing one is refused."""
-        source: Annotated[SYNTHETIC[name], tyro.conf.arg(name="")]  # pyright: ignore
+        source: Annotated[kind, tyro.conf.arg(name="")]  # pyright: ignore
 
     options = parse(SourceOptions, arguments, f"data {name}")
     print(f"{options.out}: {sources.save_source(options.source, options.out)}")

@@ -51,8 +51,9 @@ def patch(arguments: list[str]) -> None:
         raise ValueError(f"over names one to three axes, got {len(options.over)}")
     trained, edits, table = opened(options)
     sets = find_sets(trained, options.set)
+    grouping = options.over is None or TOKEN in options.over
     tokens = {
-        name: answer_tokens(trained.model, trained.task, batch)
+        name: answer_tokens(trained.model, trained.task, batch) if grouping else []
         for name, batch in sets.items()
     }
     over = _axes(options.over, tokens)
@@ -156,9 +157,11 @@ def _ticks(
     grid: Sequence[Sequence[int]],
 ) -> list[list[str]]:
     """The name of each index; of positions, what token stands there."""
-    tokens = token_names(trained.model, trained.task, batch)
-    seen = {"pos", "seq"} if tokens else set()
+    seen = {"pos", "seq"} & {*axes}
+    tokens = token_names(trained.model, trained.task, batch) if seen else []
     return [
-        [tokens[i] for i in indices] if axis in seen else [*map(str, indices)]
+        [tokens[i] for i in indices]
+        if tokens and axis in seen
+        else [*map(str, indices)]
         for axis, indices in zip(axes, grid, strict=True)
     ]

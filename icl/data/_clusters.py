@@ -40,7 +40,7 @@ class NeighbourClusters:
     """
 
     exemplars: int
-    """How many rows each class has."""
+    """The number of rows in each class."""
     classes: int | None = None
     """How many classes. `None` is half as many as the rows could fill: 1600 classes of
     10 for the 32,000 tokens of LLaMA, as in Singh et al. (2023), "The transient nature

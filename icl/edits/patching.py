@@ -105,8 +105,7 @@ class PatchedExamples:
             each = np.where(there, values, 0).sum(-1)[..., count > 0]
             groups.append((each / count[count > 0]).mean(-1))
         grouped = np.moveaxis(np.stack(groups, -1), -1, axis)
-        ends = float(self.source.mean()), float(self.clean.mean())
-        return Patched(grouped, *ends), known
+        return dataclasses.replace(self.mean(), patched=grouped), known
 
 
 def evidence_label(task: Any) -> str:

@@ -140,7 +140,7 @@ class CopyFromPattern(Derived, Selection):
         return {**edits, **site, **logits}
 
     def _heads(self, site: Site) -> int:
-        """How many heads of a site are selected."""
+        """The number of heads of a site that are selected."""
         mask = self.where.mask(site)
         chosen = np.broadcast_to(True if mask is None else mask, site.shape)
         return int(chosen.any((-2, -1)).sum())

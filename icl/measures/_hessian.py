@@ -35,8 +35,8 @@ def hessian_eigenvalues(count: int = 10, iterations: int | None = None) -> OfMod
 
     **Arguments:**
 
-    - `count`: How many eigenvalues.
-    - `iterations`: How many products with the Hessian; more of them make the last
+    - `count`: The number of eigenvalues.
+    - `iterations`: The number of products with the Hessian; more of them make the last
         eigenvalues more exact. By default `4 * count + 20`.
     """
     iterations = _checked(count, iterations)
@@ -54,7 +54,7 @@ def hessian_eigenvalues(count: int = 10, iterations: int | None = None) -> OfMod
 def effective_dimension(
     z: float = 1.0, count: int = 100, iterations: int | None = None
 ) -> OfModel:
-    r"""How many directions in weight space the curvature of the loss determines.
+    r"""The number of directions in weight space in which the loss is curved.
 
     It is $\sum_i \lambda_i / (\lambda_i + z)$ over the `count` largest eigenvalues of
     the Hessian of the mean loss; see `dimension`.
@@ -110,8 +110,8 @@ def largest_eigenvalues(
 
     - `product`: Multiplies the matrix by a vector.
     - `size`: The number of rows of the matrix.
-    - `count`: How many eigenvalues; NaN beyond `size`.
-    - `iterations`: How many products, at least `count`; `size` products give all
+    - `count`: The number of eigenvalues; NaN beyond `size`.
+    - `iterations`: The number of products, at least `count`; `size` products give all
         eigenvalues.
     """
     steps = min(iterations, size)

@@ -41,7 +41,7 @@ def strongest(
     **Arguments:**
 
     - `strengths`: One value for each head; NaN where there is no head.
-    - `count`: How many heads.
+    - `count`: The number of heads.
     - `layer`: Search only this layer.
 
     **Raises:** `ValueError` if there are fewer than `count` heads.

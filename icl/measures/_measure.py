@@ -30,13 +30,13 @@ class GroupMean:
     index: Int[np.ndarray, " sequence"]
     """The group of each sequence, from 0; -1 for a sequence in no group."""
     count: int
-    """How many groups there are."""
+    """The number of groups."""
 
     def __init__(self, index: ArrayLike | Iterable[int], count: int | None = None):
         """**Arguments:**
 
         - `index`: The group of each sequence, from 0; -1 for a sequence in no group.
-        - `count`: How many groups there are; by default the largest index plus one.
+        - `count`: The number of groups; by default the largest index plus one.
 
         **Raises:** `ValueError` for an index outside [-1, `count`).
         """

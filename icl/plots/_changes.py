@@ -36,24 +36,16 @@ def change_maps(
     names = list(next(iter(changes.values())))
     layers, heads = next(iter(next(iter(changes.values())).values())).shape
     ticks = [*map(str, range(layers))], [*map(str, range(heads))]
-    drawn = {
-        f"{metric}/{name}": Quantity(
-            values, {"layer": np.arange(layers), "head": np.arange(heads)}, metric
-        )
-        for metric, by_set in changes.items()
-        for name, values in by_set.items()
-    }
+    drawn = _quantities(changes, ("layer", "head"))
     if by_layer is not None:
-        whole = {m: {n: x[:, None] for n, x in by_layer[m].items()} for m in changes}
+        drawn |= _quantities(by_layer, ("layer",), ", all heads")
         changes = {
-            metric: {n: np.hstack([x, whole[metric][n]]) for n, x in by_set.items()}
-            for metric, by_set in changes.items()
+            metric: {
+                n: np.column_stack([x, by_layer[metric][n]]) for n, x in own.items()
+            }
+            for metric, own in changes.items()
         }
         ticks = ticks[0], [*ticks[1], "all"]
-        for metric, by_set in by_layer.items():
-            for name, values in by_set.items():
-                at = {"layer": np.arange(layers)}
-                drawn[f"{metric}/{name}, all heads"] = Quantity(values, at, metric)
     width, height = inches(layers, len(ticks[1]))
     with style():
         size = 1.1 + (width + 1.0) * len(changes), (height + 0.75) * len(names)
@@ -86,6 +78,19 @@ def change_maps(
                 fig.colorbar(image, ax=axes[:, column], label=metric, fraction=0.05)
         explain_undefined(fig, (x for y in changes.values() for x in y.values()))
     return fig
+
+
+def _quantities(
+    changes: Mapping[str, Changes], axes: Sequence[str], of: str = ""
+) -> dict[str, Quantity]:
+    """The numbers of a figure, by metric and set."""
+    return {
+        f"{metric}/{name}{of}": Quantity(
+            x, {a: np.arange(n) for a, n in zip(axes, x.shape, strict=True)}, metric
+        )
+        for metric, by_set in changes.items()
+        for name, x in by_set.items()
+    }
 
 
 def change_bars(changes: Mapping[str, Changes], heads: Sequence[str]) -> Figure:

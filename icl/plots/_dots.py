@@ -1,6 +1,6 @@
 """Scatter plots of one number against another, with a dot for each head or run."""
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -38,6 +38,9 @@ def dots(
     if len(labels) != len(panels):
         raise ValueError(f"y: wanted one or {len(panels)}, got {len(labels)}")
     groups = list(dict.fromkeys(name for each in panels.values() for name in each))
+    # Of several groups none is black, the colour of the axes.
+    first = int(len(groups) > 1)
+    colours = {g: line_style(k)["color"] for k, g in enumerate(groups, first)}
     drawn = {}
     with style():
         side = 1.3 if len(groups) > 1 else 0.0
@@ -45,8 +48,7 @@ def dots(
         axes = fig.subplots(1, len(panels), squeeze=False)[0]
         for ax, label, title in zip(axes, labels, panels, strict=True):
             for group, (across, up) in panels[title].items():
-                colour = line_style(groups.index(group) + (len(groups) > 1))["color"]
-                ax.scatter(across, up, s=16, color=colour, lw=0, label=group)
+                ax.scatter(across, up, s=16, color=colours[group], lw=0, label=group)
                 where = {"dot": np.arange(len(across))}
                 prefix = "/".join(part for part in (title, group) if part)
                 drawn[f"{prefix}/x"] = Quantity(np.asarray(across), where, x)
@@ -58,8 +60,8 @@ def dots(
             ax.set_ylabel(label)
             taken = [*_boxes(ax, panels[title].values())]
             for group, (across, up) in panels[title].items():
-                colour = line_style(groups.index(group) + (len(groups) > 1))["color"]
-                _write(ax, (names or {}).get(group, ()), across, up, colour, taken)
+                texts = (names or {}).get(group, ())
+                _write(ax, texts, across, up, colours[group], taken)
         if len(groups) > 1:
             shown = axes[0].get_legend_handles_labels()
             fig.legend(*shown, loc="outside right center", title=by or None)
@@ -104,15 +106,12 @@ def _write(
             continue
         width = 0.6 * _SIZE * len(text)
         boxes = [(x + i, y + j, x + i + width, y + j + _SIZE) for i, j in _PLACES]
-        free = (k for k, box in enumerate(boxes) if not any(map(_meet(box), taken)))
-        k = next(free, 0)
+        overlaps = [any(_overlap(box, other) for other in taken) for box in boxes]
+        k = overlaps.index(False) if False in overlaps else 0
         taken.append(boxes[k])
         place = {"xytext": _PLACES[k], "textcoords": "offset points"}
         ax.annotate(text, (a, b), fontsize=_SIZE, color=colour, **place)
 
 
-def _meet(box: _Box) -> Callable[[_Box], bool]:
-    left, bottom, right, top = box
-    return lambda other: (
-        left < other[2] and other[0] < right and bottom < other[3] and other[1] < top
-    )
+def _overlap(a: _Box, b: _Box) -> bool:
+    return a[0] < b[2] and b[0] < a[2] and a[1] < b[3] and b[1] < a[3]

@@ -68,7 +68,7 @@ class Look:
 
     **Fields:**
 
-    - `columns`: How many panels side by side.
+    - `columns`: The number of panels side by side.
     - `by`: What the groups are; the title of the legend or of the colour bar.
     - `trace`: What one trace is.
     - `band`: What to draw around each mean.

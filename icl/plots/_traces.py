@@ -43,7 +43,7 @@ def traces(
     - `limits`: The limits of the vertical axis.
     - `threshold`: Where to draw a horizontal line.
     - `phase_change`: Where to draw a vertical line, in sequences seen.
-    - `columns`: How many panels side by side.
+    - `columns`: The number of panels side by side.
 
     **Returns:**
 

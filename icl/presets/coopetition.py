@@ -40,7 +40,7 @@ def coopetition(
 
     - `data`: Has at least this many classes and exemplars. The default is a synthetic
         stand-in for the features of Omniglot's images, rotated and mirrored.
-    - `classes`, `exemplars`: How many classes there are to learn, and exemplars of
+    - `classes`, `exemplars`: The numbers of classes to learn, and of exemplars of
         each.
 
     **Raises:** `ValueError` if the data has too few of them.

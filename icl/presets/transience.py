@@ -52,7 +52,7 @@ def transience(
 
     - `data`: Has at least this many classes and exemplars. The default is a synthetic
         stand-in for the features of Omniglot's images.
-    - `classes`, `exemplars`: How many classes there are to learn, and exemplars of
+    - `classes`, `exemplars`: The numbers of classes to learn, and of exemplars of
         each.
 
     **Raises:** `ValueError` if the data has too few of them.
@@ -95,7 +95,7 @@ def transience_clusters(
 
     - `data`: Has at least this many classes and exemplars; `icl data clusters` makes it
         from a model's embeddings. The default is a synthetic stand-in.
-    - `classes`, `exemplars`: How many classes there are to learn, and exemplars of
+    - `classes`, `exemplars`: The numbers of classes to learn, and of exemplars of
         each.
 
     **Raises:** `ValueError` if the data has too few of them.

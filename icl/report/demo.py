@@ -4,11 +4,13 @@ import dataclasses
 import json
 import os
 from pathlib import Path
+from typing import Any
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float, Int
+from jaxtyping import Array, Float, PyTree
 from matplotlib.figure import Figure
 
 import opto
@@ -21,7 +23,7 @@ from ..experiments.events import first_below, HALF_LN_2, since
 from ..files import write_bytes
 from ..presets.induction import induction
 from ..replaying import Replay, replay
-from ..tasks.exemplar_label.answers import answer_accuracy, sequence_letters
+from ..tasks.exemplar_label.answers import sequence_letters
 
 
 _Z = "blocks.*.attn.z"
@@ -131,8 +133,9 @@ def _findings(trained: Trained, over_training: Replay) -> DemoFindings:
 
 def _ablations(trained: Trained, name: str) -> Ablations:
     """What ablations do to one evaluation set."""
-    inputs = trained.task.inputs(trained.evaluations[name])
-    model, fixed = trained.model, trained.edits
+    task, batch = trained.task, trained.evaluations[name]
+    model, inputs, fixed = trained.model, task.inputs(batch), trained.edits
+    measure = eqx.Partial(_loss_and_accuracy, task, batch)
     last, heads = len(model.blocks) - 1, model.blocks[-1].attn.num_heads
     others = [
         opto.Zero(f"blocks.{last}.attn.z", head=[h for h in range(heads) if h != head])
@@ -144,13 +147,11 @@ def _ablations(trained: Trained, name: str) -> Ablations:
         "only_head": opto.stack(others),
     }
     measured = {
-        what: np.asarray(
-            opto.sweep(_loss_and_accuracy, model, *inputs, edits=(*fixed, edits))
-        )
+        what: np.asarray(opto.sweep(measure, model, *inputs, edits=(*fixed, edits)))
         for what, edits in swept.items()
     }
     logits, _ = opto.run(model, *inputs, edits=fixed)
-    nothing = np.asarray(_loss_and_accuracy(logits, *inputs))
+    nothing = np.asarray(measure(logits))
     return Ablations(
         *(
             Effects(
@@ -163,13 +164,10 @@ def _ablations(trained: Trained, name: str) -> Ablations:
 
 
 def _loss_and_accuracy(
-    logits: Float[Array, "example seq label"],
-    examples: Array,
-    labels: Int[Array, "example position"],
+    task: Any, batch: PyTree, logits: Float[Array, "example seq label"], *inputs: Array
 ) -> Float[Array, "2"]:
-    logs = jax.nn.log_softmax(logits[:, -1])
-    answers = jnp.take_along_axis(logs, labels[:, -1:], -1)
-    return jnp.stack([-answers.mean(), answer_accuracy(logits, examples, labels)])
+    found = jax.vmap(task.metrics)(logits[:, -1], batch)
+    return jnp.stack([found["loss"].mean(), found["accuracy"].mean()])
 
 
 def _figures(

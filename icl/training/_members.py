@@ -58,7 +58,7 @@ class Members:
 
     @property
     def on_each(self) -> int:
-        """How many members one device has."""
+        """The number of members on one device."""
         count = 1 if self._devices is None else self._devices.size
         return self._width // count
 

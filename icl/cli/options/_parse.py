@@ -14,7 +14,8 @@ class CommandOptions:
     """The base of a dataclass whose fields are the options of a command."""
 
     USAGE: ClassVar[str] = "[options]"
-    """What follows the command's name, such as `"RUN [options]"`."""
+    """What follows the command's name, such as `"RUN [options]"`. If it begins with a
+    bracket, the command needs no arguments."""
     EXAMPLE: ClassVar[str] = ""
     """A whole command, which the help ends with."""
 

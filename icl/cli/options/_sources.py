@@ -1,10 +1,9 @@
 """What help texts say of code, read from its source: importing it would import JAX."""
 
 import ast
-from importlib.metadata import entry_points
 from pathlib import Path
 
-from ...plugins import imported
+from ...plugins import has_others
 
 
 _PACKAGE = Path(__file__).parents[2]
@@ -28,8 +27,7 @@ def figure_kinds() -> dict[str, str]:
 
 def preset_names() -> list[str] | None:
     """The names of the presets; `None` if a plug-in may define further ones."""
-    ours = {"icl.compat.icl_dynamics"}
-    if imported() or {x.value for x in entry_points(group="icl.plugins")} - ours:
+    if has_others():
         return None
     found = []
     for file in (_PACKAGE / "presets").glob("[!_]*.py"):

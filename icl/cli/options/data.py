@@ -10,7 +10,8 @@ import tyro
 from . import CommandOptions, help_of
 
 
-SYNTHETIC = ("low-rank", "gaussian")
+SYNTHETIC = {"low-rank": "LowRankClasses", "gaussian": "GaussianClasses"}
+"""The classes of `icl.data` by name. They import JAX, so they are named only."""
 NAMES = ("omniglot", "clusters", *SYNTHETIC)
 
 
@@ -62,9 +63,9 @@ class ClustersOptions(CommandOptions):
     out: Path
     """The file to write; an existing one is refused."""
     exemplars: int
-    """How many rows each class has."""
+    """The number of rows in each class."""
     classes: int | None = None
-    """How many classes; half as many as the rows would fill if left out."""
+    """The number of classes. The default is half as many as the rows would fill."""
     tensor: str = ""
     """The matrix's name in the .safetensors file, if it holds several."""
     metric: Literal["l2", "cosine"] = "l2"
@@ -83,11 +84,10 @@ def data_usage() -> str:
 
 def show_help(arguments: Sequence[str]) -> bool:
     """Prints the usage or the options of a source, unless those need its class."""
-    known = {"omniglot": OmniglotOptions, "clusters": ClustersOptions}
-    name = arguments[0] if arguments else SYNTHETIC[0]
-    if name in SYNTHETIC:
+    if not arguments or arguments[0] in SYNTHETIC:
         return False
-    if name not in known:
-        print(data_usage())
-        return True
-    return help_of(known[name], f"data {name}")(arguments)
+    known = {"omniglot": OmniglotOptions, "clusters": ClustersOptions}
+    if (name := arguments[0]) in known:
+        return help_of(known[name], f"data {name}")(arguments)
+    print(data_usage())
+    return True

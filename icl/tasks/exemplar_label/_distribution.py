@@ -35,7 +35,7 @@ class AbstractClassSampler(eqx.Module):
 
     @abc.abstractmethod
     def total(self) -> UInt32[Array, ""]:
-        """How many integers all classes own together."""
+        """The number of integers that all classes own together."""
 
     @abc.abstractmethod
     def interval(

@@ -25,7 +25,7 @@ class AbstractExemplarChoice(abc.ABC):
         **Arguments:**
 
         - `draws`, `slots`: From `sample_slots`.
-        - `num_exemplars`: How many exemplars the split has.
+        - `num_exemplars`: The number of exemplars in the split.
         - `bits`: Independent uniform words.
         """
 

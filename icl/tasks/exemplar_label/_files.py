@@ -1,33 +1,28 @@
 """Evaluation sets in HDF5: `<set>/examples`, `<set>/labels` and `<set>/classes`."""
 
 import os
-import pathlib
 from collections.abc import Mapping
 
 import h5py
 import jax.numpy as jnp
 import numpy as np
 
-from ...batches import save_batches
+from ...batches import read_sets, save_batches
 from ...checks import finite
-from ...files import open_hdf5
 from ._sequence import Sequence
 
 
 def save_sequences(
     file: str | os.PathLike, sets: Mapping[str, Sequence], owner: str | None = None
 ) -> None:
-    """Writes named sets of sequences to a file.
-
-    The file appears whole or not at all: the function writes it under another name,
-    flushes it to the disk and renames it. If that fails, an old file stays as it was.
+    """As `icl.batches.save_batches`, for sequences that it checks first.
 
     **Arguments:**
 
-    - `file`: Where to write; an existing file is replaced.
     - `sets`: Batches of sequences by name, with a leading axis before those of
         `Sequence`.
-    - `owner`: Whose file it is, see `icl.checksums`.
+
+    **Raises:** `ValueError` for arrays that are no batch of sequences.
     """
     for name, batch in sets.items():
         fields = ("examples", "labels", "classes")
@@ -52,17 +47,7 @@ def load_sequences(file: str | os.PathLike) -> dict[str, Sequence]:
     `ValueError` if the file is not HDF5, or an array of a set is missing or has the
     wrong shape or type.
     """
-    path = pathlib.Path(file)
-    if not path.is_file():
-        raise ValueError(f"there is no file {path}")
-    try:
-        with open_hdf5(path) as opened:
-            sets = {str(name): _read(name, group) for name, group in opened.items()}
-    except (OSError, ValueError) as error:
-        raise ValueError(f"cannot read sequences from {path}: {error}") from error
-    if not sets:
-        raise ValueError(f"{path} holds no sets of sequences")
-    return sets
+    return read_sets(file, _read)
 
 
 def _read(name: str, group: object) -> Sequence:

@@ -21,7 +21,7 @@ class AbstractLabels(abc.ABC):
 
     @abc.abstractmethod
     def label_count(self, num_classes: int) -> int:
-        """How many labels a model needs, for data with `num_classes` classes."""
+        """The number of labels a model needs, for data with `num_classes` classes."""
 
     @abc.abstractmethod
     def pairs(self) -> Int[np.ndarray, "pair 2"] | None:
@@ -76,7 +76,7 @@ class Relabel(AbstractLabels):
     """
 
     num_labels: int = 5
-    """How many labels there are, at least 2."""
+    """The number of labels, at least 2."""
     split: Split | None = None
     """Divides the unordered pairs of different labels. Each label is in at least one
     training pair: if one is not, the pairs are divided again with new randomness from

@@ -20,7 +20,7 @@ def below(
     **Arguments:**
 
     - `bits`: Independent uniform words.
-    - `bound`: How many integers there are, from 1 to $2^{32} - 1$.
+    - `bound`: The number of integers, from 1 to $2^{32} - 1$.
     """
     bound = jnp.asarray(np.uint32(bound) if isinstance(bound, int) else bound)
     # The high word of a 64-bit product, in 32-bit arithmetic.

@@ -13,18 +13,18 @@ SplitPart = Literal["train", "val", "test"]
 
 @dataclasses.dataclass(frozen=True)
 class Split:
-    """How many of `n` things are for training, validation and testing.
+    """The numbers of things for training, validation and testing, of `n`.
 
     The parts are disjoint and uniformly random; left-over things are in no part. With
     the same seed, a larger `train` need not contain a smaller one.
     """
 
     train: int
-    """How many are for training, at least 0."""
+    """The number for training, at least 0."""
     val: int = 0
-    """How many are for validation, at least 0."""
+    """The number for validation, at least 0."""
     test: int = 0
-    """How many are for testing, at least 0."""
+    """The number for testing, at least 0."""
     seed: int | None = 0
     """The seed of the random choice, at least 0. `None` keeps the order of the data:
     the first `train` things are for training, the next `val` for validation, the next
@@ -48,7 +48,7 @@ class Split:
         **Arguments:**
 
         - `name`: `"train"`, `"val"` or `"test"`.
-        - `n`: How many things there are to divide.
+        - `n`: The number of things to divide.
         - `attempt`: Another number gives another independent split with the same seed.
 
         **Returns:**

@@ -131,7 +131,7 @@ class ExemplarLabelTask(eqx.Module):
 
     @property
     def num_labels(self) -> int:
-        """How many labels a model of this task needs."""
+        """The number of labels that a model of this task needs."""
         return self.config.labels.label_count(self.data.shape[0])
 
     @property

@@ -75,9 +75,10 @@ class LaunchOptions(CommandOptions):
     out: Path
     """The study's folder; each run gets its own folder in it."""
     cluster: ClusterKind = "local"
-    """`local`: processes of this machine; `slurm`: a cluster; `debug`: this process."""
+    """Where jobs run. `local`: in processes on this machine; `slurm`: on a cluster;
+    `debug`: in this process."""
     scale: StudyScale = "small"
-    """`smoke`: two minutes on two cores; `small`: an hour on a laptop; `paper`."""
+    """`smoke`: a minute or two; `small`: for a laptop; `paper`: as published."""
     only: tyro.conf.UseAppendAction[tuple[str, ...]] = ()
     """A pattern of run names, such as 'clamp-*'. Runs that these need are trained too.
     May be repeated."""
@@ -85,18 +86,19 @@ class LaunchOptions(CommandOptions):
     """A config field and its JSON value, set for every run, such as
     training.batch_size=64. May be repeated."""
     data: str = ""
-    """An HDF5 file of classes, FILE.h5 or FILE.h5:DATASET; replaces the study's."""
+    """An HDF5 file of classes to use instead of the study's: FILE.h5 or
+    FILE.h5:DATASET."""
     members: int | None = None
-    """The largest number of runs in one program; by default, as many as memory
+    """The largest number of runs in one program. The default is as many as memory
     allows."""
     jobs: int = 1
-    """How many jobs to run at once, for --cluster local."""
+    """The number of jobs to run at once with --cluster local."""
     cluster_file: Path | None = None
-    """The Slurm settings; see sweeps/cluster.example.toml."""
+    """A file of Slurm settings; see sweeps/cluster.example.toml."""
     logger: str = ""
-    """Log the numbers here too: tensorboard, wandb or wandb:PROJECT."""
+    """Also log to tensorboard, wandb or wandb:PROJECT."""
     dry_run: bool = False
-    """Print the plan, with estimates from a measured step, and train nothing."""
+    """Print the plan with estimates from measured steps, and do not train."""
 
     def __post_init__(self):
         for name in ("members", "jobs"):

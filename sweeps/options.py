@@ -1,4 +1,4 @@
-"""Options that can be shown without importing JAX."""
+"""Options of the package's commands. Nothing here imports JAX, so help is quick."""
 
 import dataclasses
 from pathlib import Path
@@ -17,32 +17,33 @@ ClusterKind = Literal["local", "slurm", "debug"]
 class FigureOptions(CommandOptions):
     """Make one figure of a paper: train its runs, measure, compare and draw.
 
-    Finished runs are reused, and a launch that was stopped is resumed. The exit status
-    is 0 if all claims hold, else 1; at scale smoke, where training is too short to
-    judge, it is 0.
+    The command reuses finished runs and resumes a launch that was stopped. The exit
+    status is 0 if all claims hold, otherwise 1. At scale smoke, training is too short
+    to judge claims, and the status is 0.
     """
 
     EXAMPLE: ClassVar[str] = "icl figure induction/5b --scale smoke"
 
     name: tyro.conf.Positional[str] = ""
-    """The figure, such as induction/5b; without a name, all figures are listed."""
+    """The figure, such as induction/5b. Without it, the command lists all figures."""
     scale: StudyScale = "small"
-    """`smoke`: a minute or two; `small`: laptop-sized; `paper`: as published."""
+    """`smoke`: a minute or two; `small`: for a laptop; `paper`: as published."""
     out: Path = Path("runs")
-    """The folder that holds the studies' folders; the figure is saved in `figures`
-    there."""
+    """The folder with the studies' folders. The figure goes to `figures` in it."""
     data: str = ""
-    """An HDF5 file of classes, FILE.h5 or FILE.h5:DATASET; replaces the study's."""
+    """An HDF5 file of classes to use instead of the study's: FILE.h5 or
+    FILE.h5:DATASET."""
     seeds: tuple[int, ...] = ()
-    """Use only these of the study's seeds; all by default."""
+    """The seeds to use, from the study's. The default is all."""
     cluster: ClusterKind = "local"
-    """`local`: processes of this machine; `slurm`: a cluster; `debug`: this process."""
+    """Where jobs run. `local`: in processes on this machine; `slurm`: on a cluster;
+    `debug`: in this process."""
     jobs: int = 1
-    """How many jobs to run at once, for --cluster local."""
+    """The number of jobs to run at once with --cluster local."""
     cluster_file: Path | None = None
-    """The Slurm settings; see sweeps/cluster.example.toml."""
+    """A file of Slurm settings; see sweeps/cluster.example.toml."""
     dry_run: bool = False
-    """Print the plan, with estimates from a measured step, and train nothing."""
+    """Print the plan with estimates from measured steps, and do not train."""
 
     def __post_init__(self):
         if self.jobs < 1:

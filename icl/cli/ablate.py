@@ -66,7 +66,7 @@ def ablate(arguments: list[str]) -> None:
 
 
 def _values(found: HeadAblations) -> dict[str, np.ndarray]:
-    """By metric, of nothing ablated, each head and all of them."""
+    """By metric: without ablation, with each head ablated, and with all."""
     every = np.vstack([found.baseline, found.each, found.together])
     return dict(zip(found.metrics, every.T, strict=True))
 
@@ -84,7 +84,7 @@ def _rows(done: Mapping[str, HeadAblations]) -> Iterator[tuple[Any, ...]]:
 
 
 def _shown(trained: Trained, found: HeadAblations) -> dict[str, str]:
-    """The metrics that tables and figures show, and what a change in them is called."""
+    """The metrics of tables and figures, and the name of a change in each."""
     task = trained.experiment.task
     names = ["accuracy", *(n for n in trained.summaries if n != "accuracy"), "loss"]
     unit = f" ({task.loss_unit})" if task.loss_unit else ""
@@ -96,7 +96,7 @@ def _shown(trained: Trained, found: HeadAblations) -> dict[str, str]:
 
 
 def _table(found: HeadAblations, metrics: Sequence[str], most: int = 5) -> str:
-    """The heads whose ablation changes the loss most, and all together."""
+    """The heads whose ablation changes the loss most, and all heads together."""
     columns = {metric: found.of(metric) for metric in metrics}
     base, each, _ = columns["loss"]
     order = sorted(found.heads, key=lambda head: -abs(each[head] - base))
@@ -113,7 +113,7 @@ def _table(found: HeadAblations, metrics: Sequence[str], most: int = 5) -> str:
 def _figure(
     done: Mapping[str, HeadAblations], shown: Mapping[str, str], every: bool
 ) -> Figure:
-    """Maps of layers by heads if these are all that there are, otherwise bars."""
+    """Maps of layers by heads if these are all of the model's heads, otherwise bars."""
     heads = next(iter(done.values())).heads
     maps: dict[str, dict[str, np.ndarray]] = {label: {} for label in shown.values()}
     bars, together = copy.deepcopy(maps), {label: {} for label in shown.values()}

@@ -1,4 +1,4 @@
-"""`icl check`: whether the files of runs are as they were written."""
+"""`icl check`: are the files of runs as they were written?"""
 
 import itertools
 from collections.abc import Iterable
@@ -34,7 +34,7 @@ def check(arguments: list[str]) -> int:
 
 
 def _states(path: Path) -> list[FileState]:
-    """The states of a run's files, with those that its config and log say are there."""
+    """The states of a run's files, including those that its config and log name."""
     missing = [] if is_run(path) else ["config.json"]
     try:
         expected = [] if missing else expected_files(Run(path))
@@ -48,7 +48,7 @@ def _states(path: Path) -> list[FileState]:
 
 
 def _rows(states: Iterable[FileState]) -> list[tuple[str, str, str]]:
-    """A row for each file that is not as it should be, and for others a folder."""
+    """A row for each file that is not whole, and one for each folder's other files."""
     rows = [("file", "state", "")]
 
     def kind(x: FileState) -> tuple[str, str, str]:

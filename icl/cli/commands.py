@@ -101,7 +101,7 @@ def _of_jax(error: RuntimeError) -> bool:
 
 @contextlib.contextmanager
 def _plain_warnings(program: str) -> Iterator[None]:
-    """Has our own warnings printed as one line, without the code that warns."""
+    """Prints our own warnings as one line, without the line of code that warns."""
     usual = warnings.formatwarning
 
     def plain(message: Any, category: type[Warning], *where: Any) -> str:
@@ -117,7 +117,7 @@ def _plain_warnings(program: str) -> Iterator[None]:
 
 
 def _print_anything() -> None:
-    """Has what the terminal's encoding lacks printed as `?`, where it would raise."""
+    """Prints `?` for what the terminal's encoding lacks, instead of raising."""
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="replace")

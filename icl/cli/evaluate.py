@@ -41,7 +41,7 @@ def evaluate(arguments: list[str]) -> None:
 
 
 def _check_there(run: Run, options: EvalOptions) -> None:
-    """Says which files are gone; raises `ValueError` if the numbers would be others."""
+    """Notes which files are missing; raises `ValueError` if the numbers need them."""
     sets = {*options.set} or {*run.config.get("evaluations", {})}
     try:
         missing = missing_files(run)

@@ -18,7 +18,7 @@ def figure(arguments: list[str]) -> int:
 
 
 def plugged(name: str, group: str = "icl.commands") -> Callable[..., Any]:
-    """What a package registers of a command.
+    """What a package has registered for a command.
 
     That is the command itself, a function of the arguments after its name; or, in the
     group `icl.help`, a function that prints its help.

@@ -1,4 +1,4 @@
-"""`icl import`: another codebase's run as one of ours."""
+"""`icl import`: turn another codebase's run into a run folder."""
 
 from ..compat import icl_dynamics
 from ..runs import Run

@@ -15,7 +15,7 @@ def note(command: str, text: str) -> None:
 def note_undefined(
     command: str, sets: Mapping[str, Mapping[str, Iterable[Any]]], kind: str
 ) -> None:
-    """Says once for each metric what of it is undefined, or too large for a number.
+    """Notes once for each metric which values are undefined or too large.
 
     **Arguments:**
 

@@ -92,7 +92,7 @@ def patch(arguments: list[str]) -> None:
 def _axes(
     over: Sequence[str] | None, tokens: Mapping[str, Sequence[Sequence[str]]]
 ) -> tuple[str, ...]:
-    """The axes that are asked for; by default layers by tokens or positions."""
+    """The axes that were asked for; the default is layers by tokens or positions."""
     known = all(tokens.values())
     if over is None:
         return "layer", TOKEN if known else "pos"
@@ -104,7 +104,7 @@ def _axes(
 
 
 def _source(task: Any, name: str) -> tuple[str, PatchSource]:
-    """What has another answer, by its name; the first that the task has by default."""
+    """The source with the given name; the default is the first of the task's."""
     known = sources(task)
     name = name or next(iter(known))
     if name not in known:
@@ -138,7 +138,7 @@ def _table(
     label: str,
     most: int = 5,
 ) -> str:
-    """The places where most comes back."""
+    """The places with the largest effect."""
     size = np.nan_to_num(np.abs(found.recovered), nan=-1.0)
     rows = [[*axes, "patched", "recovered"]]
     for flat in np.argsort(-size, axis=None, kind="stable")[:most]:
@@ -156,7 +156,7 @@ def _ticks(
     axes: Sequence[str],
     grid: Sequence[Sequence[int]],
 ) -> list[list[str]]:
-    """The name of each index; of positions, what token stands there."""
+    """The names of each axis's indices; a position is named by its token."""
     seen = {"pos", "seq"} & {*axes}
     tokens = token_names(trained.model, trained.task, batch) if seen else []
     return [

@@ -56,7 +56,7 @@ def plot(arguments: list[str]) -> None:
 
 
 def _note_undefined(kind: str, drawn: Mapping[str, plots.Quantity]) -> None:
-    """Says which of the numbers beside a figure are no finite ones."""
+    """Notes which of the numbers beside a figure are not finite."""
     for name, quantity in drawn.items():
         if quantity.values.dtype.kind != "f":
             continue
@@ -67,7 +67,7 @@ def _note_undefined(kind: str, drawn: Mapping[str, plots.Quantity]) -> None:
 
 
 def _stem(kind: str, options: PlotOptions) -> str:
-    """The name of a figure's file: other figures have other names."""
+    """The name of a figure's file, which differs between figures."""
     parts = [kind]
     if kind in ("metric", "similarity") and options.metric != "loss":
         parts.append(options.metric)

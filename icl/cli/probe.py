@@ -1,4 +1,4 @@
-"""The model that a command looks at: a run under edits, and its sites."""
+"""The model that a command works on: a run, edits, and the model's sites."""
 
 import equinox as eqx
 
@@ -14,7 +14,7 @@ from .options import ProbeOptions, RunOptions
 def edits_in_force(
     options: RunOptions, trained: Trained, record: str | None = None
 ) -> tuple[opto.AbstractEdit, ...]:
-    """The edits that are in force: those of training first.
+    """The edits to apply: those of training come first.
 
     Those of training that the others take all effect from are left out.
 
@@ -37,7 +37,7 @@ def edits_in_force(
 def opened(
     options: ProbeOptions,
 ) -> tuple[Trained, tuple[opto.AbstractEdit, ...], opto.Sites]:
-    """The run, the edits in force, and the sites of its model.
+    """The run, the edits to apply, and the sites of its model.
 
     **Raises:** `ValueError` for a run, a checkpoint or an edit that cannot be.
     """

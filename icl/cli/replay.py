@@ -1,4 +1,4 @@
-"""`icl replay`: measures over a run's checkpoints."""
+"""`icl replay`: compute measures at a run's checkpoints."""
 
 from .. import measures
 from ..experiments import load

@@ -14,7 +14,7 @@ from ..text import aligned
 
 
 def free_folder(folder: Path, name: str, columns: Sequence[str]) -> Path:
-    """The folder, which need not exist; an earlier result there may be overwritten.
+    """The folder, which need not exist. Earlier results in it may be overwritten.
 
     That is a table, `NAME.csv`, of a first column `set` and of these last columns.
 
@@ -34,7 +34,7 @@ def free_folder(folder: Path, name: str, columns: Sequence[str]) -> Path:
 def write_results(
     folder: Path, name: str, rows: Iterable[Sequence[Any]], figure: Figure
 ) -> str:
-    """Writes the table, its header first, and the figure; returns a text of where.
+    """Writes the table, header first, and the figure; returns a text that says where.
 
     **Raises:** `OSError` for what cannot be written.
     """
@@ -60,7 +60,7 @@ def _files(folder: Path, name: str) -> list[Path]:
 
 
 def _columns(file: Path) -> list[str]:
-    """The header of a table; empty for a file that is none."""
+    """The header of a table; empty if the file is not a table."""
     try:
         with open(file, newline="") as stream:
             return next(csv.reader(stream), [])

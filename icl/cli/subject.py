@@ -1,4 +1,4 @@
-"""What `icl plot` and `icl report` look at."""
+"""The run that `icl plot` and `icl report` draw."""
 
 import math
 
@@ -10,7 +10,7 @@ from .probe import edits_in_force
 
 
 def subject_of(options: SubjectOptions) -> Subject:
-    """The run as these options say.
+    """The run, set and edits that the options name.
 
     **Raises:** `ValueError` for a run, a set, an edit or a threshold that cannot be.
     """

@@ -1,4 +1,4 @@
-"""`icl train`: one model into a run folder."""
+"""`icl train`: train a model into a run folder."""
 
 import dataclasses
 from collections.abc import Callable, Mapping
@@ -79,7 +79,7 @@ def _options_from(name: str, base: Experiment) -> type:
 
     @dataclasses.dataclass(frozen=True)
     class PresetOptions(TrainOptions):
-        """Train one model into a run folder."""
+        """Train a model into a run folder."""
 
         EXAMPLE: ClassVar[str] = f"icl train {name} --out runs/mine"
 
@@ -89,7 +89,7 @@ def _options_from(name: str, base: Experiment) -> type:
 
 
 def _logger(options: TrainOptions, experiment: Experiment) -> Logger | None:
-    """Where else the numbers go, if anywhere."""
+    """The logger that the options name, if any."""
     if not options.logger:
         return None
     return open_logger(

@@ -1,4 +1,4 @@
-"""What the options of several commands have in common."""
+"""Options that several commands share."""
 
 import dataclasses
 from pathlib import Path
@@ -10,51 +10,51 @@ from ._parse import CommandOptions
 
 @dataclasses.dataclass(frozen=True)
 class RunOptions(CommandOptions):
-    """Which run, under which edits."""
+    """A run and the edits to apply."""
 
     run: tyro.conf.Positional[Path]
     """A run folder."""
     edit: tyro.conf.UseAppendAction[tuple[str, ...]] = ()
-    """An edit in force, besides those of training, such as
+    """An edit to apply besides those of training, such as
     "Zero('blocks.1.attn.z', head=3)"; may be repeated."""
     training_edits: bool = True
-    """Whether the edits that the run was trained under are in force too."""
+    """Whether to apply the edits that the run was trained with, too."""
 
     @property
     def as_trained(self) -> bool:
-        """Whether the edits of training are in force, and no others."""
+        """Whether exactly the edits of training are applied."""
         return self.training_edits and not self.edit
 
 
 @dataclasses.dataclass(frozen=True)
 class SetOptions(RunOptions):
-    """Which model, under which edits, on which sequences."""
+    """A model, the edits to apply, and the sequences to use."""
 
     checkpoint: int = -1
-    """Sequences seen at the checkpoint; -1 is the last."""
+    """The checkpoint, as the number of sequences seen; -1 is the last."""
     set: tyro.conf.UseAppendAction[tuple[str, ...]] = ()
-    """An evaluation set; of exemplar-label sequences also dense, every label pair and
-    order of 100 pairs of classes, or dense:N, of N. May be repeated; the default is all
-    evaluation sets."""
+    """An evaluation set; may be repeated. The default is all of them. Tasks with
+    exemplar-label sequences also have dense (every label pair and order of 100 pairs of
+    classes) and dense:N (of N pairs)."""
 
 
 @dataclasses.dataclass(frozen=True)
 class ProbeOptions(SetOptions):
-    """Which model, under which edits, on which sequences, and where results go."""
+    """A model, the edits, the sequences, and the folder for the results."""
 
     out: Path | None = None
-    """The folder of the results, made if need be; the default is one in the run's."""
+    """The folder for the results. The default is a folder in the run's folder."""
 
 
 @dataclasses.dataclass(frozen=True)
 class SubjectOptions(RunOptions):
-    """Which run, on which sequences, under which edits."""
+    """A run, the sequences to use, and the edits to apply."""
 
     data: str = ""
-    """The evaluation set that is looked at, the first if left out; of exemplar-label
-    sequences also dense, every label pair and order of 100 pairs of classes, or
-    dense:N, of N."""
+    """The evaluation set to use. The default is the first. Tasks with exemplar-label
+    sequences also have dense (every label pair and order of 100 pairs of classes) and
+    dense:N (of N pairs)."""
     threshold: float | None = None
-    """A loss, in the unit of the task's losses: where the set's loss first falls to it,
-    the phase change is marked. The induction-head paper's figure 5b has 0.347, half of
-    ln 2, in nats."""
+    """A loss, in the unit of the task's losses. Figures mark the phase change where the
+    set's loss first falls to it. Figure 5b of the induction-head paper uses 0.347 nats,
+    half of ln 2."""

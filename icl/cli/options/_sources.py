@@ -1,4 +1,4 @@
-"""What help texts say of code, read from its source: importing it would import JAX."""
+"""Facts for help texts, read from source files, as importing them would import JAX."""
 
 import ast
 from pathlib import Path

@@ -11,12 +11,13 @@ from . import CommandOptions, help_of
 
 @dataclasses.dataclass(frozen=True)
 class CheckOptions(CommandOptions):
-    """Say whether each file of some runs is whole, by its checksum.
+    """Check the files of runs against their checksums.
 
-    A file is whole, damaged, missing (the config, the log or the list of checksums has
-    it), or has no checksum, as those of older versions; a config may be of a version
-    or a plug-in that is not here, and is not understood. The status is 1 if something
-    is damaged, missing or not understood.
+    Each file is one of these. whole: its checksum is right. damaged: it is not.
+    missing: the config, the log or the list of checksums names it, and it is gone. no
+    checksum: an older version wrote it. not understood: a config needs another version
+    or a plug-in that is not installed. The exit status is 1 if a file is damaged,
+    missing or not understood.
     """
 
     USAGE: ClassVar[str] = "RUN… [options]"

@@ -11,13 +11,13 @@ from . import CommandOptions, help_of
 
 
 SYNTHETIC = {"low-rank": "LowRankClasses", "gaussian": "GaussianClasses"}
-"""The classes of `icl.data` by name. They import JAX, so they are named only."""
+"""The names of the classes in `icl.data`. Importing the classes would import JAX."""
 NAMES = ("omniglot", "clusters", *SYNTHETIC)
 
 
 @dataclasses.dataclass(frozen=True)
 class OmniglotOptions(CommandOptions):
-    """Turn Omniglot's published zips into one HDF5 file of classes."""
+    """Turn the published zip files of Omniglot into one HDF5 file of classes."""
 
     USAGE: ClassVar[str] = "ZIP… --out FILE [options]"
     EXAMPLE: ClassVar[str] = (
@@ -25,33 +25,36 @@ class OmniglotOptions(CommandOptions):
     )
 
     zips: tyro.conf.Positional[tuple[Path, ...]]
-    """The published zips, or folders of the same layout; duplicates are dropped."""
+    """The published zips, or folders of the same layout. Duplicates are ignored."""
     out: Path
     """The file to write; an existing one is refused."""
     size: int | None = None
-    """Pixels on a side, at most 105; 28 if left out. The ResNet reads 105."""
+    """Pixels on a side, at most 105. The default is 28. The ResNet reads 105."""
     scale: float = 3.0
-    """Multiplies the pixels, which are in [0, 1] with ink 1."""
+    """A factor for the pixels, which are in [0, 1]; ink is 1."""
     whiten: int | None = None
-    """Keep so many principal components, each scaled to unit variance."""
+    """The number of principal components to keep, each scaled to unit variance. The
+    default keeps the pixels."""
     encoder: Literal["pixels", "conv", "resnet18"] = "pixels"
-    """What a drawing becomes: its pixels (or, with --whiten, their components); the
-    features of a small convolutional network, trained first, which takes a minute (the
-    92 characters that train it are left out of the file); or those of a ResNet-18 that
-    was trained on photographs (needs torchvision: make EXTRA=resnet)."""
+    """What becomes of a drawing. pixels: its pixels, or their principal components with
+    --whiten. conv: features of a small convolutional network, which is trained first.
+    This takes a minute, and the 92 characters that train it are not in the file.
+    resnet18: features of a ResNet-18 that was trained on photographs (needs
+    torchvision: make EXTRA=resnet)."""
     weights: Path | None = None
-    """With --encoder resnet18, the file of its weights: a state_dict of torchvision's,
-    .pth or .safetensors. If left out, torchvision downloads those of ImageNet."""
+    """The weights for --encoder resnet18: a state_dict of torchvision in a .pth or
+    .safetensors file. By default torchvision downloads the ImageNet weights."""
     transforms: Literal["none", "turns", "all"] = "none"
-    """Further classes: every character turned by 0, 90, 180 and 270 degrees, and with
-    "all", each of these mirrored too. A character's 4 or 8 classes are consecutive."""
+    """More classes from each character. turns: rotated by 0, 90, 180 and 270 degrees.
+    all: each of these mirrored, too. The 4 or 8 classes of a character are
+    consecutive."""
     shuffle: int | None = None
-    """The seed of a random order of the characters; by name if left out."""
+    """A seed to order the characters at random. The default is the order of names."""
 
 
 @dataclasses.dataclass(frozen=True)
 class ClustersOptions(CommandOptions):
-    """Make classes of near neighbours among the rows of a matrix of embeddings."""
+    """Cluster the rows of an embedding matrix into classes of near neighbours."""
 
     USAGE: ClassVar[str] = "FILE --exemplars N --out FILE [options]"
     EXAMPLE: ClassVar[str] = (
@@ -59,7 +62,7 @@ class ClustersOptions(CommandOptions):
     )
 
     embeddings: tyro.conf.Positional[Path]
-    """A .npy or .safetensors file with a matrix, a row for each token, say."""
+    """A .npy or .safetensors file with a matrix, such as one row for each token."""
     out: Path
     """The file to write; an existing one is refused."""
     exemplars: int
@@ -69,9 +72,9 @@ class ClustersOptions(CommandOptions):
     tensor: str = ""
     """The matrix's name in the .safetensors file, if it holds several."""
     metric: Literal["l2", "cosine"] = "l2"
-    """What is near: by Euclidean distance, or by the cosine of the angle."""
+    """The distance: Euclidean, or by the cosine of the angle."""
     seed: int = 0
-    """Decides the first centroids and the order of the classes."""
+    """The seed for the first centroids and the order of the classes."""
 
 
 def data_usage() -> str:

@@ -9,22 +9,22 @@ from . import CommandOptions, help_of
 
 @dataclasses.dataclass(frozen=True)
 class DemoOptions(CommandOptions):
-    """Train the induction-head paper's main model and draw what formed in it.
+    """Train the main model of the induction-head paper and draw its circuits.
 
-    About a minute of training on two cores. A run that is there is continued, and one
-    that is finished only drawn again.
+    Training takes about a minute on two cores. If the folder holds a run, the command
+    continues it; if the run is finished, the command only draws it again.
     """
 
     USAGE: ClassVar[str] = "[options]"
     EXAMPLE: ClassVar[str] = "icl demo --out runs/demo"
 
     out: Path = Path("runs/demo")
-    """Where the run folder and the figures go."""
+    """The run folder; the figures go there, too."""
     data: Path | None = None
-    """An HDF5 file of classes, such as `icl data omniglot` writes; the default is
-    synthetic classes drawn from a seed."""
+    """An HDF5 file of classes, such as `icl data omniglot` writes. The default is
+    synthetic classes, drawn from a seed."""
     path: str = ""
-    """The data set in that file, when it holds several."""
+    """The name of the data set in that file, if it holds several."""
 
 
 show_help = help_of(DemoOptions, "demo")

@@ -8,29 +8,31 @@ from . import help_of, ProbeOptions
 
 @dataclasses.dataclass(frozen=True)
 class PatchOptions(ProbeOptions):
-    """Patch activations: what of the right answer comes back with each of them?
+    """Patch activations: which of them bring back the right answer?
 
-    Values of the run on the evaluation sequences (clean) are put into the run on
-    sequences with another answer (the source), place by place. Measured is how strongly
-    the clean answer is given: the logit of the clean sequence's label less the best
-    other one of its context, or, where there are no labels, the negative loss. Writes
-    patch.csv and a figure, and prints the places where most comes back.
+    The model runs on the evaluation sequences (clean) and on sequences with another
+    answer (the source). The command copies activations of the clean run into the source
+    run, one place at a time, and measures the evidence for the clean answer: its logit
+    minus the largest logit of another label in the context. For tasks without labels it
+    is the negative loss. Writes patch.csv and a figure, and prints the places with the
+    largest effect.
     """
 
     USAGE: ClassVar[str] = "RUN [options]"
     EXAMPLE: ClassVar[str] = "icl patch runs/demo --over layer token"
 
     site: str = "blocks.*.resid_pre"
-    """What is patched."""
+    """The site to patch."""
     over: tuple[str, ...] | None = None
-    """One to three axes whose indices are patched one by one: layer, axes of the site,
-    and token, which is pos with positions grouped by the part of their token in the
-    answer (right label, other label, ...). The default is layer token, or layer pos for
-    tasks whose tokens have no such part."""
+    """One to three axes. Each combination of their indices is patched by itself. There
+    are layer, the axes of the site, and token. token groups positions by the role of
+    their token: right label, other label, and so on. The default is layer token, or
+    layer pos if the task's tokens have no roles."""
     source: str = ""
-    """What has another answer: labels-swapped, the same sequences with the query's
-    label and another in their context exchanged; exemplars-swapped; or resample, other
-    sequences of the set. The default is the first that the task has."""
+    """How to make sequences with another answer. labels-swapped: exchange the query's
+    label and another label in the context. exemplars-swapped: exchange the exemplars
+    instead. resample: take other sequences of the set. The default is the first of them
+    that the task has."""
 
 
 show_help = help_of(PatchOptions, "patch")

@@ -12,31 +12,33 @@ from ._sources import figure_kinds
 
 @dataclasses.dataclass(frozen=True)
 class PlotOptions(SubjectOptions):
-    """Draw figures of a run; each is a file, with its numbers in another beside it.
+    """Draw figures of a run, each to a file, with its numbers in a file beside it.
 
-    A file is named after the kind and, where they are not the default, the options that
-    say what is drawn.
+    A file's name is the kind of figure, followed by the options that differ from the
+    default.
     """
 
     USAGE: ClassVar[str] = "RUN KIND… [options]"
     EXAMPLE: ClassVar[str] = "icl plot runs/demo learning maps"
 
     kinds: tyro.conf.Positional[tuple[str, ...]] = ()
-    """What to draw, one or several of the above; all for everything."""
+    """The kinds of figure to draw, from the list above; or all."""
     out: Path | None = None
-    """The folder of the figures, made if need be; the default is the run's figures."""
+    """The folder for the figures. The default is figures in the run's folder."""
     format: Literal["png", "pdf", "svg"] = "png"
-    """Of the figures; pdf and svg for print."""
+    """The format of the figures; pdf and svg are for print."""
     numbers: Literal["h5", "csv"] = "h5"
-    """The format of the numbers: HDF5, or a tidy table."""
+    """The format of the numbers: an HDF5 file, or a table."""
     metric: str = "loss"
-    """What metric and similarity draw, such as accuracy or in_context_loss."""
+    """The metric for the kinds metric and similarity, such as accuracy or
+    in_context_loss."""
     by: str = ""
-    """What metric groups sequences by, where these have labels: position (of the
-    answer, the default), label, labels (those in the context), class, similarity; on
-    dense also class-pair, label-pair, …"""
+    """How the kind metric groups sequences with labels: by position (of the answer; the
+    default), label, labels (those in the context), class or similarity; with dense also
+    by class-pair, label-pair, …"""
     checkpoint: int = -1
-    """Sequences seen at the checkpoint that maps draws; -1 is the last."""
+    """The checkpoint for the kind maps, as the number of sequences seen; -1 is the
+    last."""
 
 
 _LISTED = "\n\n".join(f"- {name}: {about}" for name, about in figure_kinds().items())

@@ -11,10 +11,10 @@ from . import help_of, RunOptions
 
 @dataclasses.dataclass(frozen=True)
 class ReplayOptions(RunOptions):
-    """Take measures at a run's checkpoints and write them to a file.
+    """Compute measures at a run's checkpoints and write them to a file.
 
-    The file has `sequences`, the sequences seen at each checkpoint, and an array
-    `measures/NAME` for each measure, whose attribute `axes` names its axes.
+    In the file, `sequences` is the number of sequences seen at each checkpoint. Each
+    measure is an array `measures/NAME`; its attribute `axes` names the axes.
     """
 
     USAGE: ClassVar[str] = "RUN --measure NAME [options]"
@@ -22,15 +22,15 @@ class ReplayOptions(RunOptions):
 
     measure: tyro.conf.UseAppendAction[tuple[str, ...]] = ()
     """A measure, such as induction_strength, "induction_strength(layer=1)" or loss; may
-    be repeated. Without one, the measures that there are are listed."""
+    be repeated. Without this option, the command lists the measures."""
     data: str = "train"
-    """An evaluation set of the run; of exemplar-label sequences also dense, every label
-    pair and order of 100 pairs of classes, or dense:N, of N."""
+    """An evaluation set of the run. Tasks with exemplar-label sequences also have dense
+    (every label pair and order of 100 pairs of classes) and dense:N (of N pairs)."""
     checkpoint: tyro.conf.UseAppendAction[tuple[int, ...]] = ()
-    """Sequences seen at a checkpoint, -1 for the last; may be repeated. The default is
-    all of them."""
+    """A checkpoint, as the number of sequences seen; -1 is the last. May be repeated;
+    the default is all checkpoints."""
     out: Path | None = None
-    """The file to write, .h5; the default is replay.h5 in the run's folder."""
+    """The .h5 file to write. The default is replay.h5 in the run's folder."""
 
 
 show_help = help_of(ReplayOptions, "replay")

@@ -9,10 +9,10 @@ from . import help_of, SubjectOptions
 
 @dataclasses.dataclass(frozen=True)
 class ReportOptions(SubjectOptions):
-    """Write one HTML page about a run, which needs no network and no other file.
+    """Write an HTML page about a run. It needs no network and no other file.
 
-    Its config, learning curves, heads over training, and attention patterns at each of
-    its checkpoints.
+    It shows the config, learning curves, heads over training, and attention patterns at
+    checkpoints.
     """
 
     USAGE: ClassVar[str] = "RUN [options]"

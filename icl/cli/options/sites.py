@@ -11,7 +11,7 @@ from . import CommandOptions, help_of
 
 @dataclasses.dataclass(frozen=True)
 class SitesOptions(CommandOptions):
-    """List what can be recorded and edited in a run's model."""
+    """List the sites of a run's model, which can be recorded and edited."""
 
     USAGE: ClassVar[str] = "RUN"
     EXAMPLE: ClassVar[str] = "icl sites runs/demo"

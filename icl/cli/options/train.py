@@ -12,18 +12,18 @@ from ._sources import preset_names
 
 @dataclasses.dataclass(frozen=True)
 class TrainOptions(CommandOptions):
-    """Where to train to, and how; besides there are the fields of the experiment."""
+    """The options besides the fields of the experiment."""
 
     out: Path
-    """The run folder; refused if it holds a run, unless --resume is given."""
+    """The run folder. It must not hold a run, except with --resume."""
     resume: bool = False
-    """Continue the run that is there, to the same bits."""
+    """Continue the run in the folder. The result is the same to the last bit."""
     logger: str = ""
-    """Where else numbers go: tensorboard, wandb or wandb:PROJECT."""
+    """Also log to tensorboard, wandb or wandb:PROJECT."""
     set: tyro.conf.UseAppendAction[tuple[str, ...]] = ()
-    """A field of the config and its value as JSON, applied after the options; may
-    be repeated. For what has no option of its own, another kind of optimizer, say:
-    'optimizer={"type": "AdamW", "weight_decay": 0.1}'."""
+    """A field of the config and its value as JSON; may be repeated. It is set after the
+    options. It reaches what has no option of its own, such as another kind of
+    optimizer: 'optimizer={"type": "AdamW", "weight_decay": 0.1}'."""
 
 
 def train_usage(presets: Iterable[str]) -> str:

@@ -6,7 +6,7 @@ import numpy as np
 from matplotlib.axes import Axes
 
 from ._drawn import DrawnFigure, Quantity
-from ._style import figure, line_style, style
+from ._style import dot_style, figure, style
 
 
 Dots = tuple[np.ndarray, np.ndarray]
@@ -39,8 +39,7 @@ def dots(
         raise ValueError(f"y: wanted one or {len(panels)}, got {len(labels)}")
     groups = list(dict.fromkeys(name for each in panels.values() for name in each))
     # Of several groups none is black, the colour of the axes.
-    first = int(len(groups) > 1)
-    colours = {g: line_style(k)["color"] for k, g in enumerate(groups, first)}
+    looks = {g: dot_style(k + (len(groups) > 1)) for k, g in enumerate(groups)}
     drawn = {}
     with style():
         side = 1.3 if len(groups) > 1 else 0.0
@@ -48,7 +47,7 @@ def dots(
         axes = fig.subplots(1, len(panels), squeeze=False)[0]
         for ax, label, title in zip(axes, labels, panels, strict=True):
             for group, (across, up) in panels[title].items():
-                ax.scatter(across, up, s=16, color=colours[group], lw=0, label=group)
+                ax.scatter(across, up, s=16, lw=0, label=group, **looks[group])
                 where = {"dot": np.arange(len(across))}
                 prefix = "/".join(part for part in (title, group) if part)
                 drawn[f"{prefix}/x"] = Quantity(np.asarray(across), where, x)
@@ -61,7 +60,7 @@ def dots(
             taken = [*_boxes(ax, panels[title].values())]
             for group, (across, up) in panels[title].items():
                 texts = (names or {}).get(group, ())
-                _write(ax, texts, across, up, colours[group], taken)
+                _write(ax, texts, across, up, looks[group]["color"], taken)
         if len(groups) > 1:
             shown = axes[0].get_legend_handles_labels()
             fig.legend(*shown, loc="outside right center", title=by or None)

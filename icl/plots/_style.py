@@ -28,6 +28,8 @@ def colours() -> list[str]:
 
 # There are eight colours. The first eight lines are solid, the next eight are dashed.
 LINES = ("-", (0, (4, 1.5)), (0, (1, 1.2)), (0, (5, 1.2, 1, 1.2)))
+# Likewise of dots.
+MARKERS = ("o", "^", "s", "D")
 
 
 def line_style(index: int) -> dict:
@@ -36,6 +38,15 @@ def line_style(index: int) -> dict:
     return {
         "color": every[index % len(every)],
         "ls": LINES[index // len(every) % len(LINES)],
+    }
+
+
+def dot_style(index: int) -> dict:
+    """Colour and marker of the dots with this index; the first 32 all differ."""
+    every = colours()
+    return {
+        "color": every[index % len(every)],
+        "marker": MARKERS[index // len(every) % len(MARKERS)],
     }
 
 

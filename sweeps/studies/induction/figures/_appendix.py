@@ -25,7 +25,7 @@ from ....figures import (
     Times,
 )
 from ..edits import but
-from ..replicas.runs import DONORS
+from ..replicas.runs import DONORS, SHARES
 from ._common import draw_losses, REPLICAS, SETS, TO_HALF
 from ._heads import PAPER, rank
 
@@ -43,8 +43,8 @@ def _given(by: str) -> Callable[[Runs], Measured]:
     return measure
 
 
-# The induction strengths 2 s - 1 of the clamped head that the table has.
-_STRENGTHS = {f"{2 * s - 1:+.1f}": f"{s:.2f}" for s in (1.0, 0.9, 0.8, 0.7, 0.6, 0.5)}
+# The runs by induction strength, which is 2 s - 1 for the share s.
+_STRENGTHS = {f"{2 * share - 1:+.1f}": f"{share:.2f}" for share in SHARES}
 
 
 def _weaker_match(runs: Runs) -> Measured:

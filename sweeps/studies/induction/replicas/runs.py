@@ -4,7 +4,7 @@ Singh et al. 2024, "What needs to go right for an induction head?" (ICML; arXiv
 
 The paper has one seed for each figure. The runs are those of the study `induction`,
 once for each seed; the heads that their edits name are found in the seed's own main
-run. `small` has the published lengths, 1.4 million steps for each seed. `smoke` has a
+run. `small` has the published lengths, 1.2 million steps for each seed. `smoke` has a
 few runs of two seeds, with a hundred steps each.
 """
 
@@ -22,6 +22,9 @@ from ..runs import InductionRun, trials_of
 SEEDS = (5, 6, 7, 8, 9)
 # Layer 0 is taken from the seed's own run, and from those of the next two seeds.
 DONORS = {"graft-own": 0, "graft-second": 1, "graft-third": 2}
+# What the matching head of figure A15 gives the right label, of its attention.
+SHARES = (1.0, 0.9, 0.8, 0.7, 0.6, 0.5)
+_MATCHES = tuple(f"match-{share:.2f}" for share in SHARES)
 # Sequences of figure 6's clamped runs with 50 classes; its other clamped runs are as
 # long.
 _SUBCIRCUITS = 300_000
@@ -45,7 +48,7 @@ def runs(seeds: Sequence[int]) -> Iterator[InductionRun]:
 def _templates() -> Iterator[InductionRun]:
     """The runs of the paper's seed to train again for each seed."""
     for run in (*paper.figures(), *paper.appendix()):
-        if run.name.startswith(("only-head-", "heads-0-", "match-")):
+        if run.name.startswith(("only-head-", "heads-0-")) or run.name in _MATCHES:
             yield run
         elif run.name.startswith("clamp-previous-token"):
             yield dataclasses.replace(run, sequences=800_000)

@@ -33,7 +33,8 @@ def to_json(config: Any) -> dict[str, Any]:
 def of_kind(config: Any, kind: type[Config], what: str) -> Config:
     """The config, checked to be a `kind`; for code that handles only that kind.
 
-    **Raises:** `ValueError` if it is of another class; the error names `what` needs it.
+    **Raises:** `ValueError` if it is of another class; the error says that `what` needs
+    a `kind`.
     """
     if not isinstance(config, kind):
         got = type(config).__name__

@@ -126,9 +126,9 @@ def scan(package: str) -> None:
 
 @contextlib.contextmanager
 def made_with(names: Iterable[str]) -> Iterator[None]:
-    """For reading something made with plug-ins: errors name those not imported.
+    """For reading something made with plug-ins: an error names the missing plug-ins.
 
-    They also say which of these do not exist.
+    These are the ones that are not imported. The error also says which do not exist.
     """
     try:
         yield

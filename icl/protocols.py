@@ -61,10 +61,10 @@ class ExperimentTask(Task, Protocol):
     def inputs(self, example: Any, /) -> tuple[Array, ...]:
         """The inputs of a model: the arrays of `interface`, with or without batch axes.
 
-        A task may have more, for `icl patch`. `evidence(outputs, example)` is a number
-        for how strongly the outputs give the example's answer; without it, minus the
-        loss is used. `evidence_label` is its label. `contrasts` has functions by name;
-        each makes a batch with other answers from a batch.
+        A task may have more members, for `icl patch`. `evidence(outputs, example)` is a
+        number for how strongly the outputs give the example's answer; without it, minus
+        the loss is used. `evidence_label` is its label. `corruptions` has functions by
+        name; each makes a batch with other answers from a batch.
         """
         ...
 

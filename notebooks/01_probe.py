@@ -20,7 +20,7 @@
 # > class A, **?**
 #
 # where classes get new labels in every sequence, so that only the context tells the
-# answer. In ten cells, this notebook takes the model apart: it records, ablates,
+# answer. In ten steps, this notebook takes the model apart: it records, ablates,
 # patches and clamps, and replays the training. All of this rests on one idea: a model
 # names its intermediate values, and an *edit* replaces them.
 
@@ -144,8 +144,8 @@ plots.ablation(np.asarray(ablated - accuracy))
 #
 # The *logit difference* is the logit of the right label minus that of the other label
 # in context. Its derivative with respect to the strength of each ablation, at strength
-# zero, estimates the effect of the ablation. Dots on the line would be exact estimates.
-# A head is off the line if other heads replace it, or if its effect saturates.
+# zero, estimates the effect of the ablation. On the line, the estimate is exact. A head
+# is off the line if other heads replace it, or if its effect saturates.
 
 # %%
 whole = answers.logit_difference(opto.run(model, *inputs)[0], *inputs)
@@ -249,8 +249,8 @@ plots.traces(
 # ## 9 · Where does the answer appear?
 #
 # The *logit lens* reads earlier points of the residual stream as if they were the last.
-# *Direct logit attribution* tells how much each part itself writes to the logit
-# difference.
+# *Direct logit attribution* shows how much of the logit difference each part writes
+# itself, directly to the output.
 
 # %%
 stream, places = opto.lens.logit_lens(model, *inputs, sites=["embed", "**.resid_post"])

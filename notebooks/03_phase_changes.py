@@ -64,8 +64,8 @@ plots.clamped_descents(panels, halves=halves)
 # the measures of $a$ fall: there is **progress that the loss does not show**. Without
 # clamps, the plateau is the loss at the saddle. Each mark is where the loss is half of
 # its value at step 50, when the plateau has been reached. With $b$ and $c$ clamped
-# there is no plateau: the loss falls from the start, and 66 only says that it halves
-# within 16 steps after step 50.
+# there is no plateau: the loss falls from the start, and the mark at step 66 only says
+# that the loss halves within 16 steps after step 50.
 #
 # The next figure shows when each unclamped vector is learned:
 

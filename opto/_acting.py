@@ -66,7 +66,7 @@ def _followed(edit: Any, table: Sites) -> frozenset[str]:
 
 
 def _partly(reach: Reach, strength: Any) -> Any:
-    """What an edit at another strength makes of known entries: the same, or unknown."""
+    """What known entries become at a strength other than 1: the same, or unknown."""
     # Half of a masked score is masked.
     known = np.asarray(strength) if is_concrete(strength) else np.nan
     some = bool(np.all((known > 0) & (known < 0.99)))

@@ -233,7 +233,7 @@ def _sliced(step: Any, k: int, index: Index) -> Along | None:
 
 
 def _looked_up(step: Any, k: int, index: Index) -> Along | None:
-    """An axis of the indices into a table; their last axis is the parts of an index."""
+    """Where an axis of a table's indices goes; the last one holds an index's parts."""
     taken = step.params["dimension_numbers"].offset_dims
     others = [axis for axis in range(step.outvars[0].aval.ndim) if axis not in taken]
     return Along(others[k], index) if k < len(others) else None

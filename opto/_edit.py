@@ -29,8 +29,8 @@ class AbstractEdit(eqx.Module):
     def arguments(self) -> dict[str, Any]:
         """The constructor's arguments for the text form, in the constructor's order.
 
-        Excludes selection and strength and, for an `Edit`, its site. The first argument
-        is written without its name if it is `site` or `kind` and may be positional.
+        Excludes the selection, the strength and an `Edit`'s site. The first argument of
+        the text form has no name if it is `site` or `kind` and may be positional.
         """
 
     @abc.abstractmethod

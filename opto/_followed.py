@@ -96,7 +96,7 @@ class Followed:
         return "an earlier edit sets these entries, and this one does not change them"
 
     def _setting(self, name: str) -> list[tuple[int, Any]]:
-        """The edits that set entries of a site, and a function that says which."""
+        """Which edits set entries of a site: the place of each, and its entries."""
         return [
             (j, acting.at[name].sets)
             for j, acting in enumerate(self.edits)

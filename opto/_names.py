@@ -3,7 +3,7 @@
 INSIDE = "q_in k_in v_in q_pre k_pre q k v scores kernel pattern".split()
 """Sites that feed only later sites of the same attention, up to `z`."""
 WEIGHTS = {*INSIDE} - {"v_in", "v"}
-"""Those that decide how much a token attends to another, not what it takes from it."""
+"""Sites that decide how much tokens attend to each other, not what values they get."""
 
 
 def scope_of(name: str) -> str:

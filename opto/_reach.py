@@ -36,7 +36,8 @@ class Reach:
     - `may`: The entries that it may change.
     - `sets`: The entries whose new value depends neither on their old value nor on
         other edits; a function, because it may take time. `None` is no entry.
-    - `makes`: From what entries are known to hold, what they hold after the edit.
+    - `makes`: Takes what is known of the entries' values before the edit, and gives
+        what is known of them after it.
     """
 
     may: Entries

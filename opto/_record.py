@@ -74,7 +74,7 @@ class Record(eqx.Module, Mapping[str, Any]):
         names, layer = self._names(site), None
         if not any("layer" in (self.axes_of(name) or ()) for name in names):
             layer = where.pop("layer", None)
-            names = _in_layers(names, layer)
+            names = _in_layers(site, names, layer)
         values = [self._indexed(name, where) for name in names]
         if len(values) == 1 and not isinstance(layer, list):  # A list keeps the axis.
             return values[0]
@@ -118,7 +118,9 @@ class Record(eqx.Module, Mapping[str, Any]):
         return document({name: (self[name], self.axes_of(name)) for name in self})
 
 
-def _in_layers(names: list[str], layers: int | list[int] | None) -> list[str]:
+def _in_layers(
+    site: str, names: list[str], layers: int | list[int] | None
+) -> list[str]:
     """The sites of some layers, in the order in which the layers are given."""
     if layers is None:
         return names
@@ -127,6 +129,8 @@ def _in_layers(names: list[str], layers: int | list[int] | None) -> list[str]:
         here = [name for name in names if layer_of(name) == layer]
         if not here:
             there = ", ".join(names)
-            raise ValueError(f"no record of it in layer {layer}; recorded: {there}")
+            raise ValueError(
+                f"no record of {site!r} in layer={layer}; recorded: {there}"
+            )
         found += here
     return found

@@ -191,7 +191,7 @@ def _visit(fn, args, edits, requests, table: Sites) -> tuple[PyTree, Record, Fin
     out = fn(*args, tap=VisitorTap(tapped, below))
     if missed := wanted - seen:
         names = ", ".join(sorted(missed))
-        raise RuntimeError(f"the model listed {names} but did not compute it this time")
+        raise RuntimeError(f"the model did not compute sites that it listed: {names}")
     axes = {name: None if requests[name] else table[name].axes for name in values}
     record = Record(
         {name: values[name] for name in table if name in values},

@@ -226,8 +226,8 @@ def unswapped(
         last = isinstance(edit, Graft) and edit.from_ is not None
         if last and any(map(is_swept, flat(edits[:i])[0])):
             raise ValueError(
-                f"swept edits cannot come before {edit!r}: run the other model, and "
-                "graft this one into it with until= and these edits"
+                f"swept edits cannot come before {edit!r}: instead run its model, with "
+                "Graft(this model, until=…, edits=[the swept edits])"
             )
     return swapped(model, inputs, edits)
 

@@ -79,7 +79,9 @@ def _call(read: Text, call: ast.Call, known: dict[str, Callable[..., Any]]) -> A
     try:
         inspect.signature(make).bind(*args, **keywords)
     except TypeError as error:
-        raise read.error(call.func, f"{error}; it is {name}{takes(make)}") from None
+        raise read.error(
+            call.func, f"{error}; the form is {name}{takes(make)}"
+        ) from None
     try:
         return make(*args, **keywords)
     except (TypeError, ValueError, OverflowError) as error:

@@ -99,7 +99,7 @@ def _check_along(along: str, asked: set[str], table: Sites) -> None:
     if early:
         raise ValueError(
             f"{min(early)!r} is computed before along={along!r}, which is set to given "
-            "values: nothing would be attributed to it"
+            f"values: {min(early)!r} would get no attribution"
         )
 
 

@@ -61,7 +61,10 @@ class Graph:
         # A reader that comes before every writer has no edge.
         self._readers = [s for s in self._readers if self._counts[s.name]]
         if not self._readers:
-            raise ValueError("no reader comes after a writer, so there is no edge")
+            raise ValueError(
+                "no reader comes after a writer, so there is no edge: the first writer "
+                f"is {self._writers[0].name!r}, the readers are {list(self._counts)}"
+            )
         self.edges = tuple(
             (CircuitPart.of(writer, w), CircuitPart.of(reader, r))
             for reader in self._readers

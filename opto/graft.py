@@ -113,10 +113,8 @@ class Graft(Derived):
         layers = [site.layer for site in table.values()]
         known = sorted({layer for layer in layers if layer is not None})
         if not known or last not in (-1, *known):
-            raise ValueError(
-                f"until={last} is out of range, as is from_={last + 1}: the model has "
-                f"layers {known}"
-            )
+            given = f"from_={self.from_}" if self.until is None else f"until={last}"
+            raise ValueError(f"{given} is out of range: the model has layers {known}")
         names = list(table)
         if last >= 0:
             return names[len(layers) - 1 - layers[::-1].index(last)]

@@ -63,8 +63,9 @@ class PathPatch(Derived):
         """**Arguments:**
 
         - `senders`: Entries that take the values of another input.
-        - `receivers`: Entries that see the senders: what a part reads or makes of it,
-            such as `q`, `k` and `v` of a head, `mlp.in`, or `logits`.
+        - `receivers`: Entries that see the senders: what a part of the model reads, or
+            computes from what it reads, such as `q`, `k` and `v` of a head, `mlp.in`,
+            or `logits`.
         - `source`: A record of the senders' sites on the other input; as in `Patch`.
         - `frozen`: Sites that are frozen in between. Patterns that match no site are
             ignored, but at least one has to match.

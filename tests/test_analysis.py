@@ -416,6 +416,9 @@ def test_figures_of_heads_keep_what_they_show(tmp_path):
         "intervals": plots.intervals(
             {"a": {"x": (1.0, 0.5, 1.5), "y": (2.0, math.nan, math.nan)}}, label="time"
         ),
+        "logarithmic": plots.intervals(
+            {"a": {"x": 0.001, "y": 1.0}}, label="loss", scale="log"
+        ),
         "maps": plots.head_maps(
             {"t": numbers}, rows="r", columns="c", label="accuracy"
         ),
@@ -423,9 +426,13 @@ def test_figures_of_heads_keep_what_they_show(tmp_path):
     assert np.array_equal(figures["bars"].drawn["a"].values, numbers[0])
     assert np.array_equal(figures["dots"].drawn["t/a/y"].values, numbers[1])
     assert figures["intervals"].drawn["a/low"].values[0] == 0.5
+    (ax,) = figures["logarithmic"].axes
+    figures["logarithmic"].draw_without_rendering()
+    assert {"0.001", "0.01", "1"} <= {text.get_text() for text in ax.get_xticklabels()}
+    assert np.array_equal(figures["logarithmic"].drawn["a"].values, [0.001, 1])
     assert np.array_equal(figures["maps"].drawn["t"].values, numbers)
     for name, figure in figures.items():
         plots.save(figure, tmp_path / f"{name}.png")
         assert figure._repr_png_()[:8] == b"\x89PNG\r\n\x1a\n"
-    with pytest.raises(ValueError, match="y: wanted one or 1, got 2"):
+    with pytest.raises(ValueError, match="one label for each of 1 panels, got 2"):
         plots.dots({"t": {}}, x="x", y=("a", "b"))

@@ -329,9 +329,15 @@ PICKS = {
     "axis": (dict(site="attn.z", haed=0), "no axis 'haed'; did you mean 'head'?"),
     "range": (dict(site="attn.z", head=2), "head 2 is out of range at blocks.0.attn.z"),
     "one": (dict(site="attn.z", head=[0, -3]), "head -3 is out of range"),
-    "layer": (dict(site="attn.z", layer=2), "no record of it in layer 2; recorded: bl"),
-    "layers": (dict(site="attn.z", layer=[0, 7]), "no record of it in layer 7"),
-    "no_layer": (dict(site="embed", layer=0), "no record of it in layer 0; recorded"),
+    "layer": (
+        dict(site="attn.z", layer=2),
+        "no record of 'attn.z' in layer=2",
+    ),
+    "layers": (dict(site="attn.z", layer=[0, 7]), "no record of 'attn.z' in layer=7"),
+    "no_layer": (
+        dict(site="embed", layer=0),
+        "no record of 'embed' in layer=0",
+    ),
     "site": (dict(site="attn.zz"), "no record of 'attn.zz'; recorded: tokens.exemplar"),
     "shapes": (dict(site="blocks.0.*.*"), "differ in shape: (5, 8), (2, 5, 8), "),
 }

@@ -136,7 +136,7 @@ UNFIT = {
     ),
     "summaries": (
         lambda: regression(task=OtherSummaries()),
-        "LinearRegression has other summaries: .* belong to the config, OtherSummaries",
+        "LinearRegression has summaries of its own: .* in the config, OtherSummaries",
     ),
     "inputs": (
         lambda: regression(task=OneInput()),

@@ -317,11 +317,11 @@ ERRORS = {
     ),
     "until_too_high": (
         lambda: run(Graft(tiny(), until=3)),
-        "until=3 is out of range, as is from_=4: the model has layers [0, 1, 2]",
+        "until=3 is out of range: the model has layers [0, 1, 2]",
     ),
     "from_too_high": (
         lambda: run(Graft(tiny(), from_=4)),
-        "until=3 is out of range, as is from_=4: the model has layers [0, 1, 2]",
+        "from_=4 is out of range: the model has layers [0, 1, 2]",
     ),
     "nothing_before": (
         lambda: run(Graft(tiny(), until=-1)),
@@ -329,7 +329,7 @@ ERRORS = {
     ),
     "no_layers": (
         lambda: opto.run(no_layers, X, edits=[Graft(no_layers, until=0)]),
-        "until=0 is out of range, as is from_=1: the model has layers []",
+        "until=0 is out of range: the model has layers []",
     ),
     "donor_has_no_such_site": (
         lambda: run(Graft(no_layers, until=0)),

@@ -583,11 +583,11 @@ WRONG = {
     "inductionstrength": "no measure 'inductionstrength'; did you mean 'induction_",
     "in_context_acuracy": "no measure .*did you mean 'in_context_accuracy",
     "loss(1)": "the metric loss takes no arguments",
-    "induction_strength(layr=1)": "'layr'; it is induction_strength(layer=None)",
+    "induction_strength(layr=1)": "'layr'; the form is induction_strength(layer=None)",
     "induction_strength(layer='x')": "layer must be a layer, 0 or more, got 'x'",
     "induction_strength(layer=-1)": "layer must be a layer, 0 or more, got -1",
     "induction_strength(layer=True)": "layer must be a layer, 0 or more, got True",
-    "induction_strength(1, 2)": "too many positional arguments; it is induction",
+    "induction_strength(1, 2)": "too many positional arguments; the form is induction",
     "induction_strength(layer=1, layer=2)": "layer= is given twice",
     "induction_strength(over=3)": "character 20: over= cannot be given in a text",
     "induction_strength(**{})": "** is not allowed here",
@@ -618,7 +618,7 @@ def test_wrong_names_without_a_task():
         measures.parse("loss")
     with pytest.raises(ValueError, match="no metric 'acuracy'; .* 'accuracy'"):
         measures.task_metric(task_of(2), "acuracy")
-    with pytest.raises(ValueError, match="no metric 'zzz'; there is accuracy, "):
+    with pytest.raises(ValueError, match="no metric 'zzz'; known: accuracy, "):
         measures.task_metric(task_of(2), "zzz")
 
 

@@ -484,7 +484,7 @@ ERRORS = {
     ),
     "copy_to_two": (
         lambda: verbs(CopyFromPattern(heads="0:0", logits="**.out")),
-        "logits='**.out' is blocks.0.attn.out, blocks.0.mlp.out; give one",
+        "logits='**.out' matches blocks.0.attn.out, blocks.0.mlp.out; give one",
     ),
     "copy_edits": (
         lambda: CopyFromPattern(edits=Zero("x")),
@@ -776,9 +776,9 @@ BAD_TEXTS = {
     "Zero('x'); Zero('y')": "character 10: invalid syntax",
     "Zero('x', head=)": "character 1",
     "Zero('x\0')": "null bytes",
-    "Zero()": "missing a required argument: 'site'; it is Zero(site, *, strength=",
-    "Clamp('x')": "missing a required argument: 'value'; it is Clamp(site, value, *, ",
-    "Zero('x', 1)": "too many positional arguments; it is Zero(site, *, ",
+    "Zero()": "a required argument: 'site'; the form is Zero(site, *, strength=",
+    "Clamp('x')": "required argument: 'value'; the form is Clamp(site, value, *, ",
+    "Zero('x', 1)": "too many positional arguments; the form is Zero(site, *, ",
     "Zero('x', site='y')": "multiple values for argument 'site'",
     "Zero('x', head=1, head=2)": "character 19: head= is given twice",
     "Zero('x', **{'head': 1})": "character 13: ** is not allowed here",

@@ -408,7 +408,7 @@ def test_a_studys_own_file_defines_what_its_jobs_train(tmp_path):
     status, text, err = sweeps("status", out)
     assert status == 0, err
     assert "2 runs: 2 finished" in text
-    status, text, err = sweeps("collect", out)
+    status, text, err = sweeps("collect", out, "--import", study)
     assert status == 0, err
     assert f"2 runs: {out / 'collected.h5'}" in text
     folder = Folder(out)
@@ -420,7 +420,7 @@ def test_a_studys_own_file_defines_what_its_jobs_train(tmp_path):
     assert f"(it was made with --import {study})" in message
     status, _, err = icl("eval", out / "seed-0", "--import", study)
     assert status == 0, err
-    # On another machine the file is missing, or elsewhere.
+    # A folder does not say which code runs. On another machine the file may be gone.
     moved = study.rename(tmp_path / "moved.py")
     status, _, err = sweeps("collect", out)
     assert status == 2

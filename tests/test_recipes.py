@@ -502,7 +502,7 @@ def test_encoders_are_plain_values():
     [
         (["--encoder", "resnet18", "--size", "28"], "size must be left out.* got 28"),
         (["--encoder", "resnet18", "--whiten", "3"], "encoder replaces .* whiten=3"),
-        (["--weights", "a.pth"], "weights are those of --encoder resnet18.* pixels"),
+        (["--weights", "a.pth"], "weights are only for --encoder resnet18.* pixels"),
         (["--transforms", "flips"], "transforms"),
     ],
 )

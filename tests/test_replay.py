@@ -354,7 +354,7 @@ def test_a_damaged_file_of_what_was_found_costs_time_alone(trained):
     assert np.array_equal(replay(trained, {"l": LOSS})["l"], first["l"])
     file.unlink()
     file.mkdir()
-    with pytest.warns(UserWarning, match="is not kept: cannot write"):
+    with pytest.warns(UserWarning, match="are not stored: cannot write"):
         assert np.array_equal(replay(trained, {"l": LOSS})["l"], first["l"])
     file.rmdir()
 
@@ -385,7 +385,7 @@ def test_slips_are_said(trained, arguments, said):
 def test_what_cannot_be_kept_is_returned_with_a_warning(trained):
     (trained.run.path / "replays").write_text("in the way")
     try:
-        with pytest.warns(UserWarning, match="is not kept: cannot write"):
+        with pytest.warns(UserWarning, match="are not stored: cannot write"):
             found = replay(trained, {"l": LOSS}, data="few")
     finally:
         (trained.run.path / "replays").unlink()
@@ -497,7 +497,7 @@ def test_axes_of_one_name_are_told_apart(trained):
         ({"measures": {"m": Measure(loss, ("blocks.7.z",))}}, "measure 'm': no site"),
         (
             {"measures": {"m": dataclasses.replace(LOSS, over=GroupMean([0, 1]))}},
-            "GroupMean needs one index for each sequence, got 2 groups for 600",
+            "GroupMean needs one index for each sequence, got 2 indices for 600",
         ),
     ],
 )

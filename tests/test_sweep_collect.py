@@ -16,6 +16,7 @@ import icl
 from icl import Start, Training
 from icl.data import LowRankClasses
 from icl.models import TransformerConfig
+from icl.plugins import import_plugin
 from icl.presets.induction import induction
 from icl.runs import Log
 from icl.tasks.exemplar_label import EvaluationSet
@@ -411,36 +412,34 @@ def made_of(study, run, kind):
     file.write_text(json.dumps({**config, "task": {"type": kind}}))
 
 
-def test_a_plug_in_that_fails_is_named_if_it_is_needed(
+def test_a_study_folder_names_plug_ins_but_does_not_import_them(
     study, made_with, tmp_path, capsys
 ):
-    (tmp_path / "broken.py").write_text("1 / 0")
-    made_with(str(tmp_path / "broken.py"))
-    assert collect([str(study.path)]) == 0
-    made_of(study, "c", "OfThatStudy")
-    assert collect([str(study.path)]) == 1
-    failed = "broken.py cannot be imported: ZeroDivisionError"
-    assert failed in capsys.readouterr().err
-
-
-def test_of_two_copies_of_a_study_the_latest_is_known(study, made_with, tmp_path):
-    """Both define the task; if both were known, its name would be ambiguous."""
-    text = """
+    """A folder comes from anywhere: only the user says which code runs."""
+    plugin, ran = tmp_path / "tasks.py", tmp_path / "ran"
+    plugin.write_text(
+        f"""
 import dataclasses
+from pathlib import Path
 from icl.tasks.regression import LinearRegression
 
 @dataclasses.dataclass(frozen=True)
-class Copied(LinearRegression):
-    loss_unit = {unit!r}
+class OfAStudy(LinearRegression):
+    loss_unit = "bits"
     summaries = {{}}
+
+Path({str(ran)!r}).touch()
 """
-    for name in ("first", "second"):
-        (tmp_path / f"{name}.py").write_text(text.format(unit=name))
-    made_with(*(str(tmp_path / f"{name}.py") for name in ("first", "second")))
-    made_of(study, "c", "Copied")
+    )
+    made_with(str(plugin))
+    made_of(study, "c", "OfAStudy")
+    assert collect([str(study.path)]) == 1
+    assert f"import {plugin}" in capsys.readouterr().err
+    assert not ran.exists()
+    import_plugin(str(plugin))
     assert collect([str(study.path), "--only", "c"]) == 0
     with h5py.File(study.path / "collected.h5") as file:
-        assert file["loss"].attrs["units"] == "second"
+        assert file["loss"].attrs["units"] == "bits"
 
 
 @pytest.mark.parametrize(

@@ -94,7 +94,7 @@ def guarded(program: str, command: Callable[[], int]) -> int:
 
 
 def _of_jax(error: RuntimeError) -> bool:
-    """Whether JAX raised it; if JAX was not imported, it did not."""
+    """Whether JAX raised the error; it did not if JAX was never imported."""
     jax = sys.modules.get("jax")
     return jax is not None and isinstance(error, jax.errors.JaxRuntimeError)
 

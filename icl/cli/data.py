@@ -54,8 +54,7 @@ def _omniglot(options: OmniglotOptions) -> None:
     weights = None if options.weights is None else str(options.weights)
     if weights is not None and options.encoder != "resnet18":
         raise ValueError(
-            "weights are those of --encoder resnet18, got them with --encoder "
-            f"{options.encoder}"
+            f"weights are only for --encoder resnet18, got --encoder {options.encoder}"
         )
     encoder = None
     if options.encoder == "conv":

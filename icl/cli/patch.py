@@ -15,12 +15,12 @@ from opto.hints import did_you_mean
 
 from ..batches import size_of
 from ..edits.patching import (
+    Corruption,
+    corruptions,
     evidence_label,
     grid_of,
     patch_clean,
     Patched,
-    PatchSource,
-    sources,
 )
 from ..edits.tokens import answer_tokens, token_names
 from ..experiments import Trained
@@ -35,7 +35,7 @@ from .results import free_folder, indented, write_results
 
 TOKEN = "token"
 """Positions, grouped by the part of their tokens in the answer."""
-COLUMNS = ("patched", "source", "clean", "recovered")
+COLUMNS = ("patched", "corrupted", "clean", "recovered")
 """The last columns of the table; before them are the set and the axes."""
 
 
@@ -59,11 +59,11 @@ def patch(arguments: list[str]) -> None:
     over = _axes(options.over, tokens)
     at = opto.At(options.site).each(*("pos" if x == TOKEN else x for x in over))
     at.expand(table)
-    chosen, make_source = _source(trained.task, options.source)
+    chosen, corrupt = _corruption(trained.task, options.corruption)
     done, grids, ticks = {}, {}, {}
     for name, batch in sets.items():
         try:
-            pair = batch, make_source(batch)
+            pair = batch, corrupt(batch)
             found = patch_clean(trained.model, trained.task, *pair, at=at, edits=edits)
         except ValueError as error:
             raise ValueError(f"set {name!r}: {error}") from None
@@ -84,7 +84,7 @@ def patch(arguments: list[str]) -> None:
     files = write_results(out, "patch", _rows(done, over, grids), figure)
     for name, found in done.items():
         size = size_of(sets[name])
-        print(f"{name}: {size} sequences, clean {options.site} into {chosen}")
+        print(f"{name}: {size} sequences, clean {options.site} patched into {chosen}")
         print(_table(found, over, ticks[name], what))
     print(files)
 
@@ -103,13 +103,13 @@ def _axes(
     return tuple(over)
 
 
-def _source(task: Any, name: str) -> tuple[str, PatchSource]:
-    """The source with the given name; the default is the first of the task's."""
-    known = sources(task)
+def _corruption(task: Any, name: str) -> tuple[str, Corruption]:
+    """The corruption with the given name; the default is the first of the task's."""
+    known = corruptions(task)
     name = name or next(iter(known))
     if name not in known:
-        hint = did_you_mean(name, known, cutoff=0.4) or f"; there is {', '.join(known)}"
-        raise ValueError(f"no source {name!r}{hint}")
+        hint = did_you_mean(name, known, cutoff=0.4) or f"; known: {', '.join(known)}"
+        raise ValueError(f"no corruption {name!r}{hint}")
     return name, known[name]
 
 
@@ -127,7 +127,7 @@ def _rows(
             strict=True,
         ):
             if not np.isnan(found.patched[index]):  # A head that a layer lacks.
-                ends = found.source, found.clean
+                ends = found.corrupted, found.clean
                 yield name, *point, found.patched[index], *ends, recovered[index]
 
 
@@ -146,7 +146,7 @@ def _table(
         place = [names[int(i)] for names, i in zip(ticks, index, strict=True)]
         numbers = found.patched[index], found.recovered[index]
         rows.append([*place, *(number(float(x), ".3f") for x in numbers)])
-    ends = f"{label} {found.source:.3f} in the source, {found.clean:.3f} clean"
+    ends = f"{label} {found.corrupted:.3f} corrupted, {found.clean:.3f} clean"
     return f"{ends}\n{indented(rows)}"
 
 

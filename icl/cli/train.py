@@ -62,7 +62,7 @@ def _base(preset: str, known: Mapping[str, Callable[[], Any]]) -> Experiment:
         return _stored(Path(preset) / "config.json")
     if preset.endswith(".json"):
         return _stored(Path(preset))
-    hint = did_you_mean(preset, known, cutoff=0.4) or f"; there is {[*known]}"
+    hint = did_you_mean(preset, known, cutoff=0.4) or f"; known: {', '.join(known)}"
     raise ValueError(f"no preset {preset!r}{hint}")
 
 

@@ -25,8 +25,8 @@ class LowRankClasses:
     shared by all classes, $z_k, \zeta_{kj} \sim \mathcal N(0, I_R)$ and
     $\epsilon_{kj} \sim \mathcal N(0, I)$, where $R$ is `rank`, $\sigma$ `spread`,
     $\tau$ `class_spread` and $s$ `scale`. A model can average out noise of the second
-    kind ($\epsilon$), but not of the first ($\zeta$): with it, exemplars of two classes
-    are as hard to tell apart as the classes are near.
+    kind ($\epsilon$), but not of the first ($\zeta$): the nearer two classes are, the
+    harder it is to tell their exemplars apart.
 
     Like the ResNet features of images in Singh et al. (2024), "What needs to go right
     for an induction head?", they are nonnegative, and two classes have a mean cosine of

@@ -1,4 +1,7 @@
-"""Patching from examples with another answer: how much of the clean answer returns."""
+"""Patches clean values into runs on corrupted examples, which have another answer.
+
+It tells how much of the clean answer returns.
+"""
 
 import dataclasses
 from collections.abc import Callable, Mapping, Sequence
@@ -17,13 +20,14 @@ from .ablation import on_batch, side_by_side
 
 
 RESAMPLE = "resample"
-PatchSource = Callable[[Any], Any]
-"""From a batch, makes a batch of examples with other answers."""
+Corruption = Callable[[Any], Any]
+"""Makes a corrupted batch from a clean one: examples with other answers. Clean values
+are patched into the run on the corrupted batch."""
 
 
-def sources(task: Any) -> dict[str, PatchSource]:
-    """The sources that a task can patch from, by name: the task's own come first."""
-    own: Mapping[str, PatchSource] = getattr(task, "contrasts", {})
+def corruptions(task: Any) -> dict[str, Corruption]:
+    """The ways to corrupt a task's batches, by name: the task's own come first."""
+    own: Mapping[str, Corruption] = getattr(task, "corruptions", {})
     return {**own, RESAMPLE: resampled}
 
 
@@ -45,17 +49,17 @@ class Patched:
     **Fields:**
 
     - `patched`: For each point of the grid; NaN where the model has no such point.
-    - `source`, `clean`: For the two runs without a patch.
+    - `corrupted`, `clean`: For the two runs without a patch.
     """
 
     patched: np.ndarray
-    source: float
+    corrupted: float
     clean: float
 
     @property
     def recovered(self) -> np.ndarray:
-        """`patched`, rescaled so that the source's run is 0 and the clean run is 1."""
-        return (self.patched - self.source) / (self.clean - self.source)
+        """`patched`, rescaled so that the corrupted run is 0 and the clean run is 1."""
+        return (self.patched - self.corrupted) / (self.clean - self.corrupted)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -65,16 +69,16 @@ class PatchedExamples:
     **Fields:**
 
     - `patched`: For each point of the grid; NaN where the model has no such point.
-    - `source`, `clean`: For the two runs without a patch.
+    - `corrupted`, `clean`: For the two runs without a patch.
     """
 
     patched: Float[np.ndarray, "*grid example"]
-    source: Float[np.ndarray, " example"]
+    corrupted: Float[np.ndarray, " example"]
     clean: Float[np.ndarray, " example"]
 
     def mean(self) -> Patched:
         """The means over the batch."""
-        ends = float(self.source.mean()), float(self.clean.mean())
+        ends = float(self.corrupted.mean()), float(self.clean.mean())
         return Patched(self.patched.mean(-1), *ends)
 
     def by_token(
@@ -117,19 +121,19 @@ def patch_clean(
     model: Any,
     task: Any,
     clean: PyTree,
-    source: PyTree,
+    corrupted: PyTree,
     *,
     at: Any,
     edits: tuple[opto.AbstractEdit, ...] = (),
 ) -> PatchedExamples:
-    """Patches clean values into the source's run; how much of the clean answer returns.
+    """Patches clean values into the corrupted run: how much of the answer returns?
 
     It compares the task's `evidence(outputs, example)` for the clean example, or minus
     the loss if the task has no `evidence`.
 
     **Arguments:**
 
-    - `clean`, `source`: The examples of both runs, two batches of the same size.
+    - `clean`, `corrupted`: The examples of both runs, two batches of the same size.
     - `at`: What is taken from the clean run, `opto.At(site).each(…)`.
     - `edits`: Applied in both runs.
 
@@ -138,7 +142,7 @@ def patch_clean(
     """
     forward, table = on_batch(model, task, clean)
     metric = eqx.Partial(_each_evidence, task, clean)
-    inputs = [tuple(jax.tree.leaves(batch)) for batch in (source, clean)]
+    inputs = [tuple(jax.tree.leaves(batch)) for batch in (corrupted, clean)]
     ends = []
     for leaves in inputs:
         outputs, _ = opto.run(forward, *leaves, edits=edits)

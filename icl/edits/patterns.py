@@ -61,8 +61,8 @@ class Induction(opto.Kind):
 class Match(opto.Kind):
     """The query attends to labels whose exemplars are similar to the query.
 
-    The attention is a softmax over the pairs: of the cosine between exemplar and query,
-    both before the embedding, divided by a temperature.
+    The attention is a softmax over the pairs. A pair's score is the cosine between its
+    exemplar and the query, both before the embedding, divided by a temperature.
     """
 
     temperature: Float[Array, ""]

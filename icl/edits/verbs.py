@@ -108,7 +108,7 @@ class CopyFromPattern(Derived, Selection):
             raise ValueError(f"CopyFromPattern reads a whole head: drop {min(parts)}=")
         if len(found := [site.name for site in table.match(self.logits)]) > 1:
             names = ", ".join(found)
-            raise ValueError(f"logits={self.logits!r} is {names}; give one site")
+            raise ValueError(f"logits={self.logits!r} matches {names}; give one site")
         if not all(map(is_concrete, jax.tree.leaves(self.where))):
             return
         with jax.ensure_compile_time_eval():  # Also inside a `jit`.

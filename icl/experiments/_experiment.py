@@ -285,7 +285,8 @@ def _builder(
 def _stream(seed: int, purpose: str) -> PRNGKeyArray:
     """A separate key for each purpose, so equal seeds do not give equal draws.
 
-    `fold_in(key, n)` is also the key of training step n, and `split(key)[n]`.
+    `fold_in(key, n)` is also the key of training step n, and equals `split(key)[n]`. So
+    the number of a purpose is larger than any step.
     """
     # Larger than any step, because steps are int32.
     tag = 2**31 + zlib.crc32(purpose.encode()) % 2**31

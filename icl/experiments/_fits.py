@@ -34,8 +34,8 @@ def check_task(task: Any, config: TaskConfig) -> None:
     if lacking:
         raise ValueError(f"the task {kind} lacks {', '.join(lacking)}")
     if getattr(task, "summaries", config.summaries) != config.summaries:
-        wanted = f"summaries belong to the config, {type(config).__name__}"
-        raise ValueError(f"the task {kind} has other summaries: {wanted}")
+        wanted = f"define them only in the config, {type(config).__name__}"
+        raise ValueError(f"the task {kind} has summaries of its own: {wanted}")
     given = jax.eval_shape(task.inputs, example_of(task))
     if not isinstance(given, tuple):
         raise ValueError(f"the task {kind}: inputs must return a tuple, got {given}")

@@ -14,7 +14,8 @@ from ._experiment import Trained
 
 
 DENSE = "dense"
-"""The name of a set that every run has: all sequences of pairs of classes."""
+"""The name of the dense set: all sequences of pairs of classes. Every run of an
+exemplar-label task has it."""
 
 DENSE_PAIRS = 100
 """The number of pairs of classes, unless `dense:N` gives another."""
@@ -24,7 +25,7 @@ def check_not_dense(names: Iterable[str]) -> None:
     """Raises `ValueError` if a set has a name that means the dense set."""
     for name in names:
         if _pairs(name) is not None or name.startswith(f"{DENSE}:"):
-            wanted = f"every run has {DENSE} and {DENSE}:N"
+            wanted = f"{DENSE} and {DENSE}:N always mean the dense set"
             raise ValueError(f"an evaluation set cannot be named {name!r}: {wanted}")
 
 
@@ -62,7 +63,8 @@ def find_set(trained: Trained, name: str = "") -> PyTree | GroupedSequences:
 
     **Arguments:** `name`: The name of the set; by default the first set of the run.
 
-    **Raises:** `ValueError` if no set has that name, or if there are no sets.
+    **Raises:** `ValueError` if no set has that name, if there are no sets, or if there
+    are fewer than `N` pairs.
     """
     name = check_set(trained, name)
     if not name:

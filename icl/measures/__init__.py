@@ -1,4 +1,4 @@
-"""Measures of a model, for `icl.replay` to take over the checkpoints of a run.
+"""Measures of a model; `icl.replay` takes them at the checkpoints of a run.
 
 A measure is a value that says what to record for one example and what to compute from
 it. `icl.replay` chooses the checkpoints; measures of a single paper belong to its

@@ -76,5 +76,5 @@ class _Metric:
 
 def _check(name: str, known: tuple[str, ...]) -> None:
     if name not in known:
-        hint = did_you_mean(name, known) or f"; there is {', '.join(known)}"
+        hint = did_you_mean(name, known) or f"; known: {', '.join(known)}"
         raise ValueError(f"no metric {name!r}{hint}")

@@ -129,7 +129,7 @@ def _made(read: Text, name: ast.Name, args: list, keywords: dict) -> AnyMeasure:
         inspect.signature(make).bind(*args, **keywords)
         return make(*args, **keywords)
     except (TypeError, ValueError) as error:
-        message = f"{error}; it is {name.id}{takes(make, _UNSAID)}"
+        message = f"{error}; the form is {name.id}{takes(make, _UNSAID)}"
         raise read.error(name, message) from None
 
 

@@ -1,8 +1,10 @@
 """Numbers of named things, as bars side by side or as dots with intervals."""
 
 from collections.abc import Mapping, Sequence
+from typing import Literal
 
 import numpy as np
+from matplotlib.ticker import NullFormatter
 
 from ._drawn import DrawnFigure, Quantity
 from ._style import figure, line_style, style
@@ -59,19 +61,23 @@ def bars(
 
 
 def intervals(
-    values: Mapping[str, Mapping[str, Sequence[float]]],
+    values: Mapping[str, Mapping[str, float | Sequence[float]]],
     *,
     label: str,
+    of: str = "",
     by: str = "",
+    scale: Literal["linear", "log"] = "linear",
 ) -> DrawnFigure:
     """Draws a row for each name, with a dot and an interval for each group.
 
     **Arguments:**
 
-    - `values`: By group and name, a number and the two ends of its interval. A NaN
-        number has no dot, and NaN ends have no line.
+    - `values`: By group and name, a number, or a number and the two ends of its
+        interval. A NaN number has no dot, and NaN ends have no line.
     - `label`: What is measured, with its unit.
+    - `of`: What the names stand for, such as heads.
     - `by`: What the groups are; the title of the legend.
+    - `scale`: The scale of the numbers. A linear axis begins at 0.
     """
     names = list(dict.fromkeys(name for each in values.values() for name in each))
     drawn = {}
@@ -81,7 +87,10 @@ def intervals(
         for k, (group, rows) in enumerate(values.items()):
             at = np.array([names.index(name) for name in rows], float)
             at += (k - (len(values) - 1) / 2) * 0.7 / len(values)
-            value, low, high = np.array([*rows.values()], float).reshape(-1, 3).T
+            triples = [
+                (x, np.nan, np.nan) if np.ndim(x) == 0 else x for x in rows.values()
+            ]
+            value, low, high = np.array(triples, float).reshape(-1, 3).T
             look = {"color": line_style(k)["color"], "lw": 1.2}
             # A mean can lie outside the interval, if that is of a transformed mean.
             middle, half = (low + high) / 2, (high - low) / 2
@@ -93,7 +102,13 @@ def intervals(
                 drawn[f"{group}{end}"] = Quantity(column, where, label)
         ax.set_yticks(range(len(names)), names)
         ax.set_ylim(len(names) - 0.5, -0.5)
-        ax.set_xlim(left=0)
+        ax.set_ylabel(of)
+        ax.set_xscale(scale)
+        if scale == "linear":
+            ax.set_xlim(left=0)
+        else:
+            ax.xaxis.set_major_formatter("{x:g}")  # Avoids mathtext.
+            ax.xaxis.set_minor_formatter(NullFormatter())
         ax.grid(axis="y", color="0.9", lw=0.8)
         ax.set_axisbelow(True)
         ax.set_xlabel(label)

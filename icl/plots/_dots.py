@@ -36,7 +36,9 @@ def dots(
     """
     labels = [y] * len(panels) if isinstance(y, str) else [*y]
     if len(labels) != len(panels):
-        raise ValueError(f"y: wanted one or {len(panels)}, got {len(labels)}")
+        raise ValueError(
+            f"y: wanted one label for each of {len(panels)} panels, got {len(labels)}"
+        )
     groups = list(dict.fromkeys(name for each in panels.values() for name in each))
     # Of several groups none is black, the colour of the axes.
     looks = {g: dot_style(k + (len(groups) > 1)) for k, g in enumerate(groups)}
@@ -82,11 +84,12 @@ def _boxes(ax: Axes, groups: Iterable[Dots]) -> Iterator[_Box]:
             yield x - _RADIUS, y - _RADIUS, x + _RADIUS, y + _RADIUS
 
 
-def _points(ax: Axes, across: np.ndarray, up: np.ndarray) -> np.ndarray:
+def _points(ax: Axes, across: np.ndarray, up: np.ndarray) -> list[tuple[float, float]]:
     """Where the dots are in the figure, in points, before its final layout."""
     ax.autoscale_view()  # Otherwise only drawing would find the limits.
     at = np.stack([np.asarray(across, float), np.asarray(up, float)], -1)
-    return ax.transData.transform(at) * 72 / ax.figure.dpi
+    found = ax.transData.transform(at) * 72 / ax.figure.dpi
+    return [(float(x), float(y)) for x, y in found]
 
 
 def _write(
@@ -97,7 +100,7 @@ def _write(
     colour: str,
     taken: list[_Box],
 ) -> None:
-    """Writes a text beside each dot that is finite, where no other is if possible."""
+    """Writes a text beside each finite dot, clear of texts and dots if possible."""
     for text, a, b, (x, y) in zip(
         texts, across, up, _points(ax, across, up), strict=False
     ):

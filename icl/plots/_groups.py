@@ -40,7 +40,7 @@ class Labelled:
 
 @dataclass(frozen=True)
 class Numbered:
-    """A colour map for numbers; all traces have one mean."""
+    """A colour map for numbers; the only mean is that of all traces."""
 
     scale: ScalarMappable
 

@@ -187,7 +187,9 @@ def _panels_of_layers(
 ) -> list[Panel]:
     layers = {array.shape[1] for array in given.values()}
     if len(layers) != 1:
-        raise ValueError(f"values: arrays must have equal layers, got {sorted(layers)}")
+        raise ValueError(
+            f"values: arrays must have the same number of layers, got {sorted(layers)}"
+        )
     panels = []
     for layer in range(*layers):
         for column, (name, array) in enumerate(given.items()):

@@ -190,7 +190,10 @@ def _seeds(
 
 
 def _aligned(losses: np.ndarray, half: int, times: np.ndarray) -> np.ndarray:
-    """One seed's losses at times in units of `half`; NaN after the array ends."""
+    """One seed's losses at times in units of `half`; NaN after the array ends.
+
+    They are divided by the loss at step `half // 2`.
+    """
     steps = np.arange(len(losses))
     last = int(np.isfinite(losses).sum()) - 1
     held = losses[np.minimum(steps, last)]

@@ -1,4 +1,4 @@
-"""Replays: measures taken over the checkpoints of a run, and their stored values.
+"""Replays: measures taken at the checkpoints of a run, and their stored values.
 
 The measures themselves belong to `icl.measures`.
 """

@@ -73,7 +73,7 @@ class Kept:
                 self._file.parent.mkdir(exist_ok=True)
                 write_hdf5(self._file, fill, self._key)
         except ValueError as error:
-            warnings.warn(f"the replay is not kept: {error}", stacklevel=2)
+            warnings.warn(f"the replay's values are not stored: {error}", stacklevel=2)
 
     def _read(self) -> dict[int, "_Row"]:
         if not self._file.exists():

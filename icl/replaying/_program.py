@@ -192,7 +192,7 @@ def _reduced(
 
     def group_of(over: GroupMean) -> np.ndarray:
         if len(over.index) != count:
-            got = f"{len(over.index)} groups for {count} sequences"
+            got = f"{len(over.index)} indices for {count} sequences"
             raise ValueError(f"GroupMean needs one index for each sequence, got {got}")
         return np.where(counts, over.index[order], -1)
 

@@ -1,4 +1,4 @@
-"""Takes measures over the checkpoints of a run."""
+"""Takes measures at the checkpoints of a run."""
 
 import math
 import os
@@ -131,7 +131,7 @@ def replays(
 
 def _check(measures: Mapping[str, AnyMeasure], edits: Edits | None) -> None:
     if isinstance(edits, opto.AbstractEdit):
-        raise ValueError(f"edits must be a list of edits, [{edits!r}]; got one edit")
+        raise ValueError(f"edits must be a list of edits, got one: write [{edits!r}]")
     if not isinstance(measures, Mapping) or not measures:
         got = "none" if isinstance(measures, Mapping) else type(measures).__name__
         raise ValueError(f"measures must be a mapping of names to measures, got {got}")
@@ -171,7 +171,9 @@ def _chosen(run: Run, checkpoints: Iterable[int] | None) -> list[int]:
     if checkpoints is None:
         chosen = run.checkpoints
     elif not isinstance(checkpoints, Iterable):
-        raise ValueError(f"checkpoints must be a list, [{checkpoints!r}]; got one")
+        raise ValueError(
+            f"checkpoints must be a list, got one: write [{checkpoints!r}]"
+        )
     else:
         chosen = list(dict.fromkeys(run.find(at) for at in checkpoints))
     if not chosen:

@@ -51,7 +51,7 @@ def final_table(subject: Subject) -> str:
 
 
 def _terms(names: Iterable[str]) -> str:
-    """What the names of the metrics mean, as far as they need it."""
+    """Explains the metrics whose names are not clear by themselves."""
     items = (
         f"<dt>{html.escape(name.replace('_', ' '))}</dt><dd>{_TERMS[name]}</dd>"
         for name in names

@@ -232,7 +232,10 @@ def _described(by: str) -> str:
 
 
 def _metric(subject: Subject) -> tuple[np.ndarray, np.ndarray]:
-    """A metric of each sequence, `[checkpoint, sequence]`, from the log or a replay."""
+    """A metric of each sequence from the log or a replay: `[checkpoint, sequence]`.
+
+    A metric by position has a third axis.
+    """
     logged = subject.trained.run.log.evaluations.get(subject.data, {})
     if subject.edits is None and subject.metric in logged:
         return subject.trained.run.log.events, logged[subject.metric]

@@ -110,7 +110,10 @@ class _Scale:
 
     @staticmethod
     def of(weights: np.ndarray) -> "_Scale":
-        """The scale for weights: from 0 to 1, or further if the weights go further."""
+        """The scale for weights: from 0 to 1, or to the largest weight if that is more.
+
+        With negative weights, it goes as far below 0 as above, up to the largest size.
+        """
         most = float(np.nanmax(np.abs(weights), initial=0))
         if np.nanmin(weights, initial=0) < 0:
             text = f"red is positive and blue negative, up to {most:.3g}"

@@ -134,7 +134,7 @@ class Subject:
         checkpoints: Sequence[int] | None = None,
         at_most: int | None = None,
     ) -> Replay:
-        """Takes measures over the checkpoints, on all or only the first sequences."""
+        """Takes measures at the checkpoints, on all or only the first sequences."""
         batch = jax.tree.map(lambda x: x[:at_most], self.batch)
         run, edits = self.trained, self.edits
         for measure in asked.values():

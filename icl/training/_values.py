@@ -79,7 +79,7 @@ class Training:
         return {math.ceil(point / self.batch_size) for point in points}
 
     def sequences_of(self, schedule: Schedule) -> list[int]:
-        """The sequences seen after these steps, in order."""
+        """The sequences seen after each of `steps_of(schedule)`, in order."""
         return sorted(step * self.batch_size for step in self.steps_of(schedule))
 
 

@@ -34,7 +34,7 @@ class Cost:
 
 
 def cost(members: Sequence[Member], training: Training) -> Cost:
-    """Measures the cost of training these members with a few steps."""
+    """Runs a few steps to measure the cost of training these members."""
     prepared = [with_arrays(member) for member in members]
     together = Members(prepared)
     fresh = [initial_state(member, training.batch_size) for member in members]

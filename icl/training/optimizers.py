@@ -166,7 +166,7 @@ class AdamW:
     learning_rate: LearningRate = Constant(1e-4)
     """`Constant`, `WarmupDecay` or `Cosine`."""
     weight_decay: float = 0.01
-    """Multiplied by the learning rate and every weight, then subtracted from it."""
+    """Each step subtracts weight decay × learning rate × weight from every weight."""
     b1: float = 0.9
     """Decay of the mean of the gradient."""
     b2: float = 0.999

@@ -34,10 +34,11 @@
 # near the paper's), *not reproduced* (we do not see the effect), *absent* (not run, or
 # not decidable). The rules are in `RESULTS.md` beside this notebook.
 #
-# The runs are from `python -m sweeps clamps` (figures 3, 4a and 5b, seeds 10 to 19) and
-# `python -m sweeps replicas` (figures 4b, 6, A7, A8, A15 and A17, seeds 5 to 9; seed 5
-# had been seen, and is not judged). The scale `small` has the published lengths. The
-# tables are the results of `icl figure induction/3a` and so on. Missing runs are named.
+# The runs are from `python -m sweeps clamps --out runs/clamps` (figures 3, 4a and 5b,
+# seeds 10 to 19) and `python -m sweeps replicas --out runs/replicas` (figures 4b, 6,
+# A7, A8, A15 and A17, seeds 5 to 9; seed 5 had been seen, and is not judged). The scale
+# `small` has the published lengths. The tables are the results of `icl figure
+# induction/3a` and so on. Missing runs are named.
 
 # %%
 import jax
@@ -63,7 +64,7 @@ print(clamps, replicas, sep="\n")
 # %%
 path = analysis.find_run("clamps/seed-10", "replicas/seed-5")
 if path is None:
-    raise ValueError("first: python -m sweeps clamps --scale small")
+    raise ValueError("first: python -m sweeps clamps --out runs/clamps")
 trained = icl.load(path)
 task = trained.task
 smoke = "smoke" in (clamps.scale, replicas.scale)
@@ -398,20 +399,20 @@ table_of("induction/A12")
 # ## A13, A14 · Heads alone, and adding them back
 #
 # The figure shows the loss without each head, with only that head, and with that head
-# and all stronger ones.
+# and all stronger ones. The losses differ by factors of hundreds, so the axis is
+# logarithmic.
 
 # %%
-plots.bars(
-    {
-        "": {
-            "without it": table.without["loss"][table.order],
-            "it alone": table.alone["loss"][table.order],
-            "it and the stronger ones": table.added["loss"],
-        }
-    },
-    names,
+shown = {
+    "it alone": table.alone["loss"][table.order],
+    "it and the stronger ones": table.added["loss"],
+    "without it": table.without["loss"][table.order],
+}
+plots.intervals(
+    {what: dict(zip(names, losses, strict=True)) for what, losses in shown.items()},
     label="loss (nats)",
     of="head of layer 1, the strongest first",
+    scale="log",
 )
 
 # %%

@@ -32,7 +32,8 @@
 # **in-weights learning** (IWL), which needs no heads. The trials are in
 # `benchmarks/RESULTS.md`.
 #
-# The runs are from `python -m sweeps coopetition --scale small`, with other seeds.
+# The runs are from `python -m sweeps coopetition --out runs/coopetition`, with other
+# seeds.
 # Claims were written down before these runs. The tables are the results of
 # `icl figure coopetition/1b` and so on. Their last column has one of four words:
 # *holds*, *differs*, *not reproduced*, *absent*.

@@ -43,10 +43,10 @@
 # rate of $10^{-4}$. It is the model of the coopetition paper ([notebook
 # 04](04_coopetition.ipynb)).
 #
-# The runs are from `python -m sweeps transience --scale small` and
-# `python -m sweeps spread --scale small`. Claims were written down before these runs,
-# whose seeds (10 to 19) had not been trained before. The rules are in `RESULTS.md`
-# beside this notebook.
+# The runs are from `python -m sweeps transience --out runs/transience` and
+# `python -m sweeps spread --out runs/spread`. Claims were written down before these
+# runs, whose seeds (10 to 19) had not been trained before. The rules are in
+# `RESULTS.md` beside this notebook.
 
 # %%
 import numpy as np

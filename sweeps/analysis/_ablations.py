@@ -8,7 +8,7 @@ from icl.experiments import Trained
 
 
 def without(layer: int, sets: Sequence[Sequence[int]], site: str = "attn.z") -> Any:
-    """An edit to sweep over that ablates sets of heads of a layer: a point a set.
+    """An edit to sweep over that ablates sets of heads of a layer, one set per point.
 
     **Arguments:**
 

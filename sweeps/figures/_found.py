@@ -46,4 +46,4 @@ def find_figure(name: str) -> Figure:
         return known[name]
     ends = [each for each in known if each.endswith(f"/{name}")]
     hint = did_you_mean(name, ends, cutoff=0.0) or did_you_mean(name, known)
-    raise ValueError(f"no figure {name!r}{hint or f'; there is {some_of(known)}'}")
+    raise ValueError(f"no figure {name!r}{hint or f'; known: {some_of(known)}'}")

@@ -18,7 +18,7 @@ from tqdm import tqdm
 from icl.cli.options import CommandOptions, parse
 from icl.config import from_json
 from icl.files import write_bytes, write_hdf5
-from icl.plugins import import_plugin, is_there, made_with
+from icl.plugins import made_with
 from icl.protocols import Summary, TaskConfig
 from icl.runs import is_run, logged_rows, open_log, Run
 from icl.summaries import over_events, scalars
@@ -132,7 +132,6 @@ _Block = tuple[str, str, np.ndarray, Mapping[str, np.ndarray]]
 def _gather(folder: Folder, configs: Mapping[str, Any], runs: list[str]) -> _Gathered:
     study = folder.read()
     plugins = study.get("plugins", ())
-    waiting = [name for name in plugins if is_there(name)]
     blocks: list[_Block] = []
     problems, empty = [], []
     loss_units: dict[str, str] = {}
@@ -143,7 +142,7 @@ def _gather(folder: Folder, configs: Mapping[str, Any], runs: list[str]) -> _Gat
                 # A damaged config is reported: the planned one does not replace it.
                 _ = Run(folder.run(run)).config
             with made_with(plugins):
-                task = _task(configs[run], waiting)
+                task = from_json(TaskConfig, configs[run]["task"])
         except ValueError as error:
             problems.append(f"{run} cannot be read: {error}")
             continue
@@ -157,21 +156,6 @@ def _gather(folder: Folder, configs: Mapping[str, Any], runs: list[str]) -> _Gat
         loss_units[run] = task.loss_unit
     columns = _columns(swept(Path(study["folder"]), configs), blocks)
     return _Gathered(columns, _units(blocks, loss_units), problems, empty)
-
-
-def _task(config: Mapping[str, Any], waiting: list[str]) -> TaskConfig:
-    """A run's task, which says how rows become numbers.
-
-    Imports the waiting plug-ins one by one, the latest first, until the task can be
-    read: two copies of one study's file cannot both be imported.
-    """
-    while True:
-        try:
-            return from_json(TaskConfig, config["task"])
-        except ValueError:
-            if not waiting:
-                raise
-            import_plugin(waiting.pop())
 
 
 def _columns(

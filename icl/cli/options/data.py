@@ -86,7 +86,11 @@ def data_usage() -> str:
 
 
 def show_help(arguments: Sequence[str]) -> bool:
-    """Prints the usage or the options of a source, unless those need its class."""
+    """Prints the usage, or the options of a source; `False` if it printed nothing.
+
+    It prints nothing without arguments. For a synthetic source, the options need the
+    source's class.
+    """
     if not arguments or arguments[0] in SYNTHETIC:
         return False
     known = {"omniglot": OmniglotOptions, "clusters": ClustersOptions}

@@ -6,7 +6,7 @@ from ..figure import plugged
 
 
 def show_help(arguments: Sequence[str]) -> bool:
-    """Prints it; without arguments the command lists the figures."""
+    """Prints the help; `False` without arguments: the command lists the figures."""
     if arguments:
         plugged("figure", "icl.help")()
     return bool(arguments)

@@ -11,11 +11,11 @@ class PatchOptions(ProbeOptions):
     """Patch activations: which of them bring back the right answer?
 
     The model runs on the evaluation sequences (clean) and on sequences with another
-    answer (the source). The command copies activations of the clean run into the source
-    run, one place at a time, and measures the evidence for the clean answer: its logit
-    minus the largest logit of another label in the context. For tasks without labels it
-    is the negative loss. Writes patch.csv and a figure, and prints the places with the
-    largest effect.
+    answer (corrupted). The command copies activations of the clean run into the
+    corrupted run, one place at a time, and measures the evidence for the clean answer:
+    its logit minus the largest logit of another label in the context. For tasks without
+    labels it is the negative loss. Writes patch.csv and a figure, and prints the places
+    with the largest effect.
     """
 
     USAGE: ClassVar[str] = "RUN [options]"
@@ -28,8 +28,8 @@ class PatchOptions(ProbeOptions):
     are layer, the axes of the site, and token. token groups positions by the role of
     their token: right label, other label, and so on. The default is layer token, or
     layer pos if the task's tokens have no roles."""
-    source: str = ""
-    """How to make sequences with another answer. labels-swapped: exchange the query's
+    corruption: str = ""
+    """How to make the corrupted sequences. labels-swapped: exchange the query's
     label and another label in the context. exemplars-swapped: exchange the exemplars
     instead. resample: take other sequences of the set. The default is the first of them
     that the task has."""

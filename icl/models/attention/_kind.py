@@ -50,8 +50,9 @@ class AbstractAttention(eqx.Module):
     ) -> Float[Array, "seq head d_head"]:
         """What each head gathers.
 
-        It names its weights with `name_before` and `name_pattern`, and goes on with the
-        returned values. It need not compute them unless someone asks (`asked`).
+        It names its weights with `name_before` and `name_pattern`, and goes on with
+        what these return. It need not compute the weights unless someone asks for them
+        (`asked`).
 
         **Arguments:**
 

@@ -5,7 +5,7 @@ exemplars.
 """
 
 from ._context import Context as Context, Mixture as Mixture
-from ._contrasts import (
+from ._corruptions import (
     exemplars_swapped as exemplars_swapped,
     labels_swapped as labels_swapped,
     logit_difference as logit_difference,

@@ -86,7 +86,8 @@ class Split:
             raise ValueError(f"order needs seed=None, got seed={self.seed}")
         if len(order) != total or len(set(order)) != total or min(order, default=0) < 0:
             raise ValueError(
-                f"order must list {total} different things, at least 0, got {order}"
+                f"order must list {total} different things by their numbers, each at "
+                f"least 0, got {order}"
             )
 
 

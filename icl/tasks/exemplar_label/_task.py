@@ -21,7 +21,7 @@ from ...data import LowRankClasses, Source
 from ...protocols import Input, Interface, TaskConfig
 from ..classification import classification
 from ._context import check_enough_classes, Context, Mixture, sample_slots
-from ._contrasts import exemplars_swapped, labels_swapped, logit_difference
+from ._corruptions import exemplars_swapped, labels_swapped, logit_difference
 from ._distribution import AbstractClassSampler, Distribution, Uniform
 from ._exemplars import ExemplarChoice, Free
 from ._labels import ClassLabels, Labels
@@ -200,8 +200,8 @@ class ExemplarLabelTask(eqx.Module):
     evidence_label: ClassVar[str] = "logit difference"
 
     @property
-    def contrasts(self) -> dict[str, Callable[[Sequence], Sequence]]:
-        """How to make sequences with other answers."""
+    def corruptions(self) -> dict[str, Callable[[Sequence], Sequence]]:
+        """Functions by name that turn a batch into one with other answers."""
         return {
             "labels-swapped": labels_swapped,
             "exemplars-swapped": exemplars_swapped,

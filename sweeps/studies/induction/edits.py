@@ -54,7 +54,7 @@ def previous(heads: str) -> str:
 
 
 def match(strength: float = 1.0) -> str:
-    """Clamps the induction head to the right label: steps 1 to 4."""
+    """Clamps the induction head to the right label: the paper's steps 1 to 4."""
     kind = f"Induction({strength})"
     return f"Pattern({kind}, site='blocks.1.attn.pattern', head={{induction}})"
 

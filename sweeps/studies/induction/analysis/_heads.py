@@ -142,9 +142,10 @@ class MatchTable:
 def perfect_match(
     trained: Trained, *, layer: int = -1, data: Any = "train"
 ) -> MatchTable:
-    """Clamps the match of each head, alone in its layer: only copying can go wrong.
+    """Clamps the match of each head: only copying can go wrong.
 
-    At the last checkpoint, under the edits of training.
+    The other heads of its layer are ablated. At the last checkpoint, under the edits of
+    training.
 
     **Arguments:** `layer`, `data`: As for `head_table`.
     """

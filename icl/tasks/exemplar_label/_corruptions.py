@@ -29,8 +29,9 @@ def labels_swapped(batch: Sequence) -> Sequence:
 def exemplars_swapped(batch: Sequence) -> Sequence:
     """The sequences with the context's exemplars in reverse order, labels unchanged.
 
-    The query's class then has another label in the context: with two pairs, the answer
-    is the other label. The query's own label, which no model reads, is unchanged.
+    With two pairs, the query's class then has the other label in the context, so that
+    label is the answer. With more pairs, the class may keep its label. The query's own
+    label, which no model reads, is unchanged.
     """
     places = jnp.array([*range(batch.labels.shape[1] - 2, -1, -1)])
     places = jnp.append(places, batch.labels.shape[1] - 1)

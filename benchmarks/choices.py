@@ -9,15 +9,16 @@ choice is faster.
 import contextlib
 import dataclasses
 import functools
+import os
 import statistics
 import time
 from collections.abc import Callable, Iterator
 from typing import Any
 from unittest import mock
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
+import optax
 
 from icl import compile as _compile
 from icl.experiments import Experiment
@@ -25,34 +26,37 @@ from icl.models import LinearAttention, SoftmaxAttention, TransformerConfig
 from icl.models.attention import _products, linear
 from icl.presets.induction import induction
 from icl.tasks.exemplar_label import Context, ExemplarLabelTask
-from icl.training import _steps, Member, Training, with_arrays
+from icl.training import _members, _steps, Member, Training, with_arrays
+from icl.training._members import Members
 
 
 STEPS, ROUNDS = 100, 7
 
 
-def program(experiment: Experiment) -> Callable[[], Any]:
-    """A compiled function that does `STEPS` training steps of an experiment."""
-    member: Member = experiment.build()
-    state = _steps.initial_state(member, 32)
-    prepared = with_arrays(member)
-    steps = _steps.stepper(Training(batch_size=32))
-    arrays, rest = eqx.partition((prepared, state), eqx.is_array)
-
-    def run(arrays, n):
-        member, state = eqx.combine(arrays, rest)
-        return steps(member, state, n)
-
-    compiled = _compile.jit(run)
-    count = jnp.asarray(STEPS)
-    jax.block_until_ready(compiled(arrays, count))  # Compiles under the patches.
-    return lambda: jax.block_until_ready(compiled(arrays, count))
+def program(experiment: Experiment, count: int = 1) -> Callable[[], Any]:
+    """A compiled function that does `STEPS` training steps of each of some members."""
+    base: Member = experiment.build()
+    members = [dataclasses.replace(base, train_seed=seed) for seed in range(count)]
+    together = Members([with_arrays(member) for member in members])
+    state = together.stack([_steps.initial_state(member, 32) for member in members])
+    compiled = together.map(_steps.stepper(Training(batch_size=32)))
+    number = jnp.asarray(STEPS, jnp.int32)
+    jax.block_until_ready(compiled(state, number))  # Compiles under the patches.
+    return lambda: jax.block_until_ready(compiled(state, number))
 
 
 @contextlib.contextmanager
 def no_option() -> Iterator[None]:
     with mock.patch.object(_compile, "_options", return_value=None):
         yield
+
+
+def side_by_side():
+    return mock.patch.object(_members, "_each", lambda fn, x: jax.vmap(fn)(x))
+
+
+def norm_by_squares():
+    return mock.patch.object(_steps, "_norm", optax.tree.norm)
 
 
 def attention(pairs: int):
@@ -78,6 +82,7 @@ def with_context(length: int, model: TransformerConfig) -> Experiment:
 
 
 def main() -> None:
+    jax.config.update("jax_num_cpu_devices", len(os.sched_getaffinity(0)))
     rows = {
         "compiler option, against none": (2, contextlib.nullcontext, no_option),
         "only the query's row, against all rows": (
@@ -86,6 +91,14 @@ def main() -> None:
             all_rows,
         ),
     }
+    rows["gradient's norm by products, against squares"] = (
+        2,
+        contextlib.nullcontext,
+        norm_by_squares,
+    )
+    for count in (8, 32):
+        name = f"{count} members one after the other, against side by side"
+        rows[name] = (2, contextlib.nullcontext, side_by_side)
     for length in (2, 4, 8, 16):
         name = f"element-wise attention, {2 * length + 1} tokens, against einsum"
         rows[name] = (
@@ -105,17 +118,18 @@ def main() -> None:
     for name, (length, chosen, other) in rows.items():
         by_sum = name.startswith("linear")
         kind = LinearAttention() if by_sum else SoftmaxAttention()
+        count = int(name.split()[0]) if "members" in name else 1
         model = TransformerConfig(attention=kind)
         with chosen():
-            a = program(with_context(length, model))
+            a = program(with_context(length, model), count)
         with other():
-            b = program(with_context(length, model))
+            b = program(with_context(length, model), count)
         times = {"a": [], "b": []}
         for _ in range(ROUNDS):
             for key, run in (("a", a), ("b", b)):
                 start = time.perf_counter()
                 run()
-                times[key].append((time.perf_counter() - start) / STEPS)
+                times[key].append((time.perf_counter() - start) / (STEPS * count))
         mine, theirs = (statistics.median(times[key]) for key in "ab")
         print(
             f"| {name} | {1 / mine:.0f} | {1 / theirs:.0f} | {theirs / mine:.2f} |",

@@ -17,7 +17,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from sweeps.execute import cores
+from icl.devices import cores
 
 
 STUDY = """

@@ -441,7 +441,7 @@ def test_a_run_that_is_not_there(tmp_path):
 def test_a_checkpoint_that_is_not_there(plain_run):
     run = Run(plain_run[0])
     with pytest.raises(
-        ValueError, match=r"no checkpoint 13 \(it has 3; the nearest is 16"
+        ValueError, match=r"no checkpoint 13 \(it has 3 checkpoints; the nearest is 16"
     ):
         run.load(linear(), 13)
     shutil.rmtree(run.path / "checkpoints")

@@ -735,7 +735,7 @@ SHARDED = f"""
 import dataclasses, json, pathlib, sys
 sys.path.insert(0, {str(Path(__file__).parent)!r})
 import jax, numpy as np
-from sweeps.plan import divide_cpu
+from icl.devices import divide_cpu
 divide_cpu(4)
 import twelve
 from icl import run_experiments

@@ -10,6 +10,7 @@ import tyro
 from opto.hints import did_you_mean
 
 from ..config import from_json, to_json, with_fields
+from ..devices import cores, divide_cpu
 from ..experiments import Experiment, run_experiment
 from ..plugins import made_with
 from ..presets import presets
@@ -25,6 +26,7 @@ def train(arguments: list[str]) -> None:
     **Raises:** `ValueError` for a preset that there is not, and for what cannot be
     built or trained.
     """
+    divide_cpu(cores())
     known = presets()
     if not arguments or arguments[0].startswith("-"):
         if not {"-h", "--help"} & set(arguments):

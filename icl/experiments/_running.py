@@ -15,7 +15,7 @@ from ..checks import instance
 from ..data import digest
 from ..edits.ranked import find_heads, FoundHeads, keep_heads, kept_heads
 from ..runs import disk, is_run, open_run, Run, RunWriter
-from ..training import check_members, fit, Member, Result
+from ..training import check_members, devices_of, fit, Member, Result
 from ..training.loggers import Logger
 from ._experiment import Experiment
 from .sets import check_not_dense
@@ -83,6 +83,7 @@ def run_experiments(
     if not members:
         return []
     check_members(list(members.values()))  # Before any folder is made.
+    about = {"devices": devices_of([*members.values()], experiments[0].training)}
     with contextlib.ExitStack() as stack:
         hashed = functools.cache(digest)
 
@@ -90,7 +91,7 @@ def run_experiments(
             experiment = pinned[index]
             if not is_run(outs[index]):  # An older run may have such a set.
                 check_not_dense(experiment.evaluations)
-            opened = open_run(outs[index], experiment, resume=resume)
+            opened = open_run(outs[index], experiment, resume=resume, about=about)
             data = experiment.data
             run = _entered(stack, opened, data and hashed(data))
             keep_heads(run.path, heads[index])

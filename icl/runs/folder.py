@@ -9,7 +9,7 @@ import contextlib
 import dataclasses
 import json
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -70,9 +70,18 @@ class Run:
     @property
     def plugins(self) -> tuple[str, ...]:
         """The plug-ins that were imported when it was made; see `icl.plugins`."""
+        return tuple(self._meta.get("plugins", ()))
+
+    @property
+    def devices(self) -> int:
+        """The number of devices that shared each batch when the run began."""
+        return self._meta.get("devices", 1)  # Older versions used one.
+
+    @property
+    def _meta(self) -> dict[str, Any]:
         file = self.path / "meta.json"
         # Only a help for errors: a run without the file is also readable.
-        return tuple(read_object(file).get("plugins", ())) if file.exists() else ()
+        return read_object(file) if file.exists() else {}
 
     def read(self, kind: type[Config]) -> Config:
         """The run's config as a dataclass.
@@ -240,7 +249,11 @@ class RunWriter(Run):
 
 @contextlib.contextmanager
 def open_run(
-    path: str | os.PathLike, config: Any, *, resume: bool = False
+    path: str | os.PathLike,
+    config: Any,
+    *,
+    resume: bool = False,
+    about: Mapping[str, Any] | None = None,
 ) -> Iterator[RunWriter]:
     """Makes or (with `resume`) continues a run folder, and keeps other processes out.
 
@@ -251,6 +264,7 @@ def open_run(
         compared with the stored config as this version writes both. So a new field does
         not invalidate older runs.
     - `resume`: Continue the run in the folder; a missing folder is made.
+    - `about`: What else a new run's `meta.json` says, as JSON data.
 
     **Raises:** `ValueError` if the folder holds a run and `resume` is false, if the
     run's config differs (naming the fields), if the folder holds something else, or if
@@ -268,7 +282,7 @@ def open_run(
         if (folder / "config.json").exists():
             _check_same(Run(folder), config, resume)
         else:
-            _create(folder, config)
+            _create(folder, config, about or {})
         with disk(folder):
             for part in ("checkpoints", "resume"):
                 (folder / part).mkdir(exist_ok=True)
@@ -304,8 +318,8 @@ def _check_free(folder: Path) -> None:
         raise ValueError(f"{folder} is not empty and not a run (it holds {min(names)})")
 
 
-def _create(folder: Path, config: Any) -> None:
-    made_by = json.dumps(provenance(), indent=2)
+def _create(folder: Path, config: Any, about: Mapping[str, Any]) -> None:
+    made_by = json.dumps({**provenance(), **about}, indent=2)
     text = json.dumps(_as_json(config), indent=2)
     with disk(folder):
         # The config comes last: from then on, the folder is a run.

@@ -9,6 +9,7 @@ from ._expected import (
     missing_files as missing_files,
 )
 from ._fit import check_members as check_members, fit as fit, Stopped as Stopped
+from ._sharing import devices_of as devices_of
 from ._steps import evaluate_batch as evaluate_batch
 from ._values import (
     check_batch as check_batch,

@@ -1,6 +1,7 @@
 """Training: steps inside the compiled program, many members side by side."""
 
 import contextlib
+import functools
 import time
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
@@ -18,8 +19,9 @@ from ..protocols import Summary
 from ..runs import Log, RunWriter
 from ..summaries import scalars, summarise
 from ._members import check_alike, Members
+from ._sharing import sharing
 from ._signals import stop_signals, Stopped as Stopped
-from ._steps import BUFFER, evaluate, initial_state, State, stepper
+from ._steps import BUFFER, evaluator, initial_state, State, stepper
 from ._values import (
     check_batch as check_batch,
     check_edits,
@@ -115,13 +117,22 @@ class _Fit:
         for member in members:
             _check(member)
         prepared = [with_arrays(member) for member in members]
-        self.members = Members(prepared)
+        share = functools.partial(sharing, training, members[0])
+        self.members = Members(prepared, share)
         self.step = 0
         self.logs = [Log() for _ in members]
         fresh = [initial_state(member, training.batch_size) for member in members]
         self.state: State = self.members.stack(self._resumed(fresh))
-        self.compiled_steps = self.members.map(stepper(training))
-        self.compiled_evaluate = self.members.map(evaluate)
+        shared = self.members.sharing
+        for run in runs if self.step else ():
+            if run.devices != shared:
+                warnings.warn(
+                    f"{run.path} was begun with devices={run.devices} for each batch, "
+                    f"now it is {shared}: the result is the same only up to rounding",
+                    stacklevel=4,
+                )
+        self.compiled_steps = self.members.map(stepper(training, shared))
+        self.compiled_evaluate = self.members.map(evaluator(shared))
         self.saved_at = time.monotonic()
         self.saving = 0.0
         self.dispatch = 16

@@ -1,4 +1,4 @@
-"""Several pytrees of one structure in one mapped program."""
+"""Several pytrees of one structure in one program, on one device or several."""
 
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -12,27 +12,51 @@ from jaxtyping import PyTree
 from ..compile import jit
 
 
+BATCH = "batch"
+"""The mesh axis along which devices share a member."""
+_MEMBER = "member"
+_WHOLE = PartitionSpec()
+
+
 class Members:
     """Trees that differ only in the values of their arrays.
 
     An array that is the same object in all of them, such as a data set, is kept once.
     The others get a leading axis, over which functions are mapped: it is split evenly
-    over the devices and `vmap`ped on each. The last member is repeated to fill up that
-    axis. A single member is not mapped, which is faster.
+    over the devices. A GPU computes its members side by side; a CPU's device computes
+    them one after the other, which is faster there. The last member is repeated to fill
+    up that axis. A single member is not mapped.
+
+    If there are fewer members than devices, several devices can share each member: they
+    have the same arrays, and the mapped function divides the work along the mesh axis
+    `BATCH`.
+
+    **Arguments:**
+
+    - `trees`: The members.
+    - `share`: From the number of devices for each member, how many will share it. The
+        default is 1.
+
+    **Attributes:** `sharing`: The number of devices that share each member.
     """
 
-    def __init__(self, trees: Sequence[PyTree]):
+    def __init__(
+        self, trees: Sequence[PyTree], share: Callable[[int], int] = lambda devices: 1
+    ):
         self.count = len(trees)
         check_alike(trees)
         arrays, self._static = eqx.partition(trees[0], eqx.is_array)
         self._structure = jax.tree.structure(arrays)
         columns = [jax.tree.leaves(eqx.filter(tree, eqx.is_array)) for tree in trees]
-        self._devices, self._width = _spread(self.count)
+        number, self.sharing = spread(self.count, share)
+        self._mesh = _mesh(number, self.sharing)
+        self._width = number * -(-self.count // number)
         self._own: list[Any] = []
         self._shared: list[Any] = []
         for leaves in zip(*columns, strict=True):
             same = all(leaf is leaves[0] for leaf in leaves)
-            self._shared.append(self._replicate(leaves[0]) if same else None)
+            shared = self._placed(jnp.asarray(leaves[0]), _WHOLE) if same else None
+            self._shared.append(shared)
             self._own.append(None if same else self.stack(leaves))
 
     def map(self, fn: Callable[..., PyTree]) -> Callable[..., PyTree]:
@@ -59,7 +83,7 @@ class Members:
     @property
     def on_each(self) -> int:
         """The number of members on one device."""
-        count = 1 if self._devices is None else self._devices.size
+        count = 1 if self._mesh is None else self._mesh.shape[_MEMBER]
         return self._width // count
 
     @property
@@ -75,19 +99,19 @@ class Members:
             return fn(eqx.combine(arrays, self._static), state, *args)
 
         def every(own, state, shared, *args):
-            if self.count == 1:
-                return one(own, state, shared, *args)
-            axes = (0, 0, None, *[None] * len(args))
-            mapped = jax.vmap(one, in_axes=axes)
-            if self._devices is None:
+            def mapped(own, state, shared, *args):
+                if self.count == 1:
+                    return one(own, state, shared, *args)
+                return _each(lambda of: one(*of, shared, *args), (own, state))
+
+            if self._mesh is None:
                 return mapped(own, state, shared, *args)
-            split, whole = PartitionSpec("member"), PartitionSpec()
             return jax.shard_map(
                 mapped,
-                mesh=self._devices,
-                in_specs=(split, split, whole, *[whole] * len(args)),
-                out_specs=split,
-                check_vma=False,  # Nothing is communicated between members.
+                mesh=self._mesh,
+                in_specs=(self._split, self._split, _WHOLE, *[_WHOLE] * len(args)),
+                out_specs=self._split,
+                check_vma=False,  # Devices that share a member return the same.
             )(own, state, shared, *args)
 
         return jit(every)
@@ -95,28 +119,33 @@ class Members:
     def stack(self, trees: Sequence[PyTree]) -> PyTree:
         """The members' trees of arrays as one; many members give a leading axis."""
         if self.count == 1:
-            return jax.tree.map(_strong, trees[0])
-        for k, tree in enumerate(trees):
-            _check_structure(k, trees[0], tree)
-        trees = [*trees, *[trees[-1]] * (self._width - self.count)]
-        stacked = jax.tree.map(_stack, *trees)
-        if self._devices is None:
-            return stacked
-        split = NamedSharding(self._devices, PartitionSpec("member"))
-        return jax.device_put(stacked, split)
+            stacked = jax.tree.map(_strong, trees[0])
+        else:
+            for k, tree in enumerate(trees):
+                _check_structure(k, trees[0], tree)
+            trees = [*trees, *[trees[-1]] * (self._width - self.count)]
+            stacked = jax.tree.map(_stack, *trees)
+        return self._placed(stacked, self._split)
 
     def unstack(self, tree: PyTree) -> list[PyTree]:
         """The members' trees again, as they were before `stack`."""
-        if self.count == 1:
+        if self.count == 1 and self._mesh is None:
             return [tree]
         # One transfer of everything, not one for each member.
         tree = jax.device_get(tree)
+        if self.count == 1:
+            return [tree]
         return [jax.tree.map(lambda x, k=k: x[k], tree) for k in range(self.count)]
 
-    def _replicate(self, x):
-        if self._devices is None:
-            return jnp.asarray(x)
-        return jax.device_put(x, NamedSharding(self._devices, PartitionSpec()))
+    @property
+    def _split(self) -> PartitionSpec:
+        """How arrays that `stack` makes are divided: by their leading axis, if any."""
+        return _WHOLE if self.count == 1 else PartitionSpec(_MEMBER)
+
+    def _placed(self, tree: PyTree, spec: PartitionSpec) -> PyTree:
+        if self._mesh is None:
+            return tree
+        return jax.device_put(tree, NamedSharding(self._mesh, spec))
 
 
 def check_alike(trees: Sequence[PyTree]) -> None:
@@ -138,6 +167,15 @@ def _check_shapes(leaves: Sequence[Any]) -> None:
         raise ValueError(f"members have arrays of different shapes: {shapes}")
 
 
+def _each(fn: Callable[[PyTree], PyTree], stacked: PyTree) -> PyTree:
+    """A function of each member on this device."""
+    # On a CPU, batched products of small matrices are slower than single ones: a step
+    # of 8 members takes 1.15 times as long side by side (benchmarks/choices.py).
+    if jax.default_backend() == "cpu":
+        return jax.lax.map(fn, stacked)
+    return jax.vmap(fn)(stacked)
+
+
 def _stack(*leaves: Any) -> jax.Array:
     _check_shapes(leaves)
     return _strong(jnp.stack(leaves))
@@ -149,21 +187,23 @@ def _strong(x: Any) -> jax.Array:
     return jnp.asarray(x, x.dtype)
 
 
-def _spread(count: int) -> tuple[jax.sharding.Mesh | None, int]:
-    """The fewest devices with an even load, and how many members they can hold.
-
-    `None` for a single device.
-    """
-    available = jax.local_devices()
-    on_each = -(-count // len(available))
+def spread(count: int, share: Callable[[int], int]) -> tuple[int, int]:
+    """The fewest devices with an even load of members, and how many share each."""
+    available = len(jax.local_devices())
+    on_each = -(-count // available)
     number = -(-count // on_each)
-    if number == 1:
-        return None, count
-    auto = (jax.sharding.AxisType.Auto,)
-    mesh = jax.make_mesh(
-        (number,), ("member",), axis_types=auto, devices=available[:number]
+    return number, share(available // number) if on_each == 1 else 1
+
+
+def _mesh(number: int, sharing: int) -> jax.sharding.Mesh | None:
+    if number * sharing == 1:
+        return None
+    return jax.make_mesh(
+        (number, sharing),
+        (_MEMBER, BATCH),
+        axis_types=(jax.sharding.AxisType.Auto,) * 2,
+        devices=jax.local_devices()[: number * sharing],
     )
-    return mesh, number * on_each
 
 
 _ONLY_NUMBERS = "than member 0: members may differ only in numbers"

@@ -7,11 +7,13 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import optax
+from jax.flatten_util import ravel_pytree
 from jaxtyping import Array, Int, PyTree
 
 import opto
 
 from ..batches import size_of
+from ._members import BATCH
 from ._values import Training
 
 
@@ -39,18 +41,23 @@ BUFFER = 4096
 """The largest number of steps in one dispatch: it collects their losses in rows."""
 
 
-def stepper(training: Training) -> Callable[..., tuple[State, dict[str, Array]]]:
+def stepper(
+    training: Training, sharing: int = 1
+) -> Callable[..., tuple[State, dict[str, Array]]]:
     """The function `(member, state, count)` that does `count` steps.
 
     It returns the new state and the steps' metrics. These are in the first rows of
     arrays of length `BUFFER`.
+
+    **Arguments:**
+
+    - `sharing`: The number of devices that share each batch, along the axis `BATCH`.
     """
-    size = training.batch_size
 
     def steps(member: Any, state: State, count: Int[Array, ""]):
         def body(i, carry):
             state, rows = carry
-            state, row = _step(member, state, size, training.microbatch_size or size)
+            state, row = _step(member, state, training, sharing)
             return state, {name: rows[name].at[i].set(row[name]) for name in rows}
 
         rows = {name: jnp.zeros(BUFFER) for name in ("loss", "grad_norm")}
@@ -59,13 +66,42 @@ def stepper(training: Training) -> Callable[..., tuple[State, dict[str, Array]]]
     return steps
 
 
-def evaluate(member: Any, state: State) -> dict[str, dict[str, Array]]:
-    """The metrics of each example of each evaluation set, under the member's edits."""
-    model = eqx.combine(state.model, member.model)
-    return {
-        name: evaluate_batch(model, member.task, batch, member.edits)
-        for name, batch in member.evaluations.items()
-    }
+def evaluator(sharing: int = 1) -> Callable[..., dict[str, dict[str, Array]]]:
+    """The function `(member, state)` that evaluates, under the member's edits.
+
+    It returns the metrics of each example of each evaluation set.
+
+    **Arguments:**
+
+    - `sharing`: The number of devices that share each set, along the axis `BATCH`.
+    """
+
+    def evaluate(member: Any, state: State) -> dict[str, dict[str, Array]]:
+        model = eqx.combine(state.model, member.model)
+        return {
+            name: _shared(
+                sharing,
+                batch,
+                lambda part: evaluate_batch(model, member.task, part, member.edits),
+            )
+            for name, batch in member.evaluations.items()
+        }
+
+    return evaluate
+
+
+def _shared(sharing: int, batch: PyTree, fn: Callable[[PyTree], PyTree]) -> PyTree:
+    """A function of a batch's examples, each device computing it for some of them."""
+    if sharing == 1:
+        return fn(batch)
+    size = size_of(batch)
+    each = -(-size // sharing)
+    # The last device may repeat the last example; its results are cut off.
+    first = each * jax.lax.axis_index(BATCH)
+    own = jnp.minimum(first + jnp.arange(each), size - 1)
+    found = fn(jax.tree.map(lambda x: x[own], batch))
+    gathered = jax.lax.all_gather(found, BATCH, tiled=True)
+    return jax.tree.map(lambda x: x[:size], gathered)
 
 
 def evaluate_batch(
@@ -81,11 +117,15 @@ def evaluate_batch(
     return jax.lax.map(one, batch, batch_size=size)
 
 
-def _step(member: Any, state: State, batch_size: int, microbatch_size: int):
+def _step(member: Any, state: State, training: Training, sharing: int):
+    batch_size = training.batch_size
     # The batch is a function of the seed and the step: a resumed run sees the same one.
     key = jax.random.fold_in(jax.random.key(member.train_seed), state.step)
     seen = batch_size * state.step
-    keys = jax.random.split(key, batch_size).reshape(-1, microbatch_size)
+    keys = jax.random.split(key, batch_size)
+    if sharing > 1:
+        keys = keys.reshape(sharing, -1)[jax.lax.axis_index(BATCH)]
+    keys = keys.reshape(-1, training.microbatch_size or len(keys))
     model = eqx.combine(state.model, member.model)
     trained, rest = eqx.partition(model, eqx.is_inexact_array)
     forward = opto.lift(member.task.forward)
@@ -101,13 +141,24 @@ def _step(member: Any, state: State, batch_size: int, microbatch_size: int):
         return jnp.mean(jax.vmap(one)(keys))
 
     value, grad = _mean_over(jax.value_and_grad(loss), trained, keys)
+    if sharing > 1:
+        # One array: each communication between devices costs time.
+        flat, unflat = ravel_pytree((value, grad))
+        value, grad = unflat(jax.lax.pmean(flat, BATCH))
     updates, optimizer = member.optimizer.transform(batch_size).update(
         grad, state.optimizer, trained
     )
     model = eqx.combine(optax.apply_updates(trained, updates), rest)
     arrays = eqx.filter(model, eqx.is_array)
-    row = {"loss": value, "grad_norm": optax.tree.norm(grad)}
+    row = {"loss": value, "grad_norm": _norm(grad)}
     return State(arrays, optimizer, state.step + 1), row
+
+
+def _norm(tree: PyTree) -> Array:
+    """The Euclidean norm of all arrays together."""
+    # XLA's CPU compiler is slow at sums of squares, and fast at products of vectors.
+    leaves = [leaf.ravel() for leaf in jax.tree.leaves(tree)]
+    return jnp.sqrt(sum(jnp.vdot(leaf, leaf) for leaf in leaves))
 
 
 def _mean_over(value_and_grad, trained: PyTree, keys: Array) -> tuple[Array, PyTree]:

@@ -1,6 +1,7 @@
 """The cost of training, measured before training."""
 
 import dataclasses
+import functools
 import time
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -9,7 +10,8 @@ import jax
 import jax.numpy as jnp
 
 from ._members import Members
-from ._steps import evaluate, initial_state, stepper
+from ._sharing import sharing
+from ._steps import evaluator, initial_state, stepper
 from ._values import Member, Training, with_arrays
 
 
@@ -36,13 +38,16 @@ class Cost:
 def cost(members: Sequence[Member], training: Training) -> Cost:
     """Runs a few steps to measure the cost of training these members."""
     prepared = [with_arrays(member) for member in members]
-    together = Members(prepared)
+    share = functools.partial(sharing, training, members[0])
+    together = Members(prepared, share)
     fresh = [initial_state(member, training.batch_size) for member in members]
     state = together.stack(fresh)
     start = time.perf_counter()
     few = jnp.asarray(8, jnp.int32)
-    steps, step_memory = together.compiled(stepper(training), state, few)
-    look, look_memory = together.compiled(evaluate, state)
+    steps, step_memory = together.compiled(
+        stepper(training, together.sharing), state, few
+    )
+    look, look_memory = together.compiled(evaluator(together.sharing), state)
     compiled = time.perf_counter() - start
     step = min(_seconds(steps, state, few) for _ in range(3)) / 8
     evaluation = min(_seconds(look, state) for _ in range(2))

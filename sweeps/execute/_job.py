@@ -15,13 +15,13 @@ from typing import Any
 
 from icl import Experiment
 from icl.config import from_json
+from icl.devices import divide_cpu
 from icl.experiments import run_experiments
 from icl.plugins import import_plugin
 from icl.training import Stopped
 from icl.training.loggers import Logger, open_logger, Several
 
 from ..folder import Folder, Job, Report
-from ..plan import divide_cpu
 
 
 # Warnings before a kill: all schedulers send SIGTERM, submitit sends the others.

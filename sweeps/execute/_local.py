@@ -13,6 +13,7 @@ from typing import Any
 import jax
 from tqdm import tqdm
 
+from icl.devices import cores
 from icl.memory import machine_bytes
 
 from ..folder import Folder, Job, Report, total_sequences
@@ -51,11 +52,6 @@ class _Here(abc.ABC):
     @abc.abstractmethod
     def cpu_devices(self) -> int:
         """How many JAX devices a job makes of the CPU's cores."""
-
-
-def cores() -> int:
-    """The CPU cores that this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else 1
 
 
 def _placed(job: Job, cluster: str, number: int) -> Job:

@@ -4,7 +4,6 @@ A module belongs here if it needs only experiments and measured steps, before an
 exists. Code that starts jobs or asks for their progress does not belong here.
 """
 
-from ._cost import divide_cpu as divide_cpu
 from ._estimate import (
     estimates as estimates,
     JobEstimate as JobEstimate,

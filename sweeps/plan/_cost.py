@@ -20,6 +20,7 @@ from tqdm import tqdm
 import opto
 from icl import Experiment, Member, Training
 from icl.config import from_json, to_json
+from icl.devices import divide_cpu
 from icl.edits.grafts import loaded, parse_edit, with_models
 from icl.files import write_bytes
 from icl.plugins import import_plugin, imported, origin
@@ -103,12 +104,6 @@ def _begin(cpu_devices: int, plugins: Sequence[str]) -> None:
     divide_cpu(cpu_devices)
     for name in plugins:
         import_plugin(name)
-
-
-def divide_cpu(count: int) -> None:
-    """Makes `count` devices of the CPU, unless JAX already uses it."""
-    with contextlib.suppress(RuntimeError):
-        jax.config.update("jax_num_cpu_devices", count)
 
 
 def _measure(program: Program, others: Mapping[str, Experiment]) -> Cost:

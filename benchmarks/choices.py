@@ -2,14 +2,14 @@
 
 Every variant is compiled. Then all are timed in turns within one process: other
 processes make timings noisy, and variants that take turns share the noise. The setting
-is that of `train_step.py` unless the row says otherwise. A ratio above 1 means that our
-choice is faster.
+is that of `train_step.py` on a device for each core, unless the row says otherwise. A
+ratio above 1 means that our choice is faster.
 """
 
 import contextlib
 import dataclasses
 import functools
-import os
+import math
 import statistics
 import time
 from collections.abc import Callable, Iterator
@@ -21,26 +21,32 @@ import jax.numpy as jnp
 import optax
 
 from icl import compile as _compile
+from icl.devices import cores
 from icl.experiments import Experiment
-from icl.models import LinearAttention, SoftmaxAttention, TransformerConfig
+from icl.models import LinearAttention, TransformerConfig
 from icl.models.attention import _products, linear
+from icl.presets.coopetition import coopetition, coopetition_12_layers
+from icl.presets.gradient_descent import lsa
 from icl.presets.induction import induction
 from icl.tasks.exemplar_label import Context, ExemplarLabelTask
-from icl.training import _members, _steps, Member, Training, with_arrays
+from icl.training import _members, _sharing, _steps, with_arrays
 from icl.training._members import Members
 
 
 STEPS, ROUNDS = 100, 7
 
 
-def program(experiment: Experiment, count: int = 1) -> Callable[[], Any]:
-    """A compiled function that does `STEPS` training steps of each of some members."""
-    base: Member = experiment.build()
-    members = [dataclasses.replace(base, train_seed=seed) for seed in range(count)]
-    together = Members([with_arrays(member) for member in members])
-    state = together.stack([_steps.initial_state(member, 32) for member in members])
-    compiled = together.map(_steps.stepper(Training(batch_size=32)))
-    number = jnp.asarray(STEPS, jnp.int32)
+def program(choice: "Choice") -> Callable[[], Any]:
+    """A compiled function that does some training steps of each of some members."""
+    base, training = choice.experiment.build(), choice.experiment.training
+    seeds = range(choice.members)
+    members = [dataclasses.replace(base, train_seed=seed) for seed in seeds]
+    share = functools.partial(_sharing.sharing, training, base)
+    together = Members([with_arrays(member) for member in members], share)
+    fresh = [_steps.initial_state(m, training.batch_size) for m in members]
+    state = together.stack(fresh)
+    compiled = together.map(_steps.stepper(training, together.sharing))
+    number = jnp.asarray(choice.steps, jnp.int32)
     jax.block_until_ready(compiled(state, number))  # Compiles under the patches.
     return lambda: jax.block_until_ready(compiled(state, number))
 
@@ -53,6 +59,10 @@ def no_option() -> Iterator[None]:
 
 def side_by_side():
     return mock.patch.object(_members, "_each", lambda fn, x: jax.vmap(fn)(x))
+
+
+def shared(least_uses: float):
+    return mock.patch.object(_sharing, "_LEAST_USES", least_uses)
 
 
 def norm_by_squares():
@@ -81,58 +91,69 @@ def with_context(length: int, model: TransformerConfig) -> Experiment:
     return dataclasses.replace(base, task=task, model=model, evaluations={})
 
 
-def main() -> None:
-    jax.config.update("jax_num_cpu_devices", len(os.sched_getaffinity(0)))
-    rows = {
-        "compiler option, against none": (2, contextlib.nullcontext, no_option),
-        "only the query's row, against all rows": (
-            2,
-            contextlib.nullcontext,
-            all_rows,
-        ),
-    }
-    rows["gradient's norm by products, against squares"] = (
-        2,
-        contextlib.nullcontext,
-        norm_by_squares,
-    )
+@dataclasses.dataclass(frozen=True)
+class Choice:
+    """What to compare: a setting under our choice and under the other."""
+
+    name: str
+    other: Callable[[], Any]
+    chosen: Callable[[], Any] = contextlib.nullcontext
+    experiment: Experiment = induction()
+    members: int = 1
+    steps: int = STEPS
+
+
+def choices() -> Iterator[Choice]:
+    yield Choice("compiler option, against none", no_option)
+    yield Choice("only the query's row, against all rows", all_rows)
+    yield Choice("gradient's norm by products, against squares", norm_by_squares)
     for count in (8, 32):
         name = f"{count} members one after the other, against side by side"
-        rows[name] = (2, contextlib.nullcontext, side_by_side)
+        yield Choice(name, side_by_side, members=count)
+    one, several = functools.partial(shared, math.inf), functools.partial(shared, 0)
+    for preset, steps in SHARED.items():
+        name = f"a batch of {preset.__name__} on each core, against one device"
+        yield Choice(name, one, several, preset(), steps=steps)
     for length in (2, 4, 8, 16):
-        name = f"element-wise attention, {2 * length + 1} tokens, against einsum"
-        rows[name] = (
-            length,
-            functools.partial(attention, 10**9),
+        yield Choice(
+            f"element-wise attention, {2 * length + 1} tokens, against einsum",
             functools.partial(attention, 0),
+            functools.partial(attention, 10**9),
+            with_context(length, TransformerConfig()),
         )
     for length in (8, 16, 32, 64):
-        name = f"linear attention by a running sum, {2 * length + 1} tokens, at once"
-        rows[name] = (
-            length,
-            functools.partial(at_once, 0),
+        yield Choice(
+            f"linear attention by a running sum, {2 * length + 1} tokens, at once",
             functools.partial(at_once, 10**9),
+            functools.partial(at_once, 0),
+            with_context(length, TransformerConfig(attention=LinearAttention())),
         )
-    print(f"{jax.devices()[0].device_kind}, jax {jax.__version__}")
+
+
+# How many steps are timed, by preset.
+SHARED = {induction: 100, lsa: 50, coopetition: 20, coopetition_12_layers: 4}
+
+
+def main() -> None:
+    jax.config.update("jax_num_cpu_devices", cores())
+    print(f"{jax.devices()[0].device_kind}, {cores()} cores, jax {jax.__version__}")
     print("| choice | steps/s | without | ratio |\n| --- | --: | --: | --: |")
-    for name, (length, chosen, other) in rows.items():
-        by_sum = name.startswith("linear")
-        kind = LinearAttention() if by_sum else SoftmaxAttention()
-        count = int(name.split()[0]) if "members" in name else 1
-        model = TransformerConfig(attention=kind)
-        with chosen():
-            a = program(with_context(length, model), count)
-        with other():
-            b = program(with_context(length, model), count)
+    for choice in choices():
+        with choice.chosen():
+            a = program(choice)
+        with choice.other():
+            b = program(choice)
         times = {"a": [], "b": []}
         for _ in range(ROUNDS):
             for key, run in (("a", a), ("b", b)):
                 start = time.perf_counter()
                 run()
-                times[key].append((time.perf_counter() - start) / (STEPS * count))
+                times[key].append(time.perf_counter() - start)
         mine, theirs = (statistics.median(times[key]) for key in "ab")
+        done = choice.steps * choice.members
         print(
-            f"| {name} | {1 / mine:.0f} | {1 / theirs:.0f} | {theirs / mine:.2f} |",
+            f"| {choice.name} | {done / mine:.0f} | {done / theirs:.0f} "
+            f"| {theirs / mine:.2f} |",
             flush=True,
         )
 

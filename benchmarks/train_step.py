@@ -3,7 +3,7 @@
 Two layers, d_model 64, 8 heads, attention only, RoPE; two context pairs, batches of 32,
 512-dim exemplars of 50 classes, 5 labels, Adam: the induction-head paper's main run.
 10^4 steps through `icl.fit` into a run folder, with evaluations, checkpoints and the
-log, for 1, 8 and 32 members on as many host devices as there are cores.
+log, for 1, 8 and 32 members, on one host device and on one for each core.
 
 Each row is a separate process. Times are those of the whole `fit` minus those of a
 `fit` of one step, which is mostly compilation and has its own column. The CPU time of a
@@ -14,6 +14,7 @@ process before and after.
 import argparse
 import contextlib
 import dataclasses
+import itertools
 import json
 import os
 import platform
@@ -28,11 +29,10 @@ from pathlib import Path
 STEPS = 10_000
 
 
-def measure(members: int, steps: int) -> dict[str, float]:
+def measure(members: int, devices: int, steps: int) -> dict[str, float]:
     import jax
 
-    if members > 1:
-        jax.config.update("jax_num_cpu_devices", len(os.sched_getaffinity(0)))
+    jax.config.update("jax_num_cpu_devices", devices)
     from icl.presets.induction import induction
     from icl.runs import open_run
     from icl.training import fit, Training
@@ -68,6 +68,7 @@ def measure(members: int, steps: int) -> dict[str, float]:
     step_cpu = (cpu - setup_cpu) / (steps * members)
     return {
         "members": members,
+        "devices": devices,
         "steps_per_second": steps * members / (wall - setup_wall),
         "with_compilation": steps * members / wall,
         "cpu_ms": 1e3 * step_cpu,
@@ -95,32 +96,34 @@ def main() -> None:
     parser = argparse.ArgumentParser(description="Speed of training.")
     parser.add_argument("--members", type=int, nargs="+", default=[1, 8, 32])
     parser.add_argument("--steps", type=int, default=STEPS)
-    parser.add_argument("--row", type=int, help=argparse.SUPPRESS)
+    parser.add_argument("--row", type=int, nargs=2, help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.row is not None:
-        print(json.dumps(measure(options.row, options.steps)))
+        members, devices = options.row
+        print(json.dumps(measure(members, devices, options.steps)))
         return
     import jax
 
     device = f"{jax.devices()[0].device_kind}, {len(os.sched_getaffinity(0))} cores"
     print(f"{device}, jax {jax.__version__}, Python {platform.python_version()}")
     print(
-        "| members | member-steps/s | with compilation | CPU ms/step | matmul CPU ms "
-        "| ratio | compile s | peak MiB |\n|" + " --: |" * 8
+        "| members | devices | member-steps/s | with compilation | CPU ms/step "
+        "| matmul CPU ms | ratio | compile s | peak MiB |\n|" + " --: |" * 9
     )
-    for members in options.members:
+    cores = len(os.sched_getaffinity(0))
+    for members, devices in itertools.product(options.members, sorted({1, cores})):
         command = [sys.executable, __file__, "--steps", str(options.steps)]
         done = subprocess.run(
-            [*command, "--row", str(members)],
+            [*command, "--row", str(members), str(devices)],
             check=True,
             capture_output=True,
             text=True,
         )
         row = json.loads(done.stdout.splitlines()[-1])
         print(
-            "| {members} | {steps_per_second:.0f} | {with_compilation:.0f} | "
-            "{cpu_ms:.2f} | {matmul_cpu_ms:.1f} | {ratio:.3f} | {compile_s:.1f} | "
-            "{peak_MiB:.0f} |".format(**row),
+            "| {members} | {devices} | {steps_per_second:.0f} "
+            "| {with_compilation:.0f} | {cpu_ms:.2f} | {matmul_cpu_ms:.1f} "
+            "| {ratio:.3f} | {compile_s:.1f} | {peak_MiB:.0f} |".format(**row),
             flush=True,
         )
 

@@ -1,4 +1,4 @@
-"""Training: steps inside the compiled program, many members side by side."""
+"""Training: steps inside the compiled program, several members in one program."""
 
 import contextlib
 import functools
@@ -48,9 +48,10 @@ def fit(
 ) -> list[Result]:
     """Trains one model, or many members as one program.
 
-    Members are spread evenly over the local devices and `vmap`ped on each device. A
-    member's result does not depend on the other members, up to rounding. Any schedule
-    uses one compiled program.
+    Members are spread evenly over the local devices. If there are fewer members than
+    devices, several devices share each batch of a member, where this is faster. A
+    member's result does not depend on the other members, nor on the number of devices,
+    up to rounding. Any schedule uses one compiled program.
 
     **Arguments:**
 

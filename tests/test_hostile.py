@@ -3,6 +3,7 @@
 import dataclasses
 import io
 import json
+import math
 import os
 import pickle
 import shutil
@@ -302,6 +303,16 @@ def test_what_an_encoding_lacks_is_replaced(monkeypatch, encoding):
 
 
 # Figures
+
+
+@pytest.mark.parametrize("first", [math.inf, 2e3])
+@pytest.mark.parametrize("second", [math.inf, 3e3])
+@pytest.mark.filterwarnings("error")
+def test_what_is_never_learnt_can_be_drawn(first, second):
+    lines = {"classes": {"a": {50: first, 100: math.inf}}, "labels": {"a": {5: second}}}
+    figure = plots.learning_times(lines, by="left to learn")
+    figure._repr_png_()
+    assert figure.drawn["classes/a"].values[1] == math.inf
 
 
 @pytest.mark.parametrize("name", [r"a$b$", r"$\frac{$", r"a_b^c%\d$ $", r"$x^$"])

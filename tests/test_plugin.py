@@ -377,7 +377,8 @@ def test_a_study(tmp_path):
     done = subprocess.run(launch, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     table = folder / "collected.csv"
-    collect = [*command, "collect", str(folder), "--out", str(table)]
+    plugin = ["--import", __file__]
+    collect = [*command, "collect", str(folder), "--out", str(table), *plugin]
     done = subprocess.run(collect, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     header, *rows = table.read_text().splitlines()

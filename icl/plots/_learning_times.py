@@ -24,6 +24,12 @@ def learning_times(
     with style():
         fig = figure(3.0 * len(panels) + 1.3, 2.9)
         axes = fig.subplots(1, len(panels), sharey=True, squeeze=False)[0]
+        # A logarithmic axis cannot be drawn without a number.
+        learnt = any(
+            np.isfinite([*times.values()]).any()
+            for lines in panels.values()
+            for times in lines.values()
+        )
         for ax, (name, lines) in zip(axes, panels.items(), strict=True):
             for line, times in lines.items():
                 sizes = np.array([*times], int)
@@ -36,7 +42,8 @@ def learning_times(
                     f"{name}/{line}": Quantity(values, where, "sequences seen"),
                 }
             ax.set_xscale("log", base=2)
-            ax.set_yscale("log")
+            if learnt:
+                ax.set_yscale("log")
             every = sorted({size for times in lines.values() for size in times})
             ax.set_xticks(every, [str(size) for size in every])
             ax.xaxis.set_minor_locator(NullLocator())

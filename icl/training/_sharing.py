@@ -15,8 +15,8 @@ from ._values import Member, Training
 
 # Every device updates all parameters, and they add up all gradients. This pays only if
 # a step uses each parameter often. Measured on CPUs (benchmarks/RESULTS.md, "A batch on
-# several devices"): of the presets, `coopetition` uses them 17 times and loses, and
-# `induction` 110 times and gains.
+# several devices"): of the presets, `coopetition` uses them 20 times and loses, and
+# `induction` 115 times and gains.
 _LEAST_USES = 50
 # On other devices, small steps wait for communication. This number is not measured.
 _LEAST_FLOPS_ELSEWHERE = 1e11

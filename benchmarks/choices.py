@@ -29,7 +29,7 @@ from icl.presets.coopetition import coopetition, coopetition_12_layers
 from icl.presets.gradient_descent import lsa
 from icl.presets.induction import induction
 from icl.tasks.exemplar_label import Context, ExemplarLabelTask
-from icl.training import _members, _sharing, _steps, with_arrays
+from icl.training import _members, _sharing, _steps, devices_of, with_arrays
 from icl.training._members import Members
 
 
@@ -41,11 +41,11 @@ def program(choice: "Choice") -> Callable[[], Any]:
     base, training = choice.experiment.build(), choice.experiment.training
     seeds = range(choice.members)
     members = [dataclasses.replace(base, train_seed=seed) for seed in seeds]
-    share = functools.partial(_sharing.sharing, training, base)
-    together = Members([with_arrays(member) for member in members], share)
+    devices = devices_of(members, training)
+    together = Members([with_arrays(member) for member in members], devices)
     fresh = [_steps.initial_state(m, training.batch_size) for m in members]
     state = together.stack(fresh)
-    compiled = together.map(_steps.stepper(training, together.sharing))
+    compiled = together.map(_steps.stepper(training, devices))
     number = jnp.asarray(choice.steps, jnp.int32)
     jax.block_until_ready(compiled(state, number))  # Compiles under the patches.
     return lambda: jax.block_until_ready(compiled(state, number))

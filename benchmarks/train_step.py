@@ -16,7 +16,6 @@ import contextlib
 import dataclasses
 import itertools
 import json
-import os
 import platform
 import resource
 import subprocess
@@ -104,14 +103,15 @@ def main() -> None:
         return
     import jax
 
-    device = f"{jax.devices()[0].device_kind}, {len(os.sched_getaffinity(0))} cores"
+    from icl.devices import cores
+
+    device = f"{jax.devices()[0].device_kind}, {cores()} cores"
     print(f"{device}, jax {jax.__version__}, Python {platform.python_version()}")
     print(
         "| members | devices | member-steps/s | with compilation | CPU ms/step "
         "| matmul CPU ms | ratio | compile s | peak MiB |\n|" + " --: |" * 9
     )
-    cores = len(os.sched_getaffinity(0))
-    for members, devices in itertools.product(options.members, sorted({1, cores})):
+    for members, devices in itertools.product(options.members, sorted({1, cores()})):
         command = [sys.executable, __file__, "--steps", str(options.steps)]
         done = subprocess.run(
             [*command, "--row", str(members), str(devices)],

@@ -49,7 +49,7 @@ def always(monkeypatch):
 @pytest.fixture
 def never(monkeypatch):
     def use(patched):
-        patched.setattr("icl.training._fit.sharing", lambda *_: 1)
+        patched.setattr("icl.training._fit.devices_of", lambda *_: 1)
 
     return use
 

@@ -1,7 +1,6 @@
 """Training: steps inside the compiled program, several members in one program."""
 
 import contextlib
-import functools
 import time
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
@@ -19,7 +18,7 @@ from ..protocols import Summary
 from ..runs import Log, RunWriter
 from ..summaries import scalars, summarise
 from ._members import check_alike, Members
-from ._sharing import sharing
+from ._sharing import devices_of
 from ._signals import stop_signals, Stopped as Stopped
 from ._steps import BUFFER, evaluator, initial_state, State, stepper
 from ._values import (
@@ -118,13 +117,12 @@ class _Fit:
         for member in members:
             _check(member)
         prepared = [with_arrays(member) for member in members]
-        share = functools.partial(sharing, training, members[0])
-        self.members = Members(prepared, share)
+        shared = devices_of(members, training)
+        self.members = Members(prepared, shared)
         self.step = 0
         self.logs = [Log() for _ in members]
         fresh = [initial_state(member, training.batch_size) for member in members]
         self.state: State = self.members.stack(self._resumed(fresh))
-        shared = self.members.sharing
         for run in runs if self.step else ():
             if run.devices != shared:
                 warnings.warn(

@@ -34,23 +34,21 @@ class Members:
     **Arguments:**
 
     - `trees`: The members.
-    - `share`: From the number of devices for each member, how many will share it. The
-        default is 1.
-
-    **Attributes:** `sharing`: The number of devices that share each member.
+    - `sharing`: The number of devices that share each member. Above 1, there must be so
+        many for each.
     """
 
-    def __init__(
-        self, trees: Sequence[PyTree], share: Callable[[int], int] = lambda devices: 1
-    ):
+    def __init__(self, trees: Sequence[PyTree], sharing: int = 1):
         self.count = len(trees)
         check_alike(trees)
         arrays, self._static = eqx.partition(trees[0], eqx.is_array)
         self._structure = jax.tree.structure(arrays)
         columns = [jax.tree.leaves(eqx.filter(tree, eqx.is_array)) for tree in trees]
-        number, self.sharing = spread(self.count, share)
-        self._mesh = _mesh(number, self.sharing)
-        self._width = number * -(-self.count // number)
+        # The fewest devices with an even load of members.
+        on_each = -(-self.count // len(jax.local_devices()))
+        number = -(-self.count // on_each)
+        self._mesh = _mesh(number, sharing)
+        self._width = number * on_each
         self._own: list[Any] = []
         self._shared: list[Any] = []
         for leaves in zip(*columns, strict=True):
@@ -185,14 +183,6 @@ def _strong(x: Any) -> jax.Array:
     # A weakly typed number comes back strongly typed from the first call, and the
     # second call would compile again.
     return jnp.asarray(x, x.dtype)
-
-
-def spread(count: int, share: Callable[[int], int]) -> tuple[int, int]:
-    """The fewest devices with an even load of members, and how many share each."""
-    available = len(jax.local_devices())
-    on_each = -(-count // available)
-    number = -(-count // on_each)
-    return number, share(available // number) if on_each == 1 else 1
 
 
 def _mesh(number: int, sharing: int) -> jax.sharding.Mesh | None:

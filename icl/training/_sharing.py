@@ -1,6 +1,5 @@
 """When several devices share each batch of a member."""
 
-import functools
 from collections.abc import Sequence
 
 import equinox as eqx
@@ -9,7 +8,6 @@ import jax
 import opto
 
 from ..batches import example_of
-from ._members import spread
 from ._values import Member, Training
 
 
@@ -24,7 +22,7 @@ _LEAST_FLOPS_ELSEWHERE = 1e11
 
 def devices_of(members: Sequence[Member], training: Training) -> int:
     """The number of devices that share each batch of members that train together."""
-    return spread(len(members), functools.partial(sharing, training, members[0]))[1]
+    return sharing(training, members[0], len(jax.local_devices()) // len(members))
 
 
 def sharing(training: Training, member: Member, devices: int) -> int:
@@ -34,7 +32,7 @@ def sharing(training: Training, member: Member, devices: int) -> int:
     divides the batch into equal parts of whole microbatches. It depends only on the
     member, the training and the kind of device.
     """
-    if devices == 1:
+    if devices <= 1:
         return 1
     flops = training.batch_size * _forward_flops(member)
     parameters = jax.tree.leaves(eqx.filter(member.model, eqx.is_inexact_array))

@@ -1,7 +1,6 @@
 """The cost of training, measured before training."""
 
 import dataclasses
-import functools
 import time
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -10,7 +9,7 @@ import jax
 import jax.numpy as jnp
 
 from ._members import Members
-from ._sharing import sharing
+from ._sharing import devices_of
 from ._steps import evaluator, initial_state, stepper
 from ._values import Member, Training, with_arrays
 
@@ -38,16 +37,14 @@ class Cost:
 def cost(members: Sequence[Member], training: Training) -> Cost:
     """Runs a few steps to measure the cost of training these members."""
     prepared = [with_arrays(member) for member in members]
-    share = functools.partial(sharing, training, members[0])
-    together = Members(prepared, share)
+    shared = devices_of(members, training)
+    together = Members(prepared, shared)
     fresh = [initial_state(member, training.batch_size) for member in members]
     state = together.stack(fresh)
     start = time.perf_counter()
     few = jnp.asarray(8, jnp.int32)
-    steps, step_memory = together.compiled(
-        stepper(training, together.sharing), state, few
-    )
-    look, look_memory = together.compiled(evaluator(together.sharing), state)
+    steps, step_memory = together.compiled(stepper(training, shared), state, few)
+    look, look_memory = together.compiled(evaluator(shared), state)
     compiled = time.perf_counter() - start
     step = min(_seconds(steps, state, few) for _ in range(3)) / 8
     evaluation = min(_seconds(look, state) for _ in range(2))

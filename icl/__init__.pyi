@@ -24,6 +24,7 @@ from .experiments import (
     Start as Start,
     Trained as Trained,
 )
+from .program_cache import keep_programs as keep_programs
 from .protocols import TaskSet as TaskSet
 from .replaying import Replay as Replay, replay as replay, replays as replays
 from .runs import open_run as open_run, Run as Run

@@ -14,6 +14,7 @@ import tyro
 from icl.cli import guarded
 from icl.cli.options import CommandOptions, parse
 from icl.plugins import import_from
+from icl.program_cache import keep_programs
 from icl.training.loggers import check_logger
 
 from .execute import (
@@ -44,6 +45,7 @@ def _dispatch(arguments: list[str]) -> int:
     if not arguments or arguments[0] in ("-h", "--help"):
         print(_usage())
         return 0 if arguments else 2
+    keep_programs()
     name, *rest = arguments
     if name in _COMMANDS:
         return _COMMANDS[name](rest)

@@ -17,6 +17,10 @@ import icl
 # Two host devices, so that members are spread over devices in the tests.
 jax.config.update("jax_num_cpu_devices", 2)
 os.environ.setdefault("MPLBACKEND", "Agg")
+# No test reads or writes programs in the folder of the user who runs it.
+if "JAX_COMPILATION_CACHE_DIR" not in os.environ:
+    os.environ["JAX_ENABLE_COMPILATION_CACHE"] = "false"
+    jax.config.update("jax_enable_compilation_cache", False)
 
 # Tracing leaves many long-lived objects. With its default settings, Python's garbage
 # collector scans them so often that it takes a tenth of the time.

@@ -139,7 +139,11 @@ def _dispatch(arguments: list[str]) -> int:
     wants_help = not rest or {*_HELP} & {*rest}
     if wants_help and _module(f"options.{file}").show_help(rest):
         return 0
-    return getattr(_module(file), file)(rest) or 0
+    command = getattr(_module(file), file)
+    from ..program_cache import keep_programs  # Slow to import.
+
+    keep_programs()
+    return command(rest) or 0
 
 
 def _module(name: str) -> Any:

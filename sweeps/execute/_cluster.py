@@ -6,6 +6,8 @@ import tomllib
 from pathlib import Path
 from typing import Any
 
+import platformdirs
+
 from icl.config import from_json
 
 
@@ -108,8 +110,7 @@ def default_file() -> Path:
     user's configuration folder."""
     if given := os.environ.get("ICL_CLUSTER"):
         return Path(given)
-    home = os.environ.get("XDG_CONFIG_HOME") or Path.home() / ".config"
-    return Path(home) / "icl-opto" / "cluster.toml"
+    return platformdirs.user_config_path("icl-opto") / "cluster.toml"
 
 
 def read_cluster(file: Path) -> Cluster:

@@ -18,6 +18,7 @@ from icl.config import from_json
 from icl.devices import divide_cpu
 from icl.experiments import run_experiments
 from icl.plugins import import_plugin
+from icl.program_cache import keep_programs
 from icl.training import Stopped
 from icl.training.loggers import Logger, open_logger, Several
 
@@ -53,6 +54,7 @@ class Work:
         **Raises:** `RuntimeError` if all of them failed; otherwise what `fit` raises.
         """
         divide_cpu(self.job.cpu_devices)
+        keep_programs()
         with _heeding():
             try:
                 self._train()

@@ -5,7 +5,6 @@ import dataclasses
 import hashlib
 import json
 import multiprocessing
-import os
 import platform
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
@@ -15,6 +14,7 @@ from typing import Any, cast
 
 import equinox as eqx
 import jax
+import platformdirs
 from tqdm import tqdm
 
 import opto
@@ -173,8 +173,7 @@ def _copy(member: Member, own_data: bool) -> Member:
 
 
 def _cache() -> Path:
-    home = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
-    return Path(home) / "icl-opto"
+    return platformdirs.user_cache_path("icl-opto")
 
 
 def _digest(

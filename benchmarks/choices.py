@@ -6,6 +6,7 @@ is that of `train_step.py` on a device for each core, unless the row says otherw
 ratio above 1 means that our choice is faster.
 """
 
+import argparse
 import contextlib
 import dataclasses
 import functools
@@ -23,7 +24,7 @@ import optax
 from icl import compile as _compile
 from icl.devices import cores
 from icl.experiments import Experiment
-from icl.models import LinearAttention, TransformerConfig
+from icl.models import _layers, LinearAttention, TransformerConfig
 from icl.models.attention import _products, linear
 from icl.presets.coopetition import coopetition, coopetition_12_layers
 from icl.presets.gradient_descent import lsa
@@ -77,6 +78,10 @@ def at_once(pairs: int):
     return mock.patch.object(linear, "_AT_ONCE_PAIRS", pairs)
 
 
+def token_by_token():
+    return mock.patch.object(_layers, "_WHOLE", {})
+
+
 def all_rows():
     def forward(self, model, example, *, tap):
         return model(*self.inputs(example), tap=tap)[-1]
@@ -107,6 +112,13 @@ def choices() -> Iterator[Choice]:
     yield Choice("compiler option, against none", no_option)
     yield Choice("only the query's row, against all rows", all_rows)
     yield Choice("gradient's norm by products, against squares", norm_by_squares)
+    layers = "layers on whole sequences, against token by token"
+    yield Choice(layers, token_by_token)
+    for layer_count, width, steps in ((2, 128, 10), (12, 256, 1)):
+        model = TransformerConfig(num_layers=layer_count, d_model=width, mlp_ratio=4.0)
+        name = f"{layers}: {layer_count} layers of {width}, 33 tokens"
+        setting = with_context(16, model)
+        yield Choice(name, token_by_token, experiment=setting, steps=steps)
     for count in (8, 32):
         name = f"{count} members one after the other, against side by side"
         yield Choice(name, side_by_side, members=count)
@@ -135,10 +147,15 @@ SHARED = {induction: 100, lsa: 50, coopetition: 20, coopetition_12_layers: 4}
 
 
 def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--only", default="", help="rows with this text")
+    only = parser.parse_args().only
     jax.config.update("jax_num_cpu_devices", cores())
     print(f"{jax.devices()[0].device_kind}, {cores()} cores, jax {jax.__version__}")
     print("| choice | steps/s | without | ratio |\n| --- | --: | --: | --: |")
     for choice in choices():
+        if only not in choice.name:
+            continue
         with choice.chosen():
             a = program(choice)
         with choice.other():

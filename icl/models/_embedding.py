@@ -9,7 +9,8 @@ from jaxtyping import Array, Float, Int, PRNGKeyArray
 from opto import identity, Tap
 
 from ..roles import EXEMPLAR, LABEL, QUERY
-from ._init import linear, per_token
+from ._init import linear
+from ._layers import per_token
 from ._positions import AbstractPositions
 
 

@@ -12,7 +12,8 @@ from opto import identity, Rows, Tap
 from ..checks import positive
 from ..protocols import AttentionConfig, Input, Interface, Mask, ModelConfig
 from ._embedding import embedding, ExemplarLabelEmbedding
-from ._init import linear, MOST_LAYERS, per_token
+from ._init import linear, MOST_LAYERS
+from ._layers import per_token
 from ._positions import Positions, Rope
 from ._transformer import block, norm, TransformerBlock
 from .attention import Causal, Everything, SoftmaxAttention

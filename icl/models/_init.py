@@ -1,9 +1,9 @@
-"""Weight initialisation, and a linear layer over the tokens of a sequence."""
+"""Weight initialisation."""
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Float, PRNGKeyArray, Shaped
+from jaxtyping import PRNGKeyArray
 
 
 MOST_LAYERS = 10_000
@@ -26,11 +26,3 @@ def linear(
         zeros = jnp.zeros(out_features)
         layer = eqx.tree_at(lambda x: x.bias, layer, zeros)
     return layer
-
-
-def per_token(
-    layer: eqx.Module, x: Shaped[Array, "seq ..."]
-) -> Float[Array, "seq out_features"]:
-    """A sequence's tokens through a layer that takes one token, a vector or an id."""
-    # Map a lambda: JAX makes text of the mapped function, which is slow for a module.
-    return jax.vmap(lambda token: layer(token))(x)  # pyright: ignore

@@ -14,7 +14,7 @@ from opto import identity, Tap
 
 from ._embedding import name_tokens
 from ._exemplar_label import ExemplarLabelModel
-from ._init import per_token
+from ._layers import per_token
 from ._positions import AbstractPositions
 from ._transformer import TransformerBlock
 from .attention import Attention

@@ -6,7 +6,8 @@ from jaxtyping import Array, Float, PRNGKeyArray
 
 from opto import identity, Tap
 
-from ._init import linear, per_token
+from ._init import linear
+from ._layers import per_token
 
 
 class MLP(eqx.Module):

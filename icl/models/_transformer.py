@@ -8,7 +8,7 @@ from jaxtyping import Array, Float, PRNGKeyArray
 from opto import identity, Tap
 
 from ..protocols import AttentionConfig, Mask
-from ._init import per_token
+from ._layers import per_token
 from ._mlp import MLP
 from ._positions import AbstractPositions
 from .attention import Attention, Reads

@@ -9,7 +9,8 @@ from opto import identity, Tap
 from opto.circuits import HeadWeights
 
 from ...protocols import AttentionConfig, Mask
-from .._init import linear, per_token
+from .._init import linear
+from .._layers import per_token
 from .._positions import AbstractPositions
 from ._kind import AbstractAttention, by_head
 
@@ -21,11 +22,7 @@ Reads = dict[
 
 
 class Attention(eqx.Module):
-    """Self-attention of one sequence.
-
-    Weights are (out, in), applied as `W @ x` token by token: under `vmap`, their
-    gradients cost half as much as those of `x @ W`.
-    """
+    """Self-attention of one sequence. Weights are `[out, in]`."""
 
     query: eqx.nn.Linear
     key: eqx.nn.Linear

@@ -1,6 +1,7 @@
 """The launcher: plans, packing, resuming, refusals. `slurm/` tests it on a cluster."""
 
 import dataclasses
+import functools
 import json
 import os
 import shutil
@@ -35,7 +36,7 @@ from sweeps.plan import (
     program,
     wanted,
 )
-from sweeps.plan._cost import Cost, measured, Program, seconds
+from sweeps.plan._cost import bytes_of, Cost, measured, Program, seconds
 from sweeps.study import list_trials, load_study
 
 
@@ -470,7 +471,8 @@ class Machine:
     ],
 )
 def test_as_many_members_as_memory_allows(machine, fits, tmp_path):
-    cost = Cost(1.0, 1.0, 1.0, member_bytes=100 * 2**20, shared_bytes=100 * 2**20)
+    size = 100 * 2**20
+    cost = Cost(1.0, 1.0, 1.0, member_bytes=size, shared_bytes=size, sharing=1)
     base = experiments(tmp_path)["seed-0"]
     group = Group(tuple("abcdefghi"), base, own_data=False)
     assert most_members((cost, 4), group, None, machine) == fits
@@ -478,6 +480,14 @@ def test_as_many_members_as_memory_allows(machine, fits, tmp_path):
     small = dataclasses.replace(machine, device_bytes=2**27)
     with pytest.raises(ValueError, match=r"a takes 0.[29] GiB, but a job"):
         most_members((cost, 4), group, None, small)
+
+
+def test_devices_that_share_a_member_have_a_copy_each():
+    cost = Cost(1.0, 1.0, 1.0, member_bytes=100, shared_bytes=10, sharing=1)
+    of = functools.partial(bytes_of, members=1, devices=4, gpu=False)
+    several = dataclasses.replace(cost, sharing=4)
+    # The host holds what is a member's own twice.
+    assert of(several) - of(cost) == 3 * (2 * 100 + 10)
 
 
 # Runs

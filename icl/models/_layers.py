@@ -42,8 +42,8 @@ def _plus(
 
 
 # What these layers compute, written for the whole sequence. With the layers' own code,
-# a training step takes 1.2 times as long for two layers of 64, and twice as long for
-# twelve of 256 (benchmarks/choices.py): XLA's CPU compiler fuses it badly.
+# a training step takes 1.1 to 2 times as long (benchmarks/plain.py): XLA's CPU compiler
+# fuses it badly.
 _WHOLE: dict[type, Callable[[Any, Array], Array]] = {
     eqx.nn.Linear: _linear,
     eqx.nn.LayerNorm: _layer_norm,

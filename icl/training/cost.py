@@ -25,6 +25,7 @@ class Cost:
     - `evaluation`: Seconds of one evaluation of all members.
     - `member_bytes`: Memory on a device for each of its members.
     - `shared_bytes`: Memory on a device that its members share.
+    - `sharing`: The number of devices that share each member.
     """
 
     compile: float
@@ -32,26 +33,27 @@ class Cost:
     evaluation: float
     member_bytes: int
     shared_bytes: int
+    sharing: int
 
 
 def cost(members: Sequence[Member], training: Training) -> Cost:
     """Runs a few steps to measure the cost of training these members."""
     prepared = [with_arrays(member) for member in members]
-    shared = devices_of(members, training)
-    together = Members(prepared, shared)
+    sharing = devices_of(members, training)
+    together = Members(prepared, sharing)
     fresh = [initial_state(member, training.batch_size) for member in members]
     state = together.stack(fresh)
     start = time.perf_counter()
     few = jnp.asarray(8, jnp.int32)
-    steps, step_memory = together.compiled(stepper(training, shared), state, few)
-    look, look_memory = together.compiled(evaluator(shared), state)
+    steps, step_memory = together.compiled(stepper(training, sharing), state, few)
+    look, look_memory = together.compiled(evaluator(sharing), state)
     compiled = time.perf_counter() - start
     step = min(_seconds(steps, state, few) for _ in range(3)) / 8
     evaluation = min(_seconds(look, state) for _ in range(2))
     shared = together.shared_bytes
     total = max(map(_bytes, (step_memory, look_memory)))
     each = max(0, total - shared) / together.on_each
-    return Cost(compiled, step, evaluation, round(each), shared)
+    return Cost(compiled, step, evaluation, round(each), shared, sharing)
 
 
 def _seconds(call: Callable[..., Any], *args: Any) -> float:

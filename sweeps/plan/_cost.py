@@ -133,8 +133,9 @@ def bytes_of(cost: Cost, members: int, devices: int, gpu: bool) -> int:
     """The memory that training takes on a device; the devices of a CPU share theirs."""
     if gpu:
         return cost.member_bytes * -(-members // devices) + cost.shared_bytes
-    shared = cost.shared_bytes * min(devices, members)
-    return PROCESS_BYTES + _HOST_COPIES * cost.member_bytes * members + shared
+    used = devices if cost.sharing > 1 else min(devices, members)
+    own = _HOST_COPIES * cost.member_bytes * max(members, used)
+    return PROCESS_BYTES + own + cost.shared_bytes * used
 
 
 def _untrained(experiment: Experiment, others: Mapping[str, Experiment]) -> Member:

@@ -77,7 +77,7 @@ def pack(
     for group in groups:
         for runs in _chunks(group.runs, most(group)):
             name = f"{first + len(jobs):03d}"
-            jobs.append(Job(name, runs, (), min(devices, len(runs))))
+            jobs.append(Job(name, runs, (), devices))
     return jobs
 
 

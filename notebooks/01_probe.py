@@ -36,6 +36,7 @@ from icl.tasks.exemplar_label import answers, exemplars_swapped
 from sweeps import analysis
 
 
+icl.keep_programs()  # Executed again, the notebook need not compile.
 path = analysis.find_run("demo", "clamps/seed-5", "induction/main")
 if path is None:  # A minute on two cores.
     path = analysis.runs_folder() / "demo"

@@ -51,6 +51,7 @@ from sweeps.figures import drawn_from, table_of
 from sweeps.studies.induction import analysis as paper
 
 
+icl.keep_programs()  # Executed again, the notebook need not compile.
 folder = analysis.runs_folder()
 clamps = analysis.Study.read(folder / "clamps")
 replicas = analysis.Study.read(folder / "replicas")

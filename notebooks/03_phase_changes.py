@@ -29,8 +29,11 @@
 # %%
 import numpy as np
 
+import icl
 from icl import plots, toys
 
+
+icl.keep_programs()  # Executed again, the notebook need not compile.
 
 # %% [markdown]
 # ## Three parts that only work together

@@ -62,6 +62,7 @@ from sweeps.studies.coopetition.analysis import (
 )
 
 
+icl.keep_programs()  # Executed again, the notebook need not compile.
 study = Study.read(runs_folder() / "coopetition")
 main = latest_run(study.path / "init-10", study.path / "main")
 trained = icl.load(main)

@@ -65,6 +65,7 @@ from sweeps.analysis import (
 from sweeps.figures import drawn_from, find_figure, table_of
 
 
+icl.keep_programs()  # Executed again, the notebook need not compile.
 FIGURE = find_figure("transience/preference")  # We draw its runs of several seeds.
 study = Study.read(runs_folder() / "transience")
 runs = [*FIGURE.found(begun(study.path)).get("main", {}).values()]

@@ -24,6 +24,7 @@ from ._run import (
     run_within as run_within,
     visit_within as visit_within,
 )
+from ._site import glob as glob
 from ._together import Changes as Changes, Replaces as Replaces
 from ._tokens import known_tokens as known_tokens
 from ._where import Chosen as Chosen, is_concrete as is_concrete, known as known

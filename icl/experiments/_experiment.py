@@ -51,6 +51,7 @@ from ..training import (
     Member,
     Training,
 )
+from ..training.freezing import check_freeze
 from ..training.optimizers import Adam, Optimizer
 from ._earlier import accepted
 from ._fits import check_scores, check_task
@@ -66,6 +67,7 @@ _KINDS = {
     "evaluations": dict,
     "edits": tuple,
     "heads": dict,
+    "freeze": tuple,
     "start": Start | None,
 }
 
@@ -91,6 +93,9 @@ class Experiment:
     """Edits during the whole training, as text: `Zero('blocks.1.attn.z', head=3)`."""
     heads: dict[str, RankedHeads] = dataclasses.field(default_factory=dict)
     """Heads that the edits name, `head={induction}`; measured on another run."""
+    freeze: tuple[str, ...] = ()
+    """Weights that training leaves as they are, by path: `blocks.*.attn.query`. See
+    `icl.training.freezing`."""
     start: Start | None = None
     """The weights to start from; `None` draws them from `init_seed`."""
     init_seed: int = 5
@@ -212,6 +217,7 @@ class Experiment:
         check_batch(task, self.training)
         model, edits = self._model(task), self._edits(heads)
         check_scores("the task", task, model, task)
+        check_freeze(model, self.freeze)
         if self.start is not None:
             model = self.start.into(model, to_json(self)["model"])
         inputs = task.interface.structs
@@ -234,6 +240,7 @@ class Experiment:
             edits,
             self._draw(samplers),
             self.task.summaries,
+            self.freeze,
         )
 
     def _model(self, task: ExperimentTask) -> Any:

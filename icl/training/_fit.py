@@ -33,6 +33,7 @@ from ._values import (
     Training as Training,
     with_arrays,
 )
+from .freezing import check_freeze
 from .loggers import Logger
 
 
@@ -316,6 +317,7 @@ def _log_of(run: RunWriter, step: int, sequences: int) -> Log:
 
 
 def _check(member: Member) -> None:
+    check_freeze(member.model, member.freeze)
     if member.edits:
         check_edits(member.model, member.task, member.edits, example_of(member.task))
 

@@ -9,6 +9,7 @@ import opto
 
 from ..batches import example_of
 from ._values import Member, Training
+from .freezing import trained_part
 
 
 # Every device updates all parameters, and they add up all gradients. This pays only if
@@ -35,7 +36,7 @@ def sharing(training: Training, member: Member, devices: int) -> int:
     if devices <= 1:
         return 1
     flops = training.batch_size * _forward_flops(member)
-    parameters = jax.tree.leaves(eqx.filter(member.model, eqx.is_inexact_array))
+    parameters = jax.tree.leaves(trained_part(member.model, member.freeze)[0])
     if flops < _LEAST_USES * 2 * sum(x.size for x in parameters):
         return 1
     if jax.default_backend() != "cpu" and flops < _LEAST_FLOPS_ELSEWHERE:

@@ -15,6 +15,7 @@ import opto
 from ..batches import size_of
 from ._members import BATCH
 from ._values import Training
+from .freezing import trained_part
 
 
 # Evaluation sets are mapped in pieces of this many examples, to limit memory.
@@ -32,7 +33,7 @@ class State(eqx.Module):
 def initial_state(member: Any, batch_size: int) -> State:
     """The state before the first step."""
     arrays = eqx.filter(member.model, eqx.is_array)
-    trained = eqx.filter(member.model, eqx.is_inexact_array)
+    trained, _ = trained_part(member.model, member.freeze)
     optimizer = member.optimizer.transform(batch_size).init(trained)
     return State(arrays, optimizer, jnp.zeros((), jnp.int32))
 
@@ -127,7 +128,7 @@ def _step(member: Any, state: State, training: Training, sharing: int):
         keys = keys.reshape(sharing, -1)[jax.lax.axis_index(BATCH)]
     keys = keys.reshape(-1, training.microbatch_size or len(keys))
     model = eqx.combine(state.model, member.model)
-    trained, rest = eqx.partition(model, eqx.is_inexact_array)
+    trained, rest = trained_part(model, member.freeze)
     forward = opto.lift(member.task.forward)
 
     def loss(trained, keys):

@@ -100,6 +100,8 @@ class Member(eqx.Module):
     - `evaluations`: Batches of examples by the name of the set.
     - `summaries`: The summaries of the task's config, only for loggers: how a set's
         rows become numbers.
+    - `freeze`: Paths of weights that stay as they are, see `icl.training.freezing`: no
+        update, no decay, no state in the optimizer.
     """
 
     model: PyTree
@@ -109,6 +111,7 @@ class Member(eqx.Module):
     edits: tuple[opto.AbstractEdit, ...] = ()
     evaluations: Mapping[str, PyTree] = dataclasses.field(default_factory=dict)
     summaries: Mapping[str, Summary | None] = dataclasses.field(default_factory=dict)
+    freeze: tuple[str, ...] = eqx.field(static=True, default=())
 
 
 def check_seed(name: str, seed: object) -> None:
@@ -165,6 +168,7 @@ def with_arrays(member: Member) -> Member:
         jnp.asarray(member.train_seed, jnp.uint32),
         tuple(member.edits),
         dict(member.evaluations),
+        freeze=tuple(member.freeze),
     )
 
 

@@ -1,0 +1,65 @@
+"""Weights that training leaves as they are, named by their paths in the model."""
+
+from collections.abc import Sequence
+
+import equinox as eqx
+import jax
+from jaxtyping import PyTree
+
+from opto.hints import did_you_mean
+from opto.toolkit import glob
+
+
+def trained_part(model: PyTree, freeze: Sequence[str]) -> tuple[PyTree, PyTree]:
+    """The floating-point arrays that training changes, and the rest of the model.
+
+    **Arguments:**
+
+    - `freeze`: As `check_freeze` takes them.
+    """
+    if not freeze:
+        return eqx.partition(model, eqx.is_inexact_array)
+    frozen = _frozen(freeze)
+
+    def is_trained(path, leaf) -> bool:
+        return eqx.is_inexact_array(leaf) and not frozen(_name(path))
+
+    return eqx.partition(model, jax.tree_util.tree_map_with_path(is_trained, model))
+
+
+def check_freeze(model: PyTree, freeze: Sequence[str]) -> None:
+    """Checks the paths of weights to freeze.
+
+    A path is made of attributes and positions, such as `blocks.0.attn.query.weight`. It
+    stands for everything below it, too: `blocks.0.attn`. `*` stands for anything within
+    one part (`blocks.*.attn.query`), and `**` for any number of parts (`**.bias`).
+
+    **Raises:** `ValueError` for a path without any weights; it suggests the nearest.
+    Also if no weights are left to train.
+    """
+    if isinstance(freeze, str):
+        raise ValueError(f"freeze must be a tuple: write ({freeze!r},)")
+    names = [
+        _name(path)
+        for path, leaf in jax.tree_util.tree_leaves_with_path(model)
+        if eqx.is_inexact_array(leaf)
+    ]
+    for pattern in freeze:
+        if not isinstance(pattern, str):
+            kind = type(pattern).__name__
+            raise ValueError(f"each of freeze must be a path, got {kind}")
+        if not any(map(_frozen([pattern]), names)):
+            above = {".".join(n.split(".")[:k]) for n in names for k in range(1, 99)}
+            hint = did_you_mean(pattern, sorted(above))
+            raise ValueError(f"freeze: no weights at {pattern!r}{hint}")
+    if freeze and all(map(_frozen(freeze), names)):
+        raise ValueError(f"freeze leaves no weights to train: {', '.join(freeze)}")
+
+
+def _frozen(freeze: Sequence[str]):
+    chosen = [glob(f"{pattern}.**") for pattern in freeze]
+    return lambda name: any(regex.fullmatch(name) for regex in chosen)
+
+
+def _name(path: Sequence) -> str:
+    return jax.tree_util.keystr(tuple(path), simple=True, separator=".")

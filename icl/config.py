@@ -172,7 +172,9 @@ def _write(value: Any, kind: Any) -> Any:
 def _read(value: Any, kind: Any, path: tuple[str, ...]) -> Any:
     if value is None and types.NoneType in _options(kind):
         return None
-    if classes := _classes(kind):
+    classes = _classes(kind)
+    only_classes = not {float, int, str, bool} & {*_options(kind)}
+    if classes and (only_classes or isinstance(value, dict)):
         return _read_object(value, classes, _untagged(kind, classes), path)
     if (of := _items(kind, dict)) and isinstance(value, dict):
         return {name: _read(x, of[1], (*path, name)) for name, x in value.items()}

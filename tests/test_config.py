@@ -42,6 +42,8 @@ from icl.training.optimizers import (
     Constant,
     Cosine,
     LearningRate,
+    OneCycle,
+    OneCycleMomentum,
     Optimizer,
     SGD,
     WarmupDecay,
@@ -64,11 +66,21 @@ UNIONS = {
     ),
     "optimizer": (
         Optimizer,
-        [Adam(eps=1e-7), AdamW(clip_norm=1.0), SGD(momentum=0.9)],
+        [
+            Adam(eps=1e-7),
+            AdamW(clip_norm=1.0),
+            AdamW(b1=OneCycleMomentum(1e5, 1e4, high=0.9)),
+            SGD(momentum=0.9),
+        ],
     ),
     "optimizer.learning_rate": (
         LearningRate,
-        [Constant(0.3), WarmupDecay(0.1, 1e4), Cosine(0.1, 1e5, 1e3, 1e-3)],
+        [
+            Constant(0.3),
+            WarmupDecay(0.1, 1e4),
+            Cosine(0.1, 1e5, 1e3, 1e-3),
+            OneCycle(0.1, 1e5, 1e4),
+        ],
     ),
     "training.evaluate_at": (
         Schedule,
@@ -185,6 +197,7 @@ MISTAKES = {
     "training.batch_size": ("32", ["training.batch_size: wanted int, got '32'"]),
     "training.num_sequences": (1e6, ["num_sequences: wanted int, got 1000000.0"]),
     "init_seed": (True, ["init_seed: wanted int, got True"]),
+    "optimizer.b1": ("high", ["optimizer.b1: wanted float or OneCycleMomentum"]),
     "train_seed": (None, ["train_seed: wanted int, got None"]),
     "training.microbatch_size": ("5", ["wanted int or null, got '5'"]),
     "task.noise": ("loud", ["task.noise: wanted float, got 'loud'"]),

@@ -10,7 +10,16 @@ import pytest
 from regression import member, regression
 
 from icl.training import fit, Training
-from icl.training.optimizers import Adam, AdamW, Constant, Cosine, SGD, WarmupDecay
+from icl.training.optimizers import (
+    Adam,
+    AdamW,
+    Constant,
+    Cosine,
+    OneCycle,
+    OneCycleMomentum,
+    SGD,
+    WarmupDecay,
+)
 from icl.training.schedules import At, Dense, Every, LogSpaced
 
 
@@ -21,6 +30,7 @@ RATES = {
     "warmup_decay": WarmupDecay(0.03, warmup=10.0 * BATCH),
     "cosine": Cosine(0.03, total=40.0 * BATCH, warmup=10.0 * BATCH, final=0.002),
     "cosine_without_warmup": Cosine(0.03, total=40.0 * BATCH),
+    "one_cycle": OneCycle(0.03, total=40.0 * BATCH, warmup=10.0 * BATCH),
 }
 OPTIMIZERS = {
     "sgd": lambda rate: SGD(rate),
@@ -29,6 +39,9 @@ OPTIMIZERS = {
     "adam_clip": lambda rate: Adam(rate, clip_norm=0.3),
     "adamw": lambda rate: AdamW(rate, weight_decay=0.4, b2=0.99),
     "adamw_clip": lambda rate: AdamW(rate, weight_decay=0.1, clip_norm=0.5),
+    "adamw_cycle": lambda rate: AdamW(
+        rate, b1=OneCycleMomentum(40.0 * BATCH, 10.0 * BATCH), weight_decay=0.1
+    ),
 }
 
 
@@ -40,10 +53,21 @@ def rate_after(rate, seen):
         if seen == 0:
             return 0.0
         return rate.peak * min(seen / rate.warmup, math.sqrt(rate.warmup / seen))
+    if isinstance(rate, OneCycle):
+        return one_cycle(rate, seen, rate.peak / 25, rate.peak, rate.peak / 250_000)
     if seen < rate.warmup:
         return rate.peak * seen / rate.warmup
     t = min((seen - rate.warmup) / (rate.total - rate.warmup), 1)
     return rate.final + (rate.peak - rate.final) * (1 + math.cos(math.pi * t)) / 2
+
+
+def one_cycle(times, seen, first, second, third):
+    if seen < times.warmup:
+        a, b, t = first, second, seen / times.warmup
+    else:
+        span = times.total - times.warmup
+        a, b, t = second, third, min((seen - times.warmup) / span, 1)
+    return b + (a - b) * (1 + math.cos(math.pi * t)) / 2
 
 
 def steps_in_numpy(optimizer, w, batch_size):
@@ -59,9 +83,12 @@ def steps_in_numpy(optimizer, w, batch_size):
             m = optimizer.momentum * m + g + optimizer.weight_decay * w
             w = w - rate * m
         else:
-            m = optimizer.b1 * m + (1 - optimizer.b1) * g
+            b1 = optimizer.b1
+            if isinstance(b1, OneCycleMomentum):
+                b1 = one_cycle(b1, step * batch_size, 0.95, 0.85, 0.95)
+            m = b1 * m + (1 - b1) * g
             v = optimizer.b2 * v + (1 - optimizer.b2) * g**2
-            m_hat = m / (1 - optimizer.b1 ** (step + 1))
+            m_hat = m / (1 - b1 ** (step + 1))
             v_hat = v / (1 - optimizer.b2 ** (step + 1))
             decay = getattr(optimizer, "weight_decay", 0.0) * w
             w = w - rate * (m_hat / (np.sqrt(v_hat) + optimizer.eps) + decay)
@@ -113,6 +140,7 @@ def batches():
         ("adam_clip", "warmup_decay"),
         ("adamw", "warmup_decay"),
         ("adamw_clip", "cosine"),
+        ("adamw_cycle", "one_cycle"),
     ],
 )
 def test_fit_is_the_descent_of_the_papers(name, rate, batches):

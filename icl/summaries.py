@@ -105,6 +105,23 @@ class AUROC:
 
 
 @dataclasses.dataclass(frozen=True)
+class RankCorrelation:
+    """Spearman's correlation of two metrics: Pearson's, of their ranks.
+
+    NaN if one of them does not vary.
+    """
+
+    first: str
+    second: str
+
+    def __call__(self, rows: MetricRows, /) -> float:
+        from scipy import stats  # It takes half a second to import.
+
+        ranks = {k: stats.rankdata(rows[k]) for k in (self.first, self.second)}
+        return Correlation(self.first, self.second)(ranks)
+
+
+@dataclasses.dataclass(frozen=True)
 class Correlation:
     """Pearson's correlation of two metrics over the sequences of a set.
 

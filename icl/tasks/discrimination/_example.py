@@ -1,0 +1,179 @@
+"""What the tasks of this folder share: the example, a model's inputs, the metrics."""
+
+import abc
+import dataclasses
+from collections.abc import Callable, Mapping
+from typing import Any, ClassVar
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float, Int, PRNGKeyArray
+
+from opto import identity, Tap
+
+from ...checks import finite
+from ...protocols import Input, Interface, Summary, TaskConfig
+from ...summaries import AUROC, Correlation, RankCorrelation
+from ._context import ContextChange
+
+
+class DiscriminationExample(eqx.Module):
+    """One example, or a batch of them with leading axes.
+
+    **Attributes:**
+
+    - `context_x`, `context_y`: The labelled points, as the model sees them. Labels are
+        0 or 1.
+    - `query_x`, `query_y`: The query, and its label to predict.
+    - `log_likelihood_ratio`: How much likelier the query is in class 1 than in class 0,
+        as a logarithm in nats, for someone who knows the hidden parameters.
+    - `log_odds`: The log-odds of label 1 given only the context and the query, in nats:
+        the exact Bayes predictor. It uses the context before any `ContextChange`.
+    - `parameters`: The hidden parameters by name.
+    """
+
+    context_x: Float[Array, "*batch pair dim"]
+    context_y: Int[Array, "*batch pair"]
+    query_x: Float[Array, "*batch dim"]
+    query_y: Int[Array, "*batch"]
+    log_likelihood_ratio: Float[Array, "*batch"]
+    log_odds: Float[Array, "*batch"]
+    parameters: dict[str, Float[Array, "..."]]
+
+    def check_batch(self) -> None:
+        """Raises `ValueError` if some numbers are not finite."""
+        finite("context_x", self.context_x)
+        finite("query_x", self.query_x)
+
+
+class Discrimination(TaskConfig):
+    """The base of these tasks; a subclass has the fields and draws the points."""
+
+    dim: int
+    context: int
+    context_change: ContextChange
+
+    loss_unit: ClassVar[str] = "nats"
+    evidence_label: ClassVar[str] = "logit of the right label"
+    summaries: ClassVar[Mapping[str, Summary | None]] = {
+        "auroc": AUROC("logit", "label"),
+        "bayes_correlation": Correlation("logit", "log_odds"),
+        "bayes_rank_correlation": RankCorrelation("logit", "log_odds"),
+        "llr_correlation": Correlation("logit", "log_likelihood_ratio"),
+        "llr_rank_correlation": RankCorrelation("logit", "log_likelihood_ratio"),
+        "logit": None,
+        "label": None,
+        "log_odds": None,
+        "log_likelihood_ratio": None,
+    }
+
+    @abc.abstractmethod
+    def draw(
+        self, labels: Int[Array, " point"], *, key: PRNGKeyArray
+    ) -> tuple[Float[Array, "point dim"], dict[str, Float[Array, "..."]]]:
+        """Hidden parameters, and a point of each label."""
+
+    @abc.abstractmethod
+    def log_likelihood_ratio(
+        self, x: Float[Array, " dim"], parameters: dict[str, Float[Array, "..."]]
+    ) -> Float[Array, ""]:
+        """Of class 1 over class 0 at `x`, in nats, for known parameters."""
+
+    @abc.abstractmethod
+    def log_odds(
+        self,
+        context_x: Float[Array, "pair dim"],
+        context_y: Int[Array, " pair"],
+        query_x: Float[Array, " dim"],
+    ) -> Float[Array, ""]:
+        """The exact log-odds of label 1 given the context, in nats."""
+
+    @property
+    def interface(self) -> Interface:
+        """Points and labels of the context, and the query's point; one logit."""
+        return Interface(
+            (
+                Input("context_x", (self.context, self.dim), "float32"),
+                Input("context_y", (self.context,), "int32", count=2),
+                Input("query_x", (self.dim,), "float32"),
+            ),
+            num_outputs=1,
+        )
+
+    def sample(
+        self, *, key: PRNGKeyArray, seen: int | Int[Array, ""] = 0
+    ) -> DiscriminationExample:
+        """Draws one example; the distribution does not depend on `seen`."""
+        label_key, point_key, change_key = jax.random.split(key, 3)
+        coins = jax.random.bernoulli(label_key, 0.5, (self.context + 1,))
+        labels = coins.astype(jnp.int32)
+        points, parameters = self.draw(labels, key=point_key)
+        x, query_x, y, query_y = points[:-1], points[-1], labels[:-1], labels[-1]
+        ratio = self.log_likelihood_ratio(query_x, parameters)
+        odds = self.log_odds(x, y, query_x)
+        x, y = self.context_change.apply(x, y, key=change_key)
+        return DiscriminationExample(x, y, query_x, query_y, ratio, odds, parameters)
+
+    def inputs(self, example: DiscriminationExample) -> tuple[Array, Array, Array]:
+        """The inputs of a model: the context, and the query without its label."""
+        return example.context_x, example.context_y, example.query_x
+
+    def forward(
+        self,
+        model: Callable[..., Float[Array, ""]],
+        example: DiscriminationExample,
+        *,
+        tap: Tap = identity,
+    ) -> Float[Array, ""]:
+        """The model's logit of label 1 for the query."""
+        return model(*self.inputs(example), tap=tap)
+
+    def metrics(
+        self, logit: Float[Array, ""], example: DiscriminationExample
+    ) -> dict[str, Float[Array, ""]]:
+        """The scores of a logit.
+
+        `loss` is the cross-entropy in nats, `accuracy` is 1 if the sign is right, and
+        `regret` is the loss minus that of the Bayes predictor, in nats. The others are
+        for summaries.
+        """
+        label = example.query_y.astype(logit.dtype)
+        loss = _cross_entropy(logit, label)
+        return {
+            "loss": loss,
+            "accuracy": ((logit > 0) == (label > 0.5)).astype(jnp.float32),
+            "regret": loss - _cross_entropy(example.log_odds, label),
+            "logit": logit,
+            "label": label,
+            "log_odds": example.log_odds,
+            "log_likelihood_ratio": example.log_likelihood_ratio,
+        }
+
+    def evidence(
+        self, logit: Float[Array, ""], example: DiscriminationExample
+    ) -> Float[Array, ""]:
+        """The logit of the query's own label."""
+        return jnp.where(example.query_y == 1, logit, -logit)
+
+    @property
+    def corruptions(self) -> dict[str, Callable[[Any], Any]]:
+        """`labels_exchanged`: the labels 0 and 1 of the context are exchanged, so the
+        other answer is right."""
+        return {"labels_exchanged": _exchanged}
+
+
+def _cross_entropy(
+    logit: Float[Array, ""], label: Float[Array, ""]
+) -> Float[Array, ""]:
+    return jax.nn.softplus(logit) - label * logit
+
+
+def _exchanged(batch: DiscriminationExample) -> DiscriminationExample:
+    return dataclasses.replace(
+        batch,
+        context_y=1 - batch.context_y,
+        query_y=1 - batch.query_y,
+        log_odds=-batch.log_odds,
+        log_likelihood_ratio=-batch.log_likelihood_ratio,
+    )

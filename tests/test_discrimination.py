@@ -1,0 +1,345 @@
+"""Gaussian discrimination: the tasks, the exact Bayes predictors, the baselines."""
+
+import itertools
+import pathlib
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from scipy import integrate, special, stats
+
+from icl.baselines import discrimination as baselines
+from icl.batches import batch
+from icl.summaries import RankCorrelation, summarise
+from icl.tasks.discrimination import (
+    NoisyLabels,
+    ShiftedMean,
+    ShuffledLabels,
+    ShuffledPairs,
+    Variance,
+)
+
+
+REFERENCE = pathlib.Path(__file__).parents[2] / "shared/data/likelihood_ratio"
+needs_reference = pytest.mark.skipif(
+    not REFERENCE.exists(), reason="needs the reference data"
+)
+
+
+def drawn(task, size=1000, seed=0):
+    return batch(task, size, key=jax.random.key(seed), seen=0)
+
+
+def bayes(task, examples):
+    with jax.enable_x64(True):
+        xs = (jnp.asarray(x, float) for x in (examples.context_x, examples.query_x))
+        context_x, query_x = xs
+        labels = jnp.asarray(examples.context_y)
+        return np.asarray(jax.vmap(task.log_odds)(context_x, labels, query_x))
+
+
+# The exact Bayes predictors
+
+
+@needs_reference
+@pytest.mark.parametrize(
+    "name", ["d16_n32", "d4_n6", "d4_n6_noshift", "d2_n5_grid"], ids=str
+)
+def test_shifted_mean_of_the_reference(name):
+    data = np.load(REFERENCE / f"task_A_{name}.npz")
+    _, context, dim = data["context_x"].shape
+    task = ShiftedMean(dim, context, float(data["sigma_k"]))
+    examples = _Reference(data)
+    np.testing.assert_allclose(bayes(task, examples), data["bayes_logit"], atol=1e-12)
+    if "bayes_logit_grid" in data:
+        grid = data["bayes_logit_grid"]
+        np.testing.assert_allclose(bayes(task, examples), grid, atol=1e-10)
+    ratio = [
+        2 * mu @ (x - k)
+        for mu, x, k in zip(data["mu"], data["query_x"], data["k"], strict=True)
+    ]
+    np.testing.assert_allclose(data["llr_query"], ratio, atol=1e-5)
+    ours = jax.vmap(lambda x, mean, shift: _ratio(task, x, mean=mean, shift=shift))
+    found = ours(data["query_x"], data["mu"], data["k"])
+    np.testing.assert_allclose(found, data["llr_query"], rtol=1e-5, atol=1e-5)
+
+
+@needs_reference
+@pytest.mark.parametrize("name", ["d16_n32", "d4_n6"])
+def test_variance_of_the_reference(name):
+    data = np.load(REFERENCE / f"task_B_{name}.npz")
+    _, context, dim = data["context_x"].shape
+    task = Variance(dim, context, float(data["sigma_min"]), float(data["sigma_max"]))
+    examples = _Reference(data)
+    for oracle in ("bayes_logit", "bayes_logit_quad"):
+        np.testing.assert_allclose(bayes(task, examples), data[oracle], atol=1e-10)
+    stds = np.stack([data["sigma_0"], data["sigma_1"]], 1)
+    found = jax.vmap(lambda x, stds: _ratio(task, x, stds=stds))(data["query_x"], stds)
+    np.testing.assert_allclose(found, data["llr_query"], rtol=1e-5, atol=2e-5)
+
+
+class _Reference:
+    def __init__(self, data):
+        self.context_x, self.query_x = data["context_x"], data["query_x"]
+        self.context_y = data["context_y"].astype(np.int32)
+
+
+def _ratio(task, x, **parameters):
+    return task.log_likelihood_ratio(x, parameters)
+
+
+@pytest.mark.parametrize("dim", [2, 3, 16, 40])
+@pytest.mark.parametrize("nuisance_std", [0.0, 0.5, 9.0])
+def test_shifted_mean_against_bessel_functions(dim, nuisance_std):
+    """The closed form of the report (attn.md, 4), with SciPy's Bessel function."""
+    task = ShiftedMean(dim, 12, nuisance_std)
+    examples = drawn(task, 20)
+
+    def logarithm(h):
+        r, v = np.linalg.norm(h), dim / 2 - 1
+        return np.log(special.ive(v, r)) + r - v * np.log(r)
+
+    wanted = []
+    for x, y, query in zip(
+        np.asarray(examples.context_x, float),
+        np.asarray(examples.context_y),
+        np.asarray(examples.query_x, float),
+        strict=True,
+    ):
+        signs = 2.0 * y - 1
+        inverse = 0.0 if nuisance_std == 0 else 1 / (len(y) + 1 + nuisance_std**-2)
+        total, balance = x.sum(0) + query, signs.sum()
+        plus = signs @ x + query - (balance + 1) * inverse * total
+        minus = signs @ x - query - (balance - 1) * inverse * total
+        wanted.append(logarithm(plus) - logarithm(minus) + 2 * balance * inverse)
+    np.testing.assert_allclose(bayes(task, examples), wanted, rtol=1e-9, atol=1e-10)
+    np.testing.assert_allclose(examples.log_odds, wanted, rtol=1e-3, atol=1e-3)
+
+
+def test_one_component_has_two_possible_means():
+    """For d = 1 the mean is 1 or -1; the shift is integrated by SciPy."""
+    task = ShiftedMean(1, 3, 0.8)
+    examples = drawn(task, 5)
+
+    def evidence(x, signs):
+        def of(shift, mean):
+            points = stats.norm.pdf(x - signs * mean - shift).prod()
+            return points * stats.norm.pdf(shift, scale=0.8)
+
+        of_mean = [integrate.quad(of, -9, 9, (m,), epsabs=1e-14)[0] for m in (1, -1)]
+        return sum(of_mean)
+
+    for k in range(5):
+        x = np.append(examples.context_x[k, :, 0], examples.query_x[k, 0])
+        signs = 2.0 * examples.context_y[k] - 1
+        one, zero = (evidence(x, np.append(signs, s)) for s in (1, -1))
+        assert bayes(task, examples)[k] == pytest.approx(np.log(one / zero), abs=1e-7)
+
+
+@pytest.mark.parametrize(("dim", "context"), [(1, 2), (4, 6), (16, 64)])
+def test_variance_against_adaptive_quadrature(dim, context):
+    task = Variance(dim, context, 0.3, 2.0)
+    examples = drawn(task, 8)
+
+    def evidence(squares, count):
+        def log_density(s):
+            return -dim * count * np.log(s) - squares / (2 * s**2)
+
+        peak = np.clip(np.sqrt(squares / max(dim * count, 1)), 0.3, 2.0)
+        top = log_density(peak)
+        near = sorted({0.3, *np.clip(peak * np.array([0.8, 1, 1.25]), 0.3, 2.0), 2.0})
+        density = lambda s: np.exp(log_density(s) - top)
+        value = sum(
+            integrate.quad(density, a, b, epsabs=1e-15)[0]
+            for a, b in itertools.pairwise(near)
+        )
+        return top + np.log(value)
+
+    for k in range(8):
+        x = np.asarray(examples.context_x[k], float)
+        y = np.asarray(examples.context_y[k])
+        own = np.sum(np.asarray(examples.query_x[k], float) ** 2)
+        gains = [
+            evidence((x[y == c] ** 2).sum() + own, (y == c).sum() + 1)
+            - evidence((x[y == c] ** 2).sum(), (y == c).sum())
+            for c in (0, 1)
+        ]
+        wanted = gains[1] - gains[0]
+        assert bayes(task, examples)[k] == pytest.approx(wanted, abs=1e-9, rel=1e-9)
+
+
+# Published accuracies (attn.md, 4), on 20,000 examples: a standard error of .003.
+
+
+@pytest.mark.parametrize(
+    ("task", "bayes_accuracy", "oracle_accuracy"),
+    [
+        (ShiftedMean(), 0.787, 0.840),
+        (ShiftedMean(nuisance_std=9.0), 0.788, 0.841),
+        (ShiftedMean(nuisance_std=9.0, assumed_nuisance_std=3.0), 0.788, 0.841),
+        (ShiftedMean(context=64), 0.813, 0.840),
+        (Variance(), 0.836, 0.843),
+    ],
+    ids=str,
+)
+def test_accuracies(task, bayes_accuracy, oracle_accuracy):
+    examples = drawn(task, 20_000)
+    label = examples.query_y == 1
+    assert np.mean((examples.log_odds > 0) == label) == pytest.approx(
+        bayes_accuracy, abs=0.009
+    )
+    assert np.mean((examples.log_likelihood_ratio > 0) == label) == pytest.approx(
+        oracle_accuracy, abs=0.009
+    )
+
+
+def test_log_odds_are_calibrated():
+    """Among examples with nearly equal log-odds, that share has label 1."""
+    for task in (ShiftedMean(4, 8, 1.0), Variance(2, 8)):
+        examples = drawn(task, 40_000)
+        probability = special.expit(np.asarray(examples.log_odds, float))
+        for low in np.linspace(0, 0.9, 10):
+            inside = (probability >= low) & (probability < low + 0.1)
+            error = np.sqrt(0.25 / inside.sum())
+            found = examples.query_y[inside].mean()
+            assert found == pytest.approx(probability[inside].mean(), abs=4 * error)
+
+
+# Baselines
+
+
+def test_plug_in_discriminants_are_near_the_bayes_predictors():
+    for task, plug_in, least in (
+        (ShiftedMean(), baselines.linear_discriminant, 0.985),
+        (Variance(), baselines.quadratic_discriminant, 0.97),
+    ):
+        examples = drawn(task, 5000)
+        found = jax.vmap(plug_in)(
+            examples.context_x, examples.context_y, examples.query_x
+        )
+        assert np.corrcoef(found, examples.log_odds)[0, 1] > least
+
+
+def test_discriminants_are_the_formulas():
+    rng = np.random.default_rng(0)
+    x, query = rng.normal(size=(7, 3)), rng.normal(size=3)
+    y = np.array([0, 1, 1, 0, 1, 0, 0])
+    one, zero = stats.multivariate_normal, stats.multivariate_normal
+    m0, m1 = x[y == 0].mean(0), x[y == 1].mean(0)
+    linear = one.logpdf(query, m1) - zero.logpdf(query, m0)
+    found = baselines.linear_discriminant(jnp.array(x), jnp.array(y), jnp.array(query))
+    assert float(found) == pytest.approx(linear, rel=1e-5)
+    v0, v1 = (x[y == 0] ** 2).mean(), (x[y == 1] ** 2).mean()
+    quadratic = one.logpdf(query, cov=v1 * np.eye(3)) - zero.logpdf(
+        query, cov=v0 * np.eye(3)
+    )
+    found = baselines.quadratic_discriminant(
+        jnp.array(x), jnp.array(y), jnp.array(query)
+    )
+    assert float(found) == pytest.approx(quadratic, rel=1e-5)
+    weights = special.softmax(0.7 * x @ query)
+    found = baselines.kernel_regression(
+        jnp.array(x), jnp.array(y), jnp.array(query), scale=0.7
+    )
+    assert float(found) == pytest.approx(weights @ (2 * y - 1), rel=1e-5)
+
+
+@pytest.mark.parametrize(
+    "predictor", [baselines.linear_discriminant, baselines.quadratic_discriminant]
+)
+def test_a_class_without_points_tells_nothing(predictor):
+    x, query = jnp.ones((3, 2)), jnp.array([5.0, 1.0])
+    for label in (0, 1):
+        assert float(predictor(x, jnp.full(3, label), query)) == 0
+
+
+# The tasks
+
+
+def test_changes_of_the_context():
+    plain = drawn(ShiftedMean(4, 8), 400)
+    changed = {
+        kind: drawn(ShiftedMean(4, 8, context_change=kind), 400)
+        for kind in (NoisyLabels(0.25), ShuffledLabels(), ShuffledPairs())
+    }
+    for kind, examples in changed.items():
+        # Only the context changes, and the Bayes predictor is of the true one.
+        for field in ("query_x", "query_y", "log_odds", "log_likelihood_ratio"):
+            np.testing.assert_array_equal(
+                getattr(examples, field), getattr(plain, field), err_msg=str(kind)
+            )
+        assert (examples.context_y != plain.context_y).any()
+    noisy, labels, pairs = changed.values()
+    assert np.mean(noisy.context_y != plain.context_y) == pytest.approx(0.25, abs=0.03)
+    np.testing.assert_array_equal(noisy.context_x, plain.context_x)
+    np.testing.assert_array_equal(labels.context_x, plain.context_x)
+    np.testing.assert_array_equal(labels.context_y.sum(1), plain.context_y.sum(1))
+    # Another order in each example, and labels stay with their points.
+    for k in range(400):
+        before, after = (
+            {(*map(float, row),) for row in np.c_[e.context_x[k], e.context_y[k]]}
+            for e in (plain, pairs)
+        )
+        assert before == after
+    moved = (pairs.context_x != plain.context_x).any(-1)
+    assert len(np.unique(moved, axis=0)) > 10
+
+
+def test_metrics_of_the_bayes_predictor_and_of_others():
+    task = ShiftedMean(4, 16, 0.5)
+    examples = drawn(task, 4000)
+    rows = jax.vmap(task.metrics)(examples.log_odds, examples)
+    found = summarise(jax.tree.map(np.asarray, rows), task.summaries)
+    assert found["regret"] == pytest.approx(0, abs=1e-6)
+    for name in ("bayes_correlation", "bayes_rank_correlation"):
+        assert found[name] == pytest.approx(1)
+    assert found["llr_correlation"] < 0.99
+    # Half as confident, or without any opinion.
+    for factor, order in ((0.5, True), (0.0, False)):
+        logit = factor * examples.log_odds
+        rows = jax.tree.map(np.asarray, jax.vmap(task.metrics)(logit, examples))
+        found = summarise(rows, task.summaries)
+        assert found["regret"] > 0.01
+        if order:
+            assert found["bayes_rank_correlation"] == pytest.approx(1)
+        else:
+            assert found["loss"] == pytest.approx(np.log(2))
+            assert found["auroc"] == pytest.approx(0.5)
+
+
+def test_exchanged_labels_exchange_the_answer():
+    for task in (ShiftedMean(4, 8), Variance(4, 8)):
+        examples = drawn(task, 50)
+        other = task.corruptions["labels_exchanged"](examples)
+        found, before = bayes(task, other), bayes(task, examples)
+        np.testing.assert_allclose(found, -before, atol=1e-9)
+        np.testing.assert_array_equal(other.log_odds, -examples.log_odds)
+
+
+def test_rank_correlation_is_spearmans():
+    rng = np.random.default_rng(0)
+    a = rng.integers(0, 9, 50).astype(float)
+    b = a**3 + rng.normal(size=50) * 100
+    wanted = stats.spearmanr(a, b).statistic
+    assert RankCorrelation("a", "b")({"a": a, "b": b}) == pytest.approx(wanted)
+    assert np.isnan(RankCorrelation("a", "b")({"a": a, "b": np.ones(50)}))
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: ShiftedMean(dim=0), "dim must be a positive"),
+        (lambda: ShiftedMean(nuisance_std=-1.0), "nuisance_std must be at least 0"),
+        (lambda: Variance(context=0), "context must be a positive"),
+        (lambda: Variance(least_std=0.0), "least_std and largest_std must be positive"),
+        (
+            lambda: Variance(least_std=3.0, largest_std=1.0),
+            "in this order, got 3.0 and",
+        ),
+        (lambda: NoisyLabels(1.5), r"probability must be in \[0, 1\], got 1.5"),
+    ],
+)
+def test_impossible_settings_are_refused(make, message):
+    with pytest.raises(ValueError, match=message):
+        make()

@@ -34,8 +34,10 @@ from icl.models import (
     TransformerConfig,
 )
 from icl.models.attention.product import ProductAttention
+from icl.models.encoder import EncoderConfig, InterleavedTokens, PointTokens
 from icl.models.linear_attention import LinearSelfAttentionConfig
-from icl.protocols import AttentionConfig
+from icl.protocols import AttentionConfig, ModelConfig
+from icl.tasks.discrimination import NoisyLabels, ShiftedMean, ShuffledPairs, Variance
 from icl.tasks.exemplar_label import (
     Context,
     ExemplarLabel,
@@ -82,6 +84,9 @@ TASKS: dict[str, Callable[[], Any]] = {
     "regression": regression,
     "linear_regression": LinearRegression,
     "noisy_regression": lambda: LinearRegression(3, 5, GaussianInputs(0.7), noise=0.5),
+    "shifted_mean": lambda: ShiftedMean(3, 5, 0.7),
+    "noisy_labels": lambda: ShiftedMean(4, 6, 0.3, context_change=NoisyLabels(0.3)),
+    "variance": lambda: Variance(3, 5, context_change=ShuffledPairs()),
 }
 
 
@@ -175,9 +180,17 @@ def _model(config: TransformerConfig) -> Model:
     return Model(build, causal=isinstance(config.seen, Causal))
 
 
-def _regressing(task: str, **fields: Any) -> Model:
-    config, interface = LinearSelfAttentionConfig(**fields), TASKS[task]().interface
+def _on(task: str, config: ModelConfig) -> Model:
+    interface = TASKS[task]().interface
     return Model(lambda key: config.build(interface, key=key), task, causal=False)
+
+
+def _regressing(task: str, **fields: Any) -> Model:
+    return _on(task, LinearSelfAttentionConfig(**fields))
+
+
+def _encoding(task: str, **fields: Any) -> Model:
+    return _on(task, EncoderConfig(d_model=8, num_heads=2, **fields))
 
 
 MODELS: dict[str, Model] = {
@@ -189,6 +202,10 @@ MODELS: dict[str, Model] = {
     "tied_linear_self_attention": _regressing(
         "noisy_regression", num_layers=3, tied=True
     ),
+    "encoder": _encoding("shifted_mean"),
+    "encoder_without_positions": _encoding("variance", positions=NoPositions()),
+    "encoder_of_points": _encoding("noisy_labels", num_layers=3, tokens=PointTokens()),
+    "interleaved_encoder": _encoding("variance", tokens=InterleavedTokens()),
 }
 
 

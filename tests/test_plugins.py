@@ -351,7 +351,7 @@ def test_a_plug_in_is_known_to_every_command(tmp_path, plugin):
     assert "width" in out
     # Without the import, the error says to import it.
     message = refused("eval", run)
-    assert "task: type must be one of ExemplarLabel, LinearRegression, got" in message
+    assert "task: type must be one of ExemplarLabel, " in message
     assert f"(it was made with --import {plugin})" in message
     message = refused("train", run, "--out", tmp_path / "again")
     assert f"(it was made with --import {plugin})" in message

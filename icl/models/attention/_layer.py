@@ -45,6 +45,7 @@ class Attention(eqx.Module):
         scale: float | None,
         init_scale: float,
         key: PRNGKeyArray,
+        output_bias: bool = False,
     ):
         """**Arguments:**
 
@@ -57,6 +58,7 @@ class Attention(eqx.Module):
         - `qkv_bias`: Whether queries, keys and values have a bias.
         - `scale`: The factor on the scores; `None` uses the kind's own factor.
         - `init_scale`: The factor on the initial weights.
+        - `output_bias`: Whether the output has a bias.
         """
         if num_heads < 1 or d_model % num_heads:
             wanted = f"a positive divisor of d_model={d_model}"
@@ -72,7 +74,7 @@ class Attention(eqx.Module):
         self.query = linear(d_model, d_model, bias=qkv_bias, key=q, **settings)
         self.key = linear(d_model, kv_width, bias=qkv_bias, key=k, **settings)
         self.value = linear(d_model, kv_width, bias=qkv_bias, key=v, **settings)
-        self.output = linear(d_model, d_model, bias=False, key=o, **settings)
+        self.output = linear(d_model, d_model, bias=output_bias, key=o, **settings)
         # Do not split the key in five: the other four keys must be as in older runs.
         kind_key = jax.random.fold_in(key, 4)
         self.kind = kind.build(num_heads, d_head, scale=scale, key=kind_key)

@@ -1,0 +1,172 @@
+"""Arrays by their names in PyTorch as an `Encoder`."""
+
+import json
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, ArrayLike
+
+from opto.hints import did_you_mean
+
+from ...models import Learned, NoPositions
+from ...models.encoder import (
+    Encoder,
+    EncoderConfig,
+    InterleavedTokens,
+    PointTokens,
+    SummedEmbedding,
+    SummedTokens,
+)
+from ...protocols import Input, Interface
+
+
+_TOKENS = {
+    "ICLTransformer": SummedTokens(),
+    "ICLTransformerFrozenAttention": SummedTokens(),
+    "ICLTransformerFrozenPos": SummedTokens(),
+    "ICLTransformerFrozenQK": SummedTokens(),
+    "ICLTransformerNoPos": SummedTokens(),
+    "ICLTransformerNoisyLabels": SummedTokens(),
+    "ICLTransformerShuffledContext": SummedTokens(),
+    "ICLTransformerShuffledLabels": SummedTokens(),
+    "ICLTransformerNoLabels": PointTokens(),
+    "ICLTransformerInterleavedEmbeddings": InterleavedTokens(),
+}
+_SUPPORTED = {"activation": "gelu exact", "norm": "post", "layer_norm_eps": 1e-5}
+
+
+def load_model(
+    parameters: Mapping[str, ArrayLike], config: Mapping[str, Any] | str
+) -> Encoder:
+    """The model with these weights, for one example.
+
+    `model(context_x, context_y, query_x)` is the logit of label 1. The context may be
+    shorter than the published one.
+
+    **Arguments:**
+
+    - `parameters`: The `state_dict`: arrays by name.
+    - `config`: `model_class` and `model_kwargs` as in the reference files, or their
+        JSON text. The variants that shuffle the context or make labels noisy give the
+        plain model: give it a changed context. The variant without positions ignores
+        `pos_emb`, which the public code sets to 0.
+
+    **Raises:** `ValueError` for another class or architecture, and for arrays that are
+    missing, left over or of another shape.
+    """
+    settings = json.loads(config) if isinstance(config, str) else config
+    kind = _kind(settings)
+    sizes = settings["model_kwargs"]
+    arrays = {name: jnp.asarray(value) for name, value in parameters.items()}
+    for name, wanted in _SUPPORTED.items():
+        if (got := settings.get(name, wanted)) != wanted:
+            raise ValueError(f"{name} must be {wanted!r}, got {got!r}")
+    positions = NoPositions()
+    if kind != "ICLTransformerNoPos":
+        table = arrays.get("pos_embed", arrays.get("pos_emb"))
+        if table is None:
+            raise ValueError(f"parameters of {kind} lack 'pos_emb' or 'pos_embed'")
+        positions = Learned(table.shape[-2])
+    hidden = arrays.get("transformer.layers.0.linear1.weight")
+    d_model = sizes["d_model"]
+    template = EncoderConfig(
+        num_layers=sizes["n_layers"],
+        d_model=d_model,
+        num_heads=sizes["n_heads"],
+        mlp_ratio=4.0 if hidden is None else len(hidden) / d_model,
+        tokens=_TOKENS[kind],
+        positions=positions,
+    )
+    empty = template.build(_interface(sizes), key=jax.random.key(0))
+    return _filled(empty, dict(_paths(empty)), arrays, kind)
+
+
+def _kind(settings: Mapping[str, Any]) -> str:
+    for name in ("model_class", "model_kwargs"):
+        if name not in settings:
+            raise ValueError(f"config lacks {name!r}")
+    kind = settings["model_class"]
+    if kind not in _TOKENS:
+        hint = did_you_mean(kind, _TOKENS) or f"; known: {', '.join(_TOKENS)}"
+        raise ValueError(f"no model_class {kind!r}{hint}")
+    for name in ("d_in", "d_model", "n_layers", "n_heads"):
+        if name not in settings["model_kwargs"]:
+            raise ValueError(f"config: model_kwargs lacks {name!r}")
+    return kind
+
+
+def _interface(sizes: Mapping[str, int]) -> Interface:
+    # The model works for any number of pairs; one fits every table of positions.
+    return Interface(
+        (
+            Input("context_x", (1, sizes["d_in"]), "float32"),
+            Input("context_y", (1,), "int32", count=2),
+            Input("query_x", (sizes["d_in"],), "float32"),
+        ),
+        num_outputs=1,
+    )
+
+
+def _paths(model: Encoder) -> Iterator[tuple[str, tuple[str, ...]]]:
+    """Each array of the state dict, and the paths in our model that it fills."""
+    embedding = model.embedding
+    if isinstance(embedding, SummedEmbedding):
+        yield from _layer("x_proj", "embedding.x")
+        yield from _layer("query_proj", "embedding.query")
+        if embedding.y is not None:
+            yield from _layer("y_proj", "embedding.y")
+        yield "pos_emb", ("positions.table",)
+    else:
+        yield from _layer("x_embed", "embedding.x")
+        yield "y_embed.weight", ("embedding.y.weight",)
+        yield "pos_embed", ("positions.table",)
+    yield from _layer("head", "head")
+    for i in range(len(model.blocks)):
+        theirs, ours = f"transformer.layers.{i}", f"blocks.{i}"
+        for part in ("weight", "bias"):
+            names = (f"{ours}.attn.{name}.{part}" for name in ("query", "key", "value"))
+            yield f"{theirs}.self_attn.in_proj_{part}", tuple(names)
+        yield from _layer(f"{theirs}.self_attn.out_proj", f"{ours}.attn.output")
+        yield from _layer(f"{theirs}.linear1", f"{ours}.mlp.expand")
+        yield from _layer(f"{theirs}.linear2", f"{ours}.mlp.contract")
+        yield from _layer(f"{theirs}.norm1", f"{ours}.attn_norm")
+        yield from _layer(f"{theirs}.norm2", f"{ours}.mlp_norm")
+
+
+def _layer(theirs: str, ours: str) -> Iterator[tuple[str, tuple[str, ...]]]:
+    for part in ("weight", "bias"):
+        yield f"{theirs}.{part}", (f"{ours}.{part}",)
+
+
+def _filled(
+    model: Encoder,
+    paths: Mapping[str, tuple[str, ...]],
+    arrays: Mapping[str, Array],
+    kind: str,
+) -> Encoder:
+    unused = {"pos_emb"} if kind == "ICLTransformerNoPos" else set()
+    wanted = {name: to for name, to in paths.items() if name not in unused}
+    if missing := sorted(wanted.keys() - arrays.keys()):
+        raise ValueError(f"parameters of {kind} lack {', '.join(missing)}")
+    if left := sorted(arrays.keys() - wanted.keys() - unused):
+        raise ValueError(f"a {kind} has no parameters {', '.join(left)}")
+    values: dict[str, Array] = {}
+    for name, to in wanted.items():
+        array = arrays[name].reshape(arrays[name].shape[-2:])  # [1, T, C] of positions.
+        if len(to) > 1 and len(array) % len(to):
+            wanted = f"{name} must have {len(to)} equal parts"
+            raise ValueError(f"{wanted}, got {[*array.shape]}")
+        values |= zip(to, jnp.split(array, len(to)), strict=True)
+
+    def fill(path, leaf):
+        name = jax.tree_util.keystr(path, simple=True, separator=".")
+        if values[name].shape != leaf.shape:
+            got = f"{[*values[name].shape]} for {[*leaf.shape]}"
+            raise ValueError(f"parameters: {name} has the wrong shape, {got}")
+        return values[name].astype(leaf.dtype)
+
+    own, rest = eqx.partition(model, eqx.is_array)
+    return eqx.combine(jax.tree_util.tree_map_with_path(fill, own), rest)

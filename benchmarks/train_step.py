@@ -22,13 +22,17 @@ import subprocess
 import sys
 import tempfile
 import time
+from importlib import metadata
 from pathlib import Path
+from typing import Any
+
+from icl.devices import cores
 
 
 STEPS = 10_000
 
 
-def measure(members: int, devices: int, steps: int) -> dict[str, float]:
+def measure(members: int, devices: int, steps: int) -> dict[str, Any]:
     import jax
 
     jax.config.update("jax_num_cpu_devices", devices)
@@ -67,7 +71,8 @@ def measure(members: int, devices: int, steps: int) -> dict[str, float]:
     step_cpu = (cpu - setup_cpu) / (steps * members)
     return {
         "members": members,
-        "devices": devices,
+        "devices": len(jax.local_devices()),
+        "platform": jax.default_backend(),
         "steps_per_second": steps * members / (wall - setup_wall),
         "with_compilation": steps * members / wall,
         "cpu_ms": 1e3 * step_cpu,
@@ -101,17 +106,15 @@ def main() -> None:
         members, devices = options.row
         print(json.dumps(measure(members, devices, options.steps)))
         return
-    import jax
-
-    from icl.devices import cores
-
-    device = f"{jax.devices()[0].device_kind}, {cores()} cores"
-    print(f"{device}, jax {jax.__version__}, Python {platform.python_version()}")
+    # Do not use JAX's devices in this process: it would take a GPU's memory.
+    version = f"jax {metadata.version('jax')}, Python {platform.python_version()}"
+    print(f"{platform.processor() or platform.machine()}, {version}")
     print(
         "| members | devices | member-steps/s | with compilation | CPU ms/step "
         "| matmul CPU ms | ratio | compile s | peak MiB |\n|" + " --: |" * 9
     )
-    for members, devices in itertools.product(options.members, sorted({1, cores()})):
+    pairs = itertools.product(options.members, sorted({1, cores()}))
+    for members, devices in pairs:
         command = [sys.executable, __file__, "--steps", str(options.steps)]
         done = subprocess.run(
             [*command, "--row", str(members), str(devices)],
@@ -120,6 +123,8 @@ def main() -> None:
             text=True,
         )
         row = json.loads(done.stdout.splitlines()[-1])
+        if row["platform"] != "cpu" and devices > 1:
+            continue  # There, the number of GPUs does not depend on us.
         print(
             "| {members} | {devices} | {steps_per_second:.0f} "
             "| {with_compilation:.0f} | {cpu_ms:.2f} | {matmul_cpu_ms:.1f} "

@@ -27,6 +27,11 @@ needs_reference = pytest.mark.skipif(
 )
 
 
+def read(name):
+    with np.load(REFERENCE / f"{name}.npz") as data:
+        return dict(data)
+
+
 def drawn(task, size=1000, seed=0):
     return batch(task, size, key=jax.random.key(seed), seen=0)
 
@@ -47,7 +52,7 @@ def bayes(task, examples):
     "name", ["d16_n32", "d4_n6", "d4_n6_noshift", "d2_n5_grid"], ids=str
 )
 def test_shifted_mean_of_the_reference(name):
-    data = np.load(REFERENCE / f"task_A_{name}.npz")
+    data = read(f"task_A_{name}")
     _, context, dim = data["context_x"].shape
     task = ShiftedMean(dim, context, float(data["sigma_k"]))
     examples = _Reference(data)
@@ -68,7 +73,7 @@ def test_shifted_mean_of_the_reference(name):
 @needs_reference
 @pytest.mark.parametrize("name", ["d16_n32", "d4_n6"])
 def test_variance_of_the_reference(name):
-    data = np.load(REFERENCE / f"task_B_{name}.npz")
+    data = read(f"task_B_{name}")
     _, context, dim = data["context_x"].shape
     task = Variance(dim, context, float(data["sigma_min"]), float(data["sigma_max"]))
     examples = _Reference(data)

@@ -18,7 +18,8 @@ def log_sphere_mean(h: Float[Array, " dim"]) -> Float[Array, ""]:
     With $v = d/2 - 1$ this is $\ln I_v(|h|) - v \ln |h|$, up to a constant. The
     component of $\mu$ along $h$ has the density $\propto (1 - t^2)^{(d - 3)/2}$.
     """
-    nodes, log_weights = _sphere(len(h))
+    # JAX compiles for the type of a constant, which `jax.enable_x64` may change.
+    nodes, log_weights = (jnp.asarray(x, h.dtype) for x in _sphere(len(h)))
     # The gradient of a norm is not finite at 0.
     squared = jnp.sum(h**2)
     length = jnp.sqrt(jnp.where(squared > 0, squared, 1.0)) * (squared > 0)
@@ -48,8 +49,9 @@ def log_scale_mean(
     - `squares`: $q$, a sum of squares.
     - `count`: $n$, how many numbers were squared.
     """
-    log_scale, log_weights = _scales(low, high)
-    exponent = -count * log_scale - 0.5 * squares * np.exp(-2 * log_scale)
+    nodes = _scales(low, high)
+    log_scale, log_weights = (jnp.asarray(x, squares.dtype) for x in nodes)
+    exponent = -count * log_scale - 0.5 * squares * jnp.exp(-2 * log_scale)
     return jax.nn.logsumexp(exponent + log_weights)
 
 

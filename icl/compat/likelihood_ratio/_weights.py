@@ -65,7 +65,9 @@ def load_model(
         if (got := settings.get(name, wanted)) != wanted:
             raise ValueError(f"{name} must be {wanted!r}, got {got!r}")
     positions = NoPositions()
-    if kind != "ICLTransformerNoPos":
+    if kind == "ICLTransformerNoPos":
+        arrays.pop("pos_emb", None)
+    else:
         table = arrays.get("pos_embed", arrays.get("pos_emb"))
         if table is None:
             raise ValueError(f"parameters of {kind} lack 'pos_emb' or 'pos_embed'")
@@ -81,7 +83,7 @@ def load_model(
         positions=positions,
     )
     empty = template.build(_interface(sizes), key=jax.random.key(0))
-    return _filled(empty, dict(_paths(empty)), arrays, kind)
+    return _filled(empty, arrays, kind)
 
 
 def _kind(settings: Mapping[str, Any]) -> str:
@@ -118,11 +120,12 @@ def _paths(model: Encoder) -> Iterator[tuple[str, tuple[str, ...]]]:
         yield from _layer("query_proj", "embedding.query")
         if embedding.y is not None:
             yield from _layer("y_proj", "embedding.y")
-        yield "pos_emb", ("positions.table",)
     else:
         yield from _layer("x_embed", "embedding.x")
         yield "y_embed.weight", ("embedding.y.weight",)
-        yield "pos_embed", ("positions.table",)
+    if hasattr(model.positions, "table"):
+        summed = isinstance(embedding, SummedEmbedding)
+        yield "pos_emb" if summed else "pos_embed", ("positions.table",)
     yield from _layer("head", "head")
     for i in range(len(model.blocks)):
         theirs, ours = f"transformer.layers.{i}", f"blocks.{i}"
@@ -141,20 +144,14 @@ def _layer(theirs: str, ours: str) -> Iterator[tuple[str, tuple[str, ...]]]:
         yield f"{theirs}.{part}", (f"{ours}.{part}",)
 
 
-def _filled(
-    model: Encoder,
-    paths: Mapping[str, tuple[str, ...]],
-    arrays: Mapping[str, Array],
-    kind: str,
-) -> Encoder:
-    unused = {"pos_emb"} if kind == "ICLTransformerNoPos" else set()
-    wanted = {name: to for name, to in paths.items() if name not in unused}
-    if missing := sorted(wanted.keys() - arrays.keys()):
+def _filled(model: Encoder, arrays: Mapping[str, Array], kind: str) -> Encoder:
+    paths = dict(_paths(model))
+    if missing := sorted(paths.keys() - arrays.keys()):
         raise ValueError(f"parameters of {kind} lack {', '.join(missing)}")
-    if left := sorted(arrays.keys() - wanted.keys() - unused):
+    if left := sorted(arrays.keys() - paths.keys()):
         raise ValueError(f"a {kind} has no parameters {', '.join(left)}")
     values: dict[str, Array] = {}
-    for name, to in wanted.items():
+    for name, to in paths.items():
         array = arrays[name].reshape(arrays[name].shape[-2:])  # [1, T, C] of positions.
         if len(to) > 1 and len(array) % len(to):
             wanted = f"{name} must have {len(to)} equal parts"

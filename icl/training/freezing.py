@@ -17,8 +17,6 @@ def trained_part(model: PyTree, freeze: Sequence[str]) -> tuple[PyTree, PyTree]:
 
     - `freeze`: As `check_freeze` takes them.
     """
-    if not freeze:
-        return eqx.partition(model, eqx.is_inexact_array)
     frozen = _frozen(freeze)
 
     def is_trained(path, leaf) -> bool:

@@ -8,6 +8,7 @@ import subprocess
 import sys
 import textwrap
 import time
+from concurrent.futures import ThreadPoolExecutor
 
 import equinox as eqx
 import h5py
@@ -189,6 +190,30 @@ def test_of_a_model_as_a_whole(trained):
     models = [trained.run.load(trained.model, at) for at in trained.run.checkpoints]
     wanted = [1 + np.linalg.norm(np.asarray(m.unembed.weight)) for m in models]
     close(found["norm"], wanted)
+
+
+@pytest.mark.parametrize("lapack", [False, True])
+def test_programs_with_lapack_run_alone(trained, monkeypatch, lapack):
+    """Two threads in LAPACK at the same time can make XLA wait forever on a CPU."""
+
+    def fn(model, task, batch, edits):
+        weight = model.unembed.weight
+        squares = weight @ weight.T + jnp.eye(len(weight))
+        solved = jnp.linalg.solve(squares, weight) if lapack else squares @ weight
+        return solved.sum()
+
+    asked = []
+
+    def pool(workers):
+        asked.append(workers)
+        return ThreadPoolExecutor(workers)
+
+    monkeypatch.setattr(_replay_stacks, "ThreadPoolExecutor", pool)
+    monkeypatch.setattr(_replay_stacks, "_STACK", 2)
+    monkeypatch.setattr(os, "cpu_count", lambda: 4)
+    found = replay(trained, {f"lapack {lapack}": OfModel(fn)})
+    assert np.isfinite(found[f"lapack {lapack}"]).all()
+    assert asked == [1 if lapack else 4]
 
 
 def test_the_query_row_alone_is_that_row(trained):

@@ -125,7 +125,7 @@ def _measured(
     run, template = trained.run, eqx.filter(trained.model, eqx.is_array)
     size = sum(leaf.nbytes for leaf in jax.tree.leaves(template))
     stack = max(1, min(_STACK, _STACK_BYTES // max(size, 1)))
-    program = _compiled(trained, asked, stack, found, batch)
+    program, alone = _compiled(trained, asked, stack, found, batch)
     reader = CheckpointReader(run, trained.model)
 
     def work(some: Sequence[int]) -> list[_Row]:
@@ -144,7 +144,7 @@ def _measured(
         ]
 
     # Some threads wait for the disk or for XLA while others compute.
-    workers = min(4, os.cpu_count() or 1)
+    workers = 1 if alone else min(4, os.cpu_count() or 1)
     stacks = [missing[k : k + stack] for k in range(0, len(missing), stack)]
     with ThreadPoolExecutor(workers) as pool:
         try:
@@ -163,8 +163,12 @@ def _compiled(
     stack: int,
     found: opto.Combinations,
     batch: Batch,
-) -> Callable[[PyTree, int], dict[str, np.ndarray]]:
-    """The program for stacks of checkpoints, compiled once for runs of one shape."""
+) -> tuple[Callable[[PyTree, int], dict[str, np.ndarray]], bool]:
+    """The program for stacks of checkpoints, compiled once for runs of one shape.
+
+    **Returns:** The program, and whether two threads must not run it at the same time:
+    on a CPU, LAPACK's calls of two programs at once can make XLA wait forever.
+    """
     measures = {name: question.measure for name, question in asked.items()}
     compute = computation(trained, measures)
     inputs, still = eqx.partition((found, batch), eqx.is_array)
@@ -195,9 +199,10 @@ def _compiled(
             eqx.filter(trained.model, eqx.is_array),
         )
         lower: Any = jit(program)
-        _PROGRAMS[key] = lower.lower(stacked, 0, leaves).compile()
-    compiled = _PROGRAMS[key]
-    return lambda arrays, count: jax.device_get(compiled(arrays, count, leaves))
+        lowered = lower.lower(stacked, 0, leaves)
+        _PROGRAMS[key] = lowered.compile(), "@lapack_" in lowered.as_text()
+    compiled, alone = _PROGRAMS[key]
+    return lambda *args: jax.device_get(compiled(*args, leaves)), alone
 
 
 @contextlib.contextmanager

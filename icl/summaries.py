@@ -136,3 +136,30 @@ class Correlation:
         if any(np.ptp(x) == 0 for x in pair):
             return np.nan
         return float(np.corrcoef(pair[0], pair[1])[0, 1])
+
+
+@dataclasses.dataclass(frozen=True)
+class CalibrationError:
+    """How far predicted probabilities are from frequencies, in [0, 1].
+
+    The sequences are sorted by the probability of the positive label and divided into
+    bins of equal size. The error is the mean over bins of the distance between the mean
+    probability and the share of positives (Naeini et al. 2015). Chance alone makes it
+    positive: up to .4 divided by the root of a bin's size.
+    """
+
+    logit: str
+    """The metric whose logistic function is the probability, `[sequence]`."""
+    positive: str
+    """The metric that says which sequences are positive: those above one half."""
+    bins: int = 10
+    """At most this number; as many as there are sequences if those are fewer."""
+
+    def __call__(self, rows: MetricRows, /) -> float:
+        logit = np.asarray(rows[self.logit], np.float64)
+        order = np.argsort(logit, kind="stable")
+        excess = np.exp(-np.logaddexp(0, -logit)) - (rows[self.positive] > 0.5)
+        pieces = np.array_split(excess[order], min(self.bins, len(order)))
+        weights = [len(piece) / len(order) for piece in pieces]
+        means = [abs(piece.mean()) for piece in pieces]
+        return float(np.dot(weights, means))

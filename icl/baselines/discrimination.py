@@ -60,7 +60,14 @@ def kernel_regression(
 
     - `scale`: $\beta$.
     """
-    weights = jax.nn.softmax(scale * context_x @ query_x)
+    return weighted_labels(scale * context_x @ query_x, context_y)
+
+
+def weighted_labels(
+    scores: Float[Array, " pair"], context_y: Int[Array, " pair"]
+) -> Float[Array, ""]:
+    r"""$\sum_i \operatorname{softmax}_i(s) (2 y_i - 1)$ for scores $s$, in [-1, 1]."""
+    weights = jax.nn.softmax(scores)
     return weights @ (2 * context_y - 1).astype(weights.dtype)
 
 

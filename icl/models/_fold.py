@@ -48,7 +48,7 @@ def _fold_block(block: TransformerBlock) -> TransformerBlock:
 
 def _cannot(got: object) -> ValueError:
     wanted = "queries, keys, values and MLPs of an ExemplarLabelModel's blocks"
-    return ValueError(f"can only fold norms into {wanted}, got a {type(got).__name__}")
+    return ValueError(f"can only fold norms into {wanted}, got {type(got).__name__}")
 
 
 def _fold(norm: eqx.Module, *layers: eqx.nn.Linear) -> tuple:

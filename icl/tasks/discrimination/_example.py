@@ -14,7 +14,7 @@ from opto import identity, Tap
 
 from ...checks import finite
 from ...protocols import Input, Interface, Summary, TaskConfig
-from ...summaries import AUROC, Correlation, RankCorrelation
+from ...summaries import AUROC, CalibrationError, Correlation, RankCorrelation
 from ._context import ContextChange
 
 
@@ -58,6 +58,7 @@ class Discrimination(TaskConfig):
     evidence_label: ClassVar[str] = "logit of the right label"
     summaries: ClassVar[Mapping[str, Summary | None]] = {
         "auroc": AUROC("logit", "label"),
+        "calibration_error": CalibrationError("logit", "label"),
         "bayes_correlation": Correlation("logit", "log_odds"),
         "bayes_rank_correlation": RankCorrelation("logit", "log_odds"),
         "llr_correlation": Correlation("logit", "log_likelihood_ratio"),

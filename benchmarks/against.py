@@ -1,10 +1,10 @@
 """Compares this checkout with another commit; `python benchmarks/against.py COMMIT`.
 
-Checks out the other commit in a temporary folder and runs the same benchmarks in both,
-in turns, with this environment's packages. Reads every number of every table that they
-print. Each ratio is this checkout's number divided by the other's in the same round,
-because other work on the machine changes from minute to minute; the table shows the
-median over rounds. A ratio that is worse by more than 5% is marked.
+Checks out the other commit in a temporary folder and runs this checkout's benchmarks
+with the packages of both, in turns, in this environment. Reads every number of every
+table that they print. Each ratio is this checkout's number divided by the other's in
+the same round, because other work on the machine changes from minute to minute; the
+table shows the median over rounds. A ratio that is worse by more than 5% is marked.
 """
 
 import argparse
@@ -21,7 +21,7 @@ from pathlib import Path
 HERE = Path(__file__).parents[1]
 # The benchmarks to compare. In the first, each row is a process with its own peak.
 COMMANDS = {
-    "train_step": ["--members", "1", "8", "--steps", "5000"],
+    "train_step": "--settings induction --members 1 8 --steps 5000".split(),
     "replay": ["--rounds", "3"],
     "edits": [],
 }
@@ -63,8 +63,9 @@ def _tables(text: str) -> Iterator[list[list[str]]]:
 
 
 def run(checkout: Path, name: str) -> Numbers:
-    """The numbers that a benchmark prints in a checkout; raises if it fails."""
-    command = [sys.executable, str(checkout / f"benchmarks/{name}.py"), *COMMANDS[name]]
+    """The numbers that a benchmark prints for a checkout; raises if it fails."""
+    script = HERE / f"benchmarks/{name}.py"
+    command = [sys.executable, str(script), *COMMANDS[name]]
     # The checkout's packages come before those of the environment.
     env = {**os.environ, "PYTHONPATH": str(checkout)}
     done = subprocess.run(

@@ -1,8 +1,13 @@
-"""Speed of training at the reference setting; `python benchmarks/train_step.py`.
+"""Speed of training at the reference settings; `python benchmarks/train_step.py`.
 
-Two layers, d_model 64, 8 heads, attention only, RoPE; two context pairs, batches of 32,
-512-dim exemplars of 50 classes, 5 labels, Adam: the induction-head paper's main run.
-10^4 steps through `icl.fit` into a run folder, with evaluations, checkpoints and the
+- `induction`: two layers, d_model 64, 8 heads, attention only, RoPE; two context pairs,
+  batches of 32, 512-dim exemplars of 50 classes, 5 labels, Adam: the induction-head
+  paper's main run.
+- `encoder-64` and `encoder-128`: the bidirectional encoder with MLPs and batches of 64,
+  for 16 points of 4 components and d_model 64, and for 32 points of 16 components and
+  d_model 128: the published size of the likelihood-ratio paper.
+
+The steps go through `icl.fit` into a run folder, with evaluations, checkpoints and the
 log, for 1, 8 and 32 members, on one host device and on one for each core.
 
 Each row is a separate process. Times are those of the whole `fit` minus those of a
@@ -29,26 +34,44 @@ from typing import Any
 from icl.devices import cores
 
 
-STEPS = 10_000
+STEPS = {"induction": 10_000, "encoder-64": 1000, "encoder-128": 200}
+"""The settings, and how many steps are timed."""
 
 
-def measure(members: int, devices: int, steps: int) -> dict[str, Any]:
+def setting(name: str) -> Any:
+    """The experiment of a setting."""
+    if name == "induction":
+        from icl.presets.induction import induction
+
+        return induction()
+    # Older commits, with which `against.py` compares, lack this preset.
+    from icl.presets.likelihood_ratio import shifted_mean, shifted_mean_published
+
+    if name == "encoder-128":
+        return shifted_mean_published()
+    experiment = shifted_mean()
+    task = dataclasses.replace(experiment.task, context=16)
+    return dataclasses.replace(experiment, task=task, evaluations={})
+
+
+def measure(name: str, members: int, devices: int, steps: int) -> dict[str, Any]:
     import jax
 
     jax.config.update("jax_num_cpu_devices", devices)
-    from icl.presets.induction import induction
     from icl.runs import open_run
     from icl.training import fit, Training
     from icl.training.schedules import Every
 
-    experiment = induction()
+    experiment = setting(name)
+    batch = experiment.training.batch_size
     base = experiment.build()
     chosen = [dataclasses.replace(base, train_seed=seed) for seed in range(members)]
 
     def train(steps: int) -> tuple[float, float]:
         """Wall and CPU seconds of a whole `fit`, which compiles its own programs."""
         training = Training(
-            num_sequences=32 * steps,
+            num_sequences=batch * steps,
+            batch_size=batch,
             evaluate_at=Every(20_000),
             checkpoint_at=Every(20_000),
         )
@@ -70,10 +93,12 @@ def measure(members: int, devices: int, steps: int) -> dict[str, Any]:
     matmul = 0.5 * (before + matmul_cpu_seconds())
     step_cpu = (cpu - setup_cpu) / (steps * members)
     return {
+        "name": name,
         "members": members,
         "devices": len(jax.local_devices()),
         "platform": jax.default_backend(),
         "steps_per_second": steps * members / (wall - setup_wall),
+        "ms": 1e3 * (wall - setup_wall) / (steps * members),
         "with_compilation": steps * members / wall,
         "cpu_ms": 1e3 * step_cpu,
         "matmul_cpu_ms": 1e3 * matmul,
@@ -99,25 +124,28 @@ def matmul_cpu_seconds(repeats: int = 30) -> float:
 def main() -> None:
     parser = argparse.ArgumentParser(description="Speed of training.")
     parser.add_argument("--members", type=int, nargs="+", default=[1, 8, 32])
-    parser.add_argument("--steps", type=int, default=STEPS)
-    parser.add_argument("--row", type=int, nargs=2, help=argparse.SUPPRESS)
+    parser.add_argument("--settings", nargs="+", default=[*STEPS], choices=STEPS)
+    parser.add_argument("--steps", type=int, help="instead of each setting's own")
+    parser.add_argument("--row", nargs=3, help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.row is not None:
-        members, devices = options.row
-        print(json.dumps(measure(members, devices, options.steps)))
+        name, members, devices = options.row
+        steps = options.steps or STEPS[name]
+        print(json.dumps(measure(name, int(members), int(devices), steps)))
         return
     # Do not use JAX's devices in this process: it would take a GPU's memory.
     version = f"jax {metadata.version('jax')}, Python {platform.python_version()}"
     print(f"{platform.processor() or platform.machine()}, {version}")
     print(
-        "| members | devices | member-steps/s | with compilation | CPU ms/step "
-        "| matmul CPU ms | ratio | compile s | peak MiB |\n|" + " --: |" * 9
+        "| setting, members, devices | member-steps/s | ms/step | with compilation "
+        "| CPU ms/step | matmul CPU ms | ratio | compile s | peak MiB |"
     )
-    pairs = itertools.product(options.members, sorted({1, cores()}))
-    for members, devices in pairs:
-        command = [sys.executable, __file__, "--steps", str(options.steps)]
+    print("| --- |" + 8 * " --: |")
+    every = itertools.product(options.settings, options.members, sorted({1, cores()}))
+    for name, members, devices in every:
+        command = [sys.executable, __file__, "--row", name, str(members), str(devices)]
         done = subprocess.run(
-            [*command, "--row", str(members), str(devices)],
+            [*command, *(["--steps", str(options.steps)] if options.steps else [])],
             check=True,
             capture_output=True,
             text=True,
@@ -126,7 +154,7 @@ def main() -> None:
         if row["platform"] != "cpu" and devices > 1:
             continue  # There, the number of GPUs does not depend on us.
         print(
-            "| {members} | {devices} | {steps_per_second:.0f} "
+            "| {name}, {members}, {devices} | {steps_per_second:.0f} | {ms:.2f} "
             "| {with_compilation:.0f} | {cpu_ms:.2f} | {matmul_cpu_ms:.1f} "
             "| {ratio:.3f} | {compile_s:.1f} | {peak_MiB:.0f} |".format(**row),
             flush=True,

@@ -26,6 +26,7 @@ from sweeps.studies.induction import runs as induction
 from sweeps.studies.induction.clamps import runs as clamps
 from sweeps.studies.induction.edits import but
 from sweeps.studies.induction.replicas import runs as replicas
+from sweeps.studies.likelihood_ratio import runs as likelihood_ratio
 from sweeps.studies.transience import runs as transience
 from sweeps.studies.transience.spread import runs as spread
 from sweeps.study import list_trials
@@ -39,6 +40,7 @@ STUDIES = {
     "transience": transience,
     "replicas": replicas,
     "spread": spread,
+    "likelihood_ratio": likelihood_ratio,
 }
 SCALES = ("smoke", "small", "paper")
 every_study = pytest.mark.parametrize("study", STUDIES)
@@ -58,6 +60,8 @@ def experiments(study, scale):
         *(("induction", 32 + 31 + 2), ("coopetition", 27 + 18 + 2)),
         *(("transience", 2 + 32), ("clamps", 10 * 7)),
         *(("replicas", 5 * 47), ("spread", 5 * 3)),
+        # Two tasks, twelve ablations, six of them also with more steps.
+        ("likelihood_ratio", 3 * (2 + 12 + 6)),
     ],
 )
 def test_a_paper_has_its_runs(study, count):
@@ -102,6 +106,7 @@ def test_what_a_run_needs_is_kept(study, scale):
         "coopetition": {"smoke": 4, "small": 9, "paper": 22},
         "transience": dict.fromkeys(SCALES, 0),
         "spread": dict.fromkeys(SCALES, 0),
+        "likelihood_ratio": dict.fromkeys(SCALES, 0),
         # All except the main run and the runs with one head.
         "replicas": {"smoke": 2 * 10, "small": 5 * 38, "paper": 5 * 38},
     }
@@ -126,8 +131,10 @@ def test_smoke_builds(study):
         bare = dataclasses.replace(
             experiment, edits=(), start=None, evaluations={}, init_seed=0, train_seed=0
         )
-        assert isinstance(bare.data, LowRankClasses)
-        bare = dataclasses.replace(bare, data=dataclasses.replace(bare.data, seed=0))
+        if bare.data is not None:
+            assert isinstance(bare.data, LowRankClasses)
+            data = dataclasses.replace(bare.data, seed=0)
+            bare = dataclasses.replace(bare, data=data)
         key = json.dumps(to_json(bare))
         if key not in built:
             member = bare.build()
@@ -135,9 +142,11 @@ def test_smoke_builds(study):
             built[key] = member.task, table
         task, table = built[key]
         for each in experiment.evaluations.values():
-            assert each.of(experiment.task).build(task.data).num_labels <= (
-                task.num_labels
-            )
+            own = each.of(experiment.task)
+            if experiment.data is None:
+                assert own.build(None).interface.num_outputs == 1
+            else:
+                assert own.build(task.data).num_labels <= task.num_labels
         edits = [parse_edit(t) for t in experiment.edits if not t.startswith("Graft")]
         opto.check(edits, table)
 

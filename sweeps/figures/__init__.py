@@ -26,12 +26,14 @@ from ._published import Published as Published
 from ._row import (
     ACCURACY as ACCURACY,
     ATTENTION as ATTENTION,
+    CORRELATION as CORRELATION,
     NATS as NATS,
     NUMBER as NUMBER,
     QUOTIENT as QUOTIENT,
     Row as Row,
     rows_of as rows_of,
     SEQUENCES as SEQUENCES,
+    SHARE as SHARE,
     STEPS as STEPS,
 )
 from ._table import Judged as Judged, NOT_REACHED as NOT_REACHED

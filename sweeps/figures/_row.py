@@ -62,6 +62,8 @@ class Unit:
 # read off figures to about 2 %. Our numbers vary with the seed: times by a fifth.
 SEQUENCES = Unit("sequences", WithinFactor(1.25), low=0.0)
 ACCURACY = Unit("accuracy", WithinDifference(0.05), low=0.0, high=1.0)
+CORRELATION = Unit("correlation", WithinDifference(0.05), low=-1.0, high=1.0)
+SHARE = Unit("share", WithinDifference(0.1))
 ATTENTION = Unit("attention", WithinDifference(0.05), low=-1.0, high=1.0)
 NATS = Unit("nats", WithinFactor(1.25), low=0.0)
 STEPS = Unit("steps", WithinFactor(1.0), low=0.0)

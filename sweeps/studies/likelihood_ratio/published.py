@@ -1,0 +1,24 @@
+"""What arXiv 2603.10573 and its public repository report, and where we show it.
+
+We know the paper from its abstract and its repository, so "?" stands for a number that
+we could not find out.
+"""
+
+from ...figures import Published
+
+
+PAPER = "Implicit likelihood-ratio tests, 2603.10573"
+
+PUBLISHED = (
+    Published(
+        "? (tasks A, B)",
+        "accuracy, and correlation with the log-likelihood ratio",
+        "likelihood-ratio/bayes",
+    ),
+    Published("? (A, wider shift)", "out of distribution", "likelihood-ratio/bayes"),
+    Published("? (ablations)", "what is needed to learn", "likelihood-ratio/ablations"),
+    Published("? (logit lens)", "the read-out by layer", "likelihood-ratio/mechanism"),
+    Published("? (kernel)", "kernel regression", "likelihood-ratio/mechanism"),
+    Published("? (OV)", "heads and labels", "likelihood-ratio/mechanism"),
+    Published("ours", "when plateaus end", "likelihood-ratio/escape"),
+)

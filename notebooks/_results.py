@@ -24,10 +24,10 @@ HEAD = """# The papers' numbers and ours
 `python notebooks/_results.py` makes this file from the results of `icl figure NAME
 --scale small --out runs`, each run on two cores of a shared machine. The numbers of
 each seed are in [results/](results). At scale `small` the induction study has the
-published lengths, evaluated less often. The other two studies have ten times the
-learning rate and fewer sequences, so their times are not the papers'. *Synthetic*
-classes (`icl.data.LowRankClasses`) stand in for the papers' ResNet features of
-Omniglot, whose drawings were not available where these were made. Targets are the
+published lengths, evaluated less often. The studies of coopetition and transience have
+ten times the learning rate and fewer sequences, so their times are not the papers'.
+*Synthetic* classes (`icl.data.LowRankClasses`) stand in for the papers' ResNet features
+of Omniglot, whose drawings were not available where these were made. Targets are the
 papers' numbers, mostly of one seed, read off figures to about 2 %.
 
 **How it is judged.** Each claim was written down before the runs that it is judged on.

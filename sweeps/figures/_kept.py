@@ -7,6 +7,7 @@ from typing import Any
 from icl.plots import DrawnFigure
 
 from ..analysis import Estimate, runs_folder, Study, Table
+from ..text import counted
 from ._figure import Runs
 from ._found import find_figure
 from ._table import NOT_REACHED
@@ -45,10 +46,10 @@ def table_of(name: str, *, scale: str = "small", file: str = "") -> Table:
         return Table(("not drawn", "command"), [(name, f"icl figure {name}")])
     found = json.loads(path.read_text())
     seeds = len(found["judged"])
-    over = f"ours: {len(found['seeds'])} seeds" if found["seeds"] else "ours"
+    over = f"ours: {counted(len(found['seeds']), 'seed')}" if found["seeds"] else "ours"
     rows = [_row(row, values) for row, values in found["rows"].items()]
     rows += [
-        (claim, None, f"{told['seeds']} of {seeds} seeds" if seeds else None)
+        (claim, None, f"{told['seeds']} of {counted(seeds, 'seed')}" if seeds else None)
         + (told["verdict"],)
         for claim, told in found["claims"].items()
     ]

@@ -33,7 +33,9 @@ from icl.models import (
     SoftmaxAttention,
     TransformerConfig,
 )
+from icl.models.attention.mixed import MixedAttention
 from icl.models.attention.product import ProductAttention
+from icl.models.attention.sum_normalised import SumNormalisedAttention
 from icl.models.encoder import EncoderConfig, InterleavedTokens, PointTokens
 from icl.models.linear_attention import LinearSelfAttentionConfig
 from icl.protocols import AttentionConfig, ModelConfig
@@ -133,6 +135,11 @@ ATTENTIONS: dict[str, Attention] = {
     "softmax": Attention(SoftmaxAttention(), oracles.softmax_weights),
     "linear": Attention(LinearAttention(), oracles.linear_weights),
     "product": Attention(ProductAttention(), oracles.product_weights),
+    # Its weights depend on a learned number; test_gd_upstream.py has its oracle.
+    "mixed": Attention(MixedAttention(), None),
+    "sum_normalised": Attention(
+        SumNormalisedAttention(), oracles.sum_normalised_weights
+    ),
     "signed": Attention(SignedAttention(), None),
 }
 

@@ -56,6 +56,12 @@ def product_weights(query, keys, scale=None):
     return (keys @ query) * (1 if scale is None else scale)
 
 
+def sum_normalised_weights(query, keys, scale=None):
+    """Products of vectors whose entries are divided by their sum, and 1e-6."""
+    query, keys = (x / (x.sum(-1, keepdims=True) + 1e-6) for x in (query, keys))
+    return (keys @ query) * (1 if scale is None else scale)
+
+
 def causal(i, seq):
     """How many keys query `i` sees (the first ones), and how many keys there are."""
     return i + 1, seq

@@ -121,7 +121,7 @@ def test_layers_equal_the_papers_formula(layers, tied, getkey):
         tokens = np.concatenate([x[k], y[k][:, None]], 1)
         tokens[-1, -1] = 0
         for i in range(layers):
-            attn = made.layers[0 if tied else i]
+            attn = made.blocks[0 if tied else i].attn
             q, key, v, p = (
                 np.asarray(layer.weight, np.float64)
                 for layer in (attn.query, attn.key, attn.value, attn.output)
@@ -140,7 +140,9 @@ def test_one_layer_can_do_a_step_of_gradient_descent(task, getkey):
     values = jnp.zeros((d + 1, d + 1)).at[-1, -1].set(-1)
     new = points, points, values, jnp.eye(d + 1) * rate / task.context
     where = lambda m: [
-        layer.weight for a in m.layers for layer in (a.query, a.key, a.value, a.output)
+        layer.weight
+        for a in (block.attn for block in m.blocks)
+        for layer in (a.query, a.key, a.value, a.output)
     ]
     made = eqx.tree_at(where, model(task, getkey), new)
     x, y, _ = draw(task, 64)
@@ -164,7 +166,7 @@ def test_sites_and_circuits(getkey):
     assert {"embed", "blocks.1.attn.pattern", "blocks.0.attn.kernel"} <= {*table}
     assert "blocks.0.attn.scores" not in table
     assert table["blocks.0.attn.pattern"].shape == (1, 6, 5)
-    weights = made.layers[0].head_weights
+    weights = made.blocks[0].attn.head_weights
     assert opto.circuits.qk(weights).right.shape == (1, 4, 4)
     with pytest.raises(ValueError, match="Uniform|distribution"):
         opto.run(

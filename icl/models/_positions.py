@@ -84,9 +84,7 @@ class _Sinusoidal(AbstractPositions):
 
     def embed(self, x):
         seq, d_model = x.shape
-        angle = _angles(np.arange(seq), d_model, self.theta)
-        table = np.stack([np.sin(angle), np.cos(angle)], -1).reshape(x.shape)
-        return x + table.astype(x.dtype)
+        return x + sinusoids(seq, d_model, self.theta).astype(x.dtype)
 
     def rotate(self, x, start):
         return x
@@ -151,6 +149,18 @@ class Learned:
 
 
 Positions = Rope | Sinusoidal | Learned | NoPositions
+
+
+def sinusoids(
+    seq: int, dim: int, theta: float = 1e4
+) -> Float[np.ndarray, "{seq} {dim}"]:
+    r"""Sines at even and cosines at odd entries; see `Sinusoidal`.
+
+    An odd `dim` ends with a sine.
+    """
+    angle = _angles(np.arange(seq), dim, theta)
+    table = np.stack([np.sin(angle), np.cos(angle)], -1)
+    return table.reshape(seq, -1)[:, :dim]
 
 
 def _check_theta(theta: float) -> None:

@@ -22,19 +22,19 @@ from ._init import MOST_LAYERS
 from ._positions import AbstractPositions, NoPositions
 from .attention import Attention, ContextOnly
 from .attention.product import ProductAttention
+from .stack import ResidualUpdate, StackBlock, stacked
 
 
 class LinearSelfAttention(eqx.Module):
     """Layers of linear self-attention, for one example.
 
-    Tied layers are one layer that is applied several times. An edit at `blocks.0`,
-    `blocks.1`, … changes only that application.
+    Tied layers are one block that is applied several times.
     """
 
-    layers: tuple[Attention, ...]
+    blocks: tuple[StackBlock, ...]
     positions: AbstractPositions
     num_layers: int = eqx.field(static=True)
-    input_axes: tuple[str, str] = eqx.field(static=True)
+    input_axes: tuple[str, str] = eqx.field(static=True, default=("point dim", "point"))
 
     def __call__(
         self,
@@ -45,13 +45,8 @@ class LinearSelfAttention(eqx.Module):
     ) -> Float[Array, ""]:
         """The prediction for the last point; its value is not read."""
         tokens = jnp.concatenate([x, y.at[-1].set(0)[:, None]], 1)
-        stream = tap("embed", tokens, "seq d_model")
-        for i in range(self.num_layers):
-            block = tap.scope(f"blocks.{i}")
-            stream = block("resid_pre", stream, "seq d_model")
-            layer = self.layers[i % len(self.layers)]
-            stream = stream + layer(stream, self.positions, tap=block.scope("attn"))
-            stream = block("resid_post", stream, "seq d_model")
+        sizes = self.blocks, self.num_layers
+        stream = stacked(*sizes, tokens, self.positions, tap=tap)
         return tap("prediction", -stream[-1, -1], "")
 
 
@@ -68,6 +63,8 @@ class LinearSelfAttentionConfig(ModelConfig):
     """Whether all layers share their weights, or each has its own."""
     init_variance: float = 0.002
     """The scale of the initial weights, as a variance, not a standard deviation."""
+    update: ResidualUpdate = ResidualUpdate()
+    """How a layer changes the residual stream."""
 
     def __post_init__(self):
         positive("num_layers", self.num_layers, MOST_LAYERS)
@@ -83,24 +80,23 @@ class LinearSelfAttentionConfig(ModelConfig):
         """
         d_model = 1 + _dim(interface)
         keys = jax.random.split(key, 1 if self.tied else self.num_layers)
-        layers = tuple(
-            Attention(
-                d_model,
-                1,
-                kind=ProductAttention(),
-                num_kv_heads=None,
-                mask=ContextOnly(),
-                qkv_bias=False,
-                scale=None,
-                init_scale=math.sqrt(self.init_variance / self.num_layers),
-                key=layer_key,
-            )
-            for layer_key in keys
-        )
+        blocks = tuple(self._block(d_model, block_key) for block_key in keys)
         positions = NoPositions().build(d_model, key=key)
-        return LinearSelfAttention(
-            layers, positions, self.num_layers, ("point dim", "point")
+        return LinearSelfAttention(blocks, positions, self.num_layers)
+
+    def _block(self, d_model: int, key: PRNGKeyArray) -> StackBlock:
+        attn = Attention(
+            d_model,
+            1,
+            kind=ProductAttention(),
+            num_kv_heads=None,
+            mask=ContextOnly(),
+            qkv_bias=False,
+            scale=None,
+            init_scale=math.sqrt(self.init_variance / self.num_layers),
+            key=key,
         )
+        return StackBlock(attn, eqx.nn.Identity(), None, self.update)
 
 
 def _dim(interface: Interface) -> int:

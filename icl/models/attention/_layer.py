@@ -46,11 +46,13 @@ class Attention(eqx.Module):
         init_scale: float,
         key: PRNGKeyArray,
         output_bias: bool = False,
+        d_head: int | None = None,
     ):
         """**Arguments:**
 
-        - `d_model`: Width of the residual stream, divisible by `num_heads`.
-        - `num_heads`: Heads of dimension `d_model / num_heads`.
+        - `d_model`: Width of the residual stream, divisible by `num_heads` unless
+            `d_head` is given.
+        - `num_heads`: Heads of dimension `d_head`.
         - `kind`: How queries, keys and values are combined.
         - `num_kv_heads`: Number of key and value heads. Consecutive heads share one. It
             divides `num_heads`; `None` is as many as `num_heads`.
@@ -59,8 +61,9 @@ class Attention(eqx.Module):
         - `scale`: The factor on the scores; `None` uses the kind's own factor.
         - `init_scale`: The factor on the initial weights.
         - `output_bias`: Whether the output has a bias.
+        - `d_head`: Width of a head; `None` is `d_model / num_heads`.
         """
-        if num_heads < 1 or d_model % num_heads:
+        if num_heads < 1 or (d_head is None and d_model % num_heads):
             wanted = f"a positive divisor of d_model={d_model}"
             raise ValueError(f"num_heads must be {wanted}, got {num_heads}")
         kv_heads = num_heads if num_kv_heads is None else num_kv_heads
@@ -68,13 +71,13 @@ class Attention(eqx.Module):
             wanted = f"a positive divisor of num_heads={num_heads}"
             raise ValueError(f"num_kv_heads must be {wanted}, got {num_kv_heads}")
         q, k, v, o = jax.random.split(key, 4)
-        d_head = d_model // num_heads
-        kv_width = kv_heads * d_head
+        d_head = d_model // num_heads if d_head is None else d_head
+        width, kv_width = num_heads * d_head, kv_heads * d_head
         settings = {"scale": init_scale}
-        self.query = linear(d_model, d_model, bias=qkv_bias, key=q, **settings)
+        self.query = linear(d_model, width, bias=qkv_bias, key=q, **settings)
         self.key = linear(d_model, kv_width, bias=qkv_bias, key=k, **settings)
         self.value = linear(d_model, kv_width, bias=qkv_bias, key=v, **settings)
-        self.output = linear(d_model, d_model, bias=output_bias, key=o, **settings)
+        self.output = linear(width, d_model, bias=output_bias, key=o, **settings)
         # Do not split the key in five: the other four keys must be as in older runs.
         kind_key = jax.random.fold_in(key, 4)
         self.kind = kind.build(num_heads, d_head, scale=scale, key=kind_key)

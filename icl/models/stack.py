@@ -1,0 +1,108 @@
+"""Blocks of attention with a damped update, applied one after the other or repeatedly.
+
+The models of von Oswald et al. (2023): most have no norm and no MLP, and their layers
+may be tied.
+"""
+
+import dataclasses
+import math
+from collections.abc import Sequence
+from typing import get_args, Literal
+
+import equinox as eqx
+import jax.numpy as jnp
+from jaxtyping import Array, Float
+
+from opto import identity, Tap
+
+from ._layers import per_token
+from ._mlp import MLP
+from ._positions import AbstractPositions
+from .attention import Attention
+
+
+Channels = Literal["all", "last"]
+
+
+@dataclasses.dataclass(frozen=True)
+class ResidualUpdate:
+    """How a layer changes the residual stream."""
+
+    damping: float = 1.0
+    """The factor on what a layer adds."""
+    channels: Channels = "all"
+    """Which channels attention changes. `"last"` is the one of the values $y$."""
+    clip: float | None = None
+    """The stream's entries stay within plus and minus this; `None` is no bound."""
+
+    def __post_init__(self):
+        if not 0 < self.damping < math.inf:
+            raise ValueError(f"damping must be positive and finite, got {self.damping}")
+        if self.channels not in get_args(Channels):
+            known = ", ".join(get_args(Channels))
+            raise ValueError(f"channels must be one of {known}, got {self.channels!r}")
+        if self.clip is not None and not 0 < self.clip < math.inf:
+            raise ValueError(f"clip must be positive and finite, got {self.clip}")
+
+    def attention(self, x: Array, out: Array) -> Array:
+        """The stream after attention that gives `out`."""
+        if self.channels == "last":
+            return self._bounded(x.at[..., -1].add(self.damping * out[..., -1]))
+        return self.mlp(x, out)
+
+    def mlp(self, x: Array, out: Array) -> Array:
+        """The stream after an MLP that gives `out`; all channels change."""
+        return self._bounded(x + self.damping * out)
+
+    def _bounded(self, x: Array) -> Array:
+        return x if self.clip is None else jnp.clip(x, -self.clip, self.clip)
+
+
+class StackBlock(eqx.Module):
+    """Attention and, optionally, an MLP after it; a norm, if any, is before attention.
+
+    `attn_norm` is a LayerNorm or an identity.
+    """
+
+    attn: Attention
+    attn_norm: eqx.Module
+    mlp: MLP | None
+    update: ResidualUpdate = eqx.field(static=True)
+
+    def __call__(
+        self,
+        x: Float[Array, "seq d_model"],
+        positions: AbstractPositions,
+        *,
+        tap: Tap = identity,
+    ) -> Float[Array, "seq d_model"]:
+        """The residual stream after this block."""
+        attn_tap = tap.scope("attn")
+        x = tap("resid_pre", x, "seq d_model")
+        normed = attn_tap("normed", per_token(self.attn_norm, x), "seq d_model")
+        out = self.attn(normed, positions, tap=attn_tap)
+        x = self.update.attention(x, out)
+        if self.mlp is not None:
+            x = tap("resid_mid", x, "seq d_model")
+            x = self.update.mlp(x, self.mlp(x, tap=tap.scope("mlp")))
+        return tap("resid_post", x, "seq d_model")
+
+
+def stacked(
+    blocks: Sequence[StackBlock],
+    num_layers: int,
+    x: Float[Array, "seq d_model"],
+    positions: AbstractPositions,
+    *,
+    tap: Tap = identity,
+) -> Float[Array, "seq d_model"]:
+    """The residual stream after blocks that are applied `num_layers` times in all.
+
+    Blocks take turns; with one block, the layers are tied. An edit at `blocks.0`,
+    `blocks.1`, … changes only that application.
+    """
+    stream = tap("embed", x, "seq d_model")
+    for i in range(num_layers):
+        block = blocks[i % len(blocks)]
+        stream = block(stream, positions, tap=tap.scope(f"blocks.{i}"))
+    return stream

@@ -1,0 +1,168 @@
+"""Algorithms on a context, against NumPy, closed forms and the reference data."""
+
+import pathlib
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from icl.baselines.descent import (
+    curve,
+    fitted,
+    GDPlusPlus,
+    GradientDescent,
+    layer_predictions,
+    Preconditioned,
+    predictions,
+    Ridge,
+    spectral_bound,
+    SteepestDescent,
+)
+from icl.baselines.gradient_descent import one_step
+from icl.batches import batch
+from icl.models.constructions import descent_block, descent_model
+from icl.tasks.regression import GaussianInputs, LinearRegression
+
+
+REFERENCE = pathlib.Path(__file__).parents[2] / "shared/data/gd_upstream"
+needs_reference = pytest.mark.skipif(
+    not REFERENCE.exists(), reason="needs the reference data"
+)
+TASK = LinearRegression(dim=4, context=7, noise=0.3)
+
+
+@pytest.fixture(scope="module")
+def examples():
+    return batch(TASK, 20, key=jax.random.key(0))
+
+
+def each(examples):
+    """Context and query of each example, in float64."""
+    for x, y in zip(np.float64(examples.x), np.float64(examples.y), strict=True):
+        yield x[:-1], y[:-1], x[-1]
+
+
+def test_gradient_descent(examples):
+    rates = [2.0, 0.5, 1.0]
+    found = predictions(GradientDescent(rates), examples)
+    wanted = []
+    for x, y, query in each(examples):
+        w, row = np.zeros(4), [0.0]
+        for rate in rates:
+            w = w - rate / 7 * sum((w @ a - b) * a for a, b in zip(x, y, strict=True))
+            row.append(w @ query)
+        wanted.append(row)
+    np.testing.assert_allclose(found, wanted, rtol=1e-4, atol=1e-6)
+
+
+@needs_reference
+@pytest.mark.parametrize("size", ["d4_n6", "d10_n10"])
+def test_gradient_descent_of_the_reference(size):
+    with np.load(REFERENCE / f"gd_baseline_{size}.npz") as data:
+        x, y, query = data["x"], data["y"][..., 0], data["x_query"]
+        for e, rate in enumerate(data["etas"]):
+            last = int(data["steps"].max())
+            of = GradientDescent(np.full(last, rate))
+            found = np.asarray(jax.vmap(of)(x, y, query))[:, data["steps"]]
+            wanted = data["prediction_zero"][e].T
+            scale = max(1.0, np.abs(wanted).max())
+            np.testing.assert_allclose(found, wanted, rtol=1e-4, atol=1e-5 * scale)
+
+
+def test_gd_plus_plus_is_the_constructed_model(examples):
+    """The model is tested against NumPy in test_gd_upstream.py."""
+    pairs = [(2.0, 0.1), (1.0, 0.05)]
+    blocks = [descent_block(4, 7, eta, curvature=gamma) for eta, gamma in pairs]
+    model = descent_model(blocks, 2)
+    found = predictions(GDPlusPlus(*zip(*pairs, strict=True)), examples)
+    wanted = layer_predictions(model, examples)
+    np.testing.assert_allclose(found, wanted, rtol=1e-4, atol=1e-6)
+    np.testing.assert_allclose(
+        wanted[:, -1], jax.vmap(model)(examples.x, examples.y), rtol=1e-6, atol=1e-7
+    )
+
+
+def test_a_preconditioner_is_a_change_of_coordinates(examples):
+    root = np.diag([1.0, 0.8, 1.2, 0.5]) + 0.1 * np.ones((4, 4))
+    found = predictions(Preconditioned([1.0, 0.7], root @ root.T), examples)
+    turned = jnp.asarray(np.asarray(examples.x) @ root, jnp.float32)
+    plain = jax.vmap(lambda x, y: GradientDescent([1.0, 0.7])(x[:-1], y[:-1], x[-1]))
+    np.testing.assert_allclose(found, plain(turned, examples.y), rtol=1e-4, atol=1e-5)
+
+
+def test_line_search_is_the_best_rate_of_each_step(examples):
+    found = predictions(SteepestDescent(3), examples)
+    wanted = []
+    for x, y, query in each(examples):
+        w, row = np.zeros(4), [0.0]
+        for _ in range(3):
+            slope = (x @ w - y) @ x
+            # The loss is a parabola in the rate: its minimum from three points.
+            loss = [np.sum((x @ (w - r * slope) - y) ** 2) for r in (0, 1, 2)]
+            curvature = (loss[2] - 2 * loss[1] + loss[0]) / 2
+            w = w + (loss[1] - loss[0] - curvature) / (2 * curvature) * slope
+            row.append(w @ query)
+        wanted.append(row)
+    np.testing.assert_allclose(found, wanted, rtol=1e-3, atol=1e-5)
+
+
+@pytest.mark.parametrize("penalty", [0.0, 0.09, 3.0])
+@pytest.mark.parametrize("context", [3, 7])
+def test_ridge_regression(penalty, context):
+    task = LinearRegression(dim=4, context=context, noise=0.3)
+    examples = batch(task, 20, key=jax.random.key(1))
+    found = predictions(Ridge(penalty), examples)
+    wanted = [
+        np.linalg.pinv(x.T @ x + penalty * np.eye(4), rcond=1e-9) @ (x.T @ y) @ query
+        for x, y, query in each(examples)
+    ]
+    np.testing.assert_allclose(found[:, 1], wanted, rtol=1e-3, atol=1e-4)
+
+
+def test_gradient_descent_falls_below_the_spectral_bound(examples):
+    x, y, _ = next(iter(each(examples)))
+    bound = float(spectral_bound(jnp.asarray(x, jnp.float32)))
+    wanted = 2 / np.linalg.eigvalsh(x.T @ x / len(x)).max()
+    np.testing.assert_allclose(bound, wanted, rtol=1e-5)
+
+    def losses(rate):
+        w = np.zeros(4)
+        for _ in range(300):
+            yield np.sum((x @ w - y) ** 2)
+            w = w - rate / len(x) * (x @ w - y) @ x
+
+    assert np.all(np.diff([*losses(0.99 * bound)]) <= 1e-12)
+    assert [*losses(1.01 * bound)][-1] > 10 * np.sum(y**2)
+
+
+def test_the_best_single_step_is_the_closed_form():
+    task = LinearRegression()
+    best = fitted(GradientDescent([3.0]), task, key=jax.random.key(0), steps=150)
+    rate, loss = one_step(task)
+    assert float(best.rates[0]) == pytest.approx(rate, rel=0.02)
+    examples = batch(task, 20_000, key=jax.random.key(1))
+    found = curve(predictions(best, examples), examples)
+    each = 0.5 * (predictions(best, examples)[:, 1] - examples.y[:, -1]) ** 2
+    error = float(each.std()) / np.sqrt(20_000)
+    assert float(found[1]) == pytest.approx(loss, abs=4 * error)
+    # The zero predictor's loss is d s² / 2 with s² = 1/12.
+    assert float(found[0]) == pytest.approx(10 / 24, rel=0.03)
+
+
+def test_the_bayes_predictor_with_many_pairs():
+    """$\\sigma^2 (1 + d / (N - d - 1))$ for the value with its noise, about."""
+    task = LinearRegression(5, 200, GaussianInputs(), noise=0.5)
+    examples = batch(task, 4000, key=jax.random.key(2))
+    found = float(curve(predictions(Ridge(0.25), examples), examples)[1])
+    # The query's value has no noise, so only the weights' error is left.
+    assert found == pytest.approx(0.5 * 0.25 * 5 / (200 - 5 - 1), rel=0.1)
+
+
+def test_a_penalty_that_cannot_be():
+    with pytest.raises(ValueError, match="penalty must be at least 0 and finite"):
+        Ridge(-1.0)
+    with pytest.raises(ValueError, match=r"rates must be a number for each step, got"):
+        GradientDescent(0.5)
+    with pytest.raises(ValueError, match="steps must be a positive integer"):
+        SteepestDescent(0)

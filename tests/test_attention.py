@@ -246,7 +246,7 @@ def test_norms_fold_into_any_kind():
 
 @pytest.mark.usefixtures("unchecked")
 def test_norms_fold_only_into_models_that_are_known():
-    with pytest.raises(ValueError, match="fold norms into .*, got a Linear"):
+    with pytest.raises(ValueError, match="fold norms into .*, got Linear"):
         fold_layer_norms(eqx.nn.Linear(2, 2, key=jax.random.key(0)))
 
 

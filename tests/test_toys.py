@@ -88,7 +88,7 @@ def test_a_rank_one_descent_is_the_formula(form, dims):
     names = "".join(dims)
     with jax.enable_x64(True):
         toy = toys.Toy(toys.RankOne(names, form), start, true)
-        trace = toys.descend(toy, toys.GradientDescent(300, 0.3))
+        trace = toys.descend(toy, toys.ToyDescent(300, 0.3))
         value = lambda *vectors: rank_one(names, *vectors)
         losses, last = descended(value, start, true, steps=300, rate=0.3)
         assert losses[-1] < 0.7 * losses[0]
@@ -102,7 +102,7 @@ def test_a_coopetition_descent_is_the_formula(form):
     start, true = random_vectors(1, a=4, b=3, c=5, d=7)
     with jax.enable_x64(True):
         toy = toys.Toy(coopetition((0.1, 0.03), 0.2, form), start, true)
-        trace = toys.descend(toy, toys.GradientDescent(300, 0.5))
+        trace = toys.descend(toy, toys.ToyDescent(300, 0.5))
         losses, last = descended(
             both((0.1, 0.03), 0.2), start, true, steps=300, rate=0.5
         )
@@ -128,7 +128,7 @@ def test_clamped_entries_are_held():
             toys.ToyClamp("a", (3,), 0.25),
             toys.ToyClamp("c", value=jnp.asarray(values)),
         ]
-        trace = toys.descend(toy, toys.GradientDescent(100, 0.3), clamps=clamps)
+        trace = toys.descend(toy, toys.ToyDescent(100, 0.3), clamps=clamps)
     value = lambda *vectors: rank_one("abc", *vectors)
     losses, last = descended(value, start, true, steps=100, rate=0.3, clamp=clamp)
     np.testing.assert_allclose(trace.losses, losses, rtol=1e-9)
@@ -189,7 +189,7 @@ def test_a_mechanism_that_lacks_nothing_stays():
 
 def test_what_is_measured_does_not_change_the_descent():
     toy = toys.induction().draw(jnp.uint32(3))
-    how = toys.GradientDescent(400)
+    how = toys.ToyDescent(400)
     plain = toys.descend(toy, how)
     loss = toys.RankOne("abc")
     measures = {"loss": loss, "gradient": toys.GradientNorm(loss, "a")}
@@ -202,7 +202,7 @@ def test_stops_at_the_tolerance():
     toy = toys.induction().draw(jnp.uint32(1))
     clamps = [toys.ToyClamp("b"), toys.ToyClamp("c")]
     whole = np.asarray(toys.descend(toy, clamps=clamps).losses)
-    how = toys.GradientDescent(1000, tolerance=1e-3)
+    how = toys.ToyDescent(1000, tolerance=1e-3)
     measures = {"a": toys.Norm("a")}
     trace = toys.descend(toy, how, clamps=clamps, measures=measures)
     stop = int(trace.stop)
@@ -211,7 +211,7 @@ def test_stops_at_the_tolerance():
     assert np.isnan(trace.losses[stop + 1 :]).all()
     assert np.isnan(trace.measures["a"][stop + 1 :]).all()
     np.testing.assert_allclose(trace.measures["a"][stop], norm(trace.vectors["a"]))
-    never = toys.descend(toy, toys.GradientDescent(20, tolerance=1e-9))
+    never = toys.descend(toy, toys.ToyDescent(20, tolerance=1e-9))
     assert never.stop == 20
 
 
@@ -356,9 +356,9 @@ def test_seeds_are_aligned_and_held():
             lambda: toys.descend(toy(), clamps=[toys.ToyClamp("a", (2,))]),
             r"entries of 'a' must be in \[0, 2\), got 2",
         ),
-        (lambda: toys.GradientDescent(steps=0), "steps must be at least 1"),
-        (lambda: toys.GradientDescent(learning_rate=0.0), "learning_rate must be"),
-        (lambda: toys.GradientDescent(tolerance=-1.0), "tolerance must be"),
+        (lambda: toys.ToyDescent(steps=0), "steps must be at least 1"),
+        (lambda: toys.ToyDescent(learning_rate=0.0), "learning_rate must be"),
+        (lambda: toys.ToyDescent(tolerance=-1.0), "tolerance must be"),
         (lambda: toys.half_time(np.ones(20)), "after must be one of the 20 steps"),
     ],
 )

@@ -7,7 +7,7 @@ gradient; it can clamp entries and take measures on the way. `induction` and
 """
 
 from ._clamp import ToyClamp as ToyClamp
-from ._descent import descend as descend, GradientDescent as GradientDescent
+from ._descent import descend as descend, ToyDescent as ToyDescent
 from ._events import half_time as half_time, plateau as plateau, rise as rise
 from ._form import (
     AbstractForm as AbstractForm,

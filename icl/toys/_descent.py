@@ -14,7 +14,7 @@ from ._vectors import ToyMeasure, Vectors
 
 
 @dataclasses.dataclass(frozen=True)
-class GradientDescent:
+class ToyDescent:
     """Plain full-batch descent, until the loss is below a tolerance."""
 
     steps: int = 1000
@@ -38,7 +38,7 @@ class GradientDescent:
 @eqx.filter_jit
 def descend(
     toy: Toy,
-    how: GradientDescent = GradientDescent(),  # noqa: B008
+    how: ToyDescent = ToyDescent(),  # noqa: B008
     *,
     clamps: Sequence[ToyClamp] = (),
     measures: Mapping[str, ToyMeasure] | None = None,
@@ -101,12 +101,12 @@ def _clamped(learned: Vectors, true: Vectors, clamps: Sequence[ToyClamp]) -> Vec
     return learned
 
 
-def _below(losses: Float[Array, "*step"], how: GradientDescent) -> Array:
+def _below(losses: Float[Array, "*step"], how: ToyDescent) -> Array:
     # Rounding can make a loss of inner products negative. Without a tolerance, this is
     # no reason to stop.
     return losses < (how.tolerance or -jnp.inf)
 
 
-def _first_below(losses: Float[Array, " step"], how: GradientDescent) -> Array:
+def _first_below(losses: Float[Array, " step"], how: ToyDescent) -> Array:
     below = _below(losses, how)
     return jnp.where(jnp.any(below), jnp.argmax(below), how.steps)

@@ -7,7 +7,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, Integer, UInt32
 
 from ._clamp import ToyClamp
-from ._descent import GradientDescent
+from ._descent import ToyDescent
 from ._form import AbstractForm, Tensor
 from ._loss import Coopetition, RankOne, Size
 from ._measures import LossAtTruth, Misalignment
@@ -41,7 +41,7 @@ def induction(dim: int = 20, form: AbstractForm = Tensor()) -> ToyStudy:  # noqa
 
     return ToyStudy(
         draw,
-        GradientDescent(steps=1000),
+        ToyDescent(steps=1000),
         clamps={
             "none": (),
             "c": (ToyClamp("c"),),
@@ -94,7 +94,7 @@ def coopetition(
 
     return ToyStudy(
         draw,
-        GradientDescent(steps=16_000, tolerance=1e-6),
+        ToyDescent(steps=16_000, tolerance=1e-6),
         clamps={"none": ()},
         measures={"mechanism 1": first, "mechanism 2": second, "cost": cost},
     )

@@ -11,7 +11,7 @@ import numpy as np
 from jaxtyping import Array, Integer
 
 from ._clamp import ToyClamp
-from ._descent import descend, GradientDescent
+from ._descent import descend, ToyDescent
 from ._toy import Toy, Trace
 from ._vectors import ToyMeasure
 
@@ -22,7 +22,7 @@ class ToyStudy:
 
     draw: Callable[[Integer[Array, ""]], Toy]
     """A function from a seed to its toy; JAX can trace it."""
-    descent: GradientDescent
+    descent: ToyDescent
     clamps: Mapping[str, Sequence[ToyClamp]]
     """The clamps of each condition, by its name."""
     measures: Mapping[str, ToyMeasure]

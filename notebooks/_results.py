@@ -70,7 +70,8 @@ def coverage(found: list[dict[str, Any]]) -> Iterator[str]:
     verdicts: dict[str, list[str]] = {}
     for each in found:
         own = "Omniglot: " if each["own_data"] else ""
-        verdicts.setdefault(each["figure"], []).append(f"{own}{each['verdict']}")
+        verdict = f"{own}{each['verdict']}{undecided(each)}"
+        verdicts.setdefault(each["figure"], []).append(verdict)
     yield "## Every figure of the papers\n"
     for paper, published in all_published().items():
         yield f"### {paper}\n"
@@ -83,6 +84,15 @@ def coverage(found: list[dict[str, Any]]) -> Iterator[str]:
             verdict = drawn or f"{Verdict.ABSENT}: {reason}"
             yield f"| {each.number} | {each.shows} | {where} | {verdict} |"
         yield ""
+
+
+def undecided(found: dict[str, Any]) -> str:
+    """Why a figure that was drawn is absent: the claims that its runs leave open."""
+    if found["verdict"] != Verdict.ABSENT:
+        return ""
+    claims = found["claims"].items()
+    open_ = [name for name, told in claims if told["verdict"] == Verdict.ABSENT]
+    return f": the runs cannot decide “{'”, “'.join(open_)}”" if open_ else ""
 
 
 def section(found: dict[str, Any]) -> Iterator[str]:

@@ -94,6 +94,14 @@ def test_only_whole_studies_at_small_scale_are_kept(tmp_path, monkeypatch):
         module.keep([drawn])
 
 
+def test_an_absent_figure_says_what_is_undecided():
+    told = {"c above 1": {"verdict": "absent", "seeds": 1}}
+    undecided = found() | {"verdict": "absent", "claims": told}
+    rows = [*results().coverage([undecided])]
+    (row,) = (row for row in rows if "`induction/4b`" in row)
+    assert row.endswith("| absent: the runs cannot decide “c above 1” |")
+
+
 def test_each_figure_is_of_a_published_one():
     names = {each.figure for each in PUBLISHED if each.figure}
     assert names == {*all_figures()}

@@ -68,10 +68,10 @@ def operations(text: str) -> dict[str, Operation]:
     for line in text.splitlines():
         if found := _COMPUTATION.match(line):
             inside = found[1]
-        elif dot := _DOT.search(line):
+        elif (dot := _DOT.search(line)) and (given := _INSTRUCTION.match(line)):
             left = _sizes(shapes[dot[1]])
             summed = math.prod(left[axis] for axis in _sizes(dot[2]))
-            flops[inside] += 2 * math.prod(_sizes(_INSTRUCTION.match(line)[2])) * summed
+            flops[inside] += 2 * math.prod(_sizes(given[2])) * summed
     return {
         found[1]: Operation(_phase(line), _called(line, flops))
         for line in text.splitlines()

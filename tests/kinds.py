@@ -8,6 +8,7 @@ tables:
 measures, `OPTIMIZERS` in `test_optimizers.py`.
 """
 
+import dataclasses
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, ClassVar
@@ -17,6 +18,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import oracles
+from language import NextToken
 from regression import linear, regression
 
 from icl.models import (
@@ -37,6 +39,7 @@ from icl.models.attention.mixed import MixedAttention
 from icl.models.attention.product import ProductAttention
 from icl.models.attention.sum_normalised import SumNormalisedAttention
 from icl.models.encoder import EncoderConfig, InterleavedTokens, PointTokens
+from icl.models.gpt2 import ExactGelu, GPT2Config, Relu
 from icl.models.linear_attention import LinearSelfAttentionConfig
 from icl.protocols import AttentionConfig, ModelConfig
 from icl.tasks.discrimination import NoisyLabels, ShiftedMean, ShuffledPairs, Variance
@@ -95,6 +98,7 @@ MIXTURE = Mixture(
     (Context(3, 1), Context(3, 0), Context(3, 2, no_support=True)), (0.5, 0.3, 0.2)
 )
 FUNCTIONS: dict[str, Callable[[], Any]] = {
+    "next_token": NextToken,
     "function": lambda: InContextFunction(dim=3, points=5),
     "noisy_function": lambda: InContextFunction(
         NoisyLinear(size=ExpectedSize()), 3, 5, SkewedInputs()
@@ -258,6 +262,11 @@ def _encoding(task: str, **fields: Any) -> Model:
     return _on(task, EncoderConfig(d_model=8, num_heads=2, **fields))
 
 
+def _gpt2(task: str, causal: bool = False, **fields: Any) -> Model:
+    config = GPT2Config(num_layers=2, d_model=8, num_heads=2, max_length=12, **fields)
+    return dataclasses.replace(_on(task, config), causal=causal)
+
+
 MODELS: dict[str, Model] = {
     **{name: _model(config) for name, config in TRANSFORMERS.items()},
     "signed_attention": _model(TransformerConfig(attention=SignedAttention())),
@@ -271,6 +280,18 @@ MODELS: dict[str, Model] = {
     "encoder_without_positions": _encoding("variance", positions=NoPositions()),
     "encoder_of_points": _encoding("noisy_labels", num_layers=3, tokens=PointTokens()),
     "interleaved_encoder": _encoding("variance", tokens=InterleavedTokens()),
+    "gpt2": _gpt2("next_token"),
+    "untied_gpt2": _gpt2("next_token", tied=False, d_mlp=5, activation=ExactGelu()),
+    "gpt2_of_points": _gpt2("function", causal=True),
+    "mixed_gpt2_of_points": _gpt2(
+        "noisy_function",
+        causal=True,
+        attention=(LinearAttention(), SoftmaxAttention()),
+        num_kv_heads=1,
+        scale=(None, 0.7),
+        activation=Relu(),
+        layer_norm_epsilon=1e-3,
+    ),
 }
 
 

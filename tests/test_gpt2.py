@@ -444,6 +444,14 @@ def test_tokens_of_points_are_interleaved():
     np.testing.assert_array_equal(other, model(xs, ys))  # The last value is not read.
 
 
+def test_a_value_reaches_only_later_predictions():
+    model = built(POINTS)
+    xs, ys = jax.random.normal(jax.random.key(1), (4, 3)), jnp.array([0.7, -1, 2, 0.1])
+    jacobian = np.asarray(jax.jacobian(lambda ys: model(xs, ys))(ys))
+    assert (jacobian[np.triu_indices(4)] == 0).all()
+    assert (jacobian[np.tril_indices(4, -1)] != 0).all()
+
+
 WRONG = {
     "num_heads must divide d_model=8, got 3": lambda: built(TOKENS, num_heads=3),
     "num_kv_heads must be None or divide num_heads=2": lambda: built(

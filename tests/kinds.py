@@ -58,6 +58,28 @@ from icl.tasks.exemplar_label import (
     Split,
     Zipf,
 )
+from icl.tasks.functions import Curriculum, InContextFunction, Ramp
+from icl.tasks.functions.classes import (
+    AffineFunction,
+    DecisionTree,
+    LinearClassification,
+    NoisyLinear,
+    QuadraticFunction,
+    SparseLinear,
+    TwoLayerReLU,
+    UniformLinear,
+)
+from icl.tasks.functions.classes.noisy import ExpectedSize
+from icl.tasks.functions.shifts import (
+    OppositeQuery,
+    OrthantContext,
+    OrthogonalQuery,
+    OverlappingQuery,
+    ScaledInputs,
+    ScaledQuery,
+    SkewedInputs,
+    SubspaceInputs,
+)
 from icl.tasks.regression import GaussianInputs, LinearRegression
 
 
@@ -79,6 +101,36 @@ def exemplar_label(**fields: Any) -> Callable[[], Any]:
 MIXTURE = Mixture(
     (Context(3, 1), Context(3, 0), Context(3, 2, no_support=True)), (0.5, 0.3, 0.2)
 )
+FUNCTIONS: dict[str, Callable[[], Any]] = {
+    "function": lambda: InContextFunction(dim=3, points=5),
+    "noisy_function": lambda: InContextFunction(
+        NoisyLinear(size=ExpectedSize()), 3, 5, SkewedInputs()
+    ),
+    "sparse_function": lambda: InContextFunction(
+        SparseLinear(2),
+        dim=3,
+        points=5,
+        curriculum=Curriculum(Ramp(2, 3, 1, 8), Ramp(3, 5, 2, 8)),
+    ),
+    "affine_function": lambda: InContextFunction(
+        AffineFunction(), 3, 5, SubspaceInputs(1)
+    ),
+    "uniform_function": lambda: InContextFunction(
+        UniformLinear(), 3, 5, ScaledInputs(2.0)
+    ),
+    "classified": lambda: InContextFunction(LinearClassification(), 3, 5),
+    "query_quadratic": lambda: InContextFunction(
+        QuadraticFunction(), 3, 5, ScaledQuery(2.0)
+    ),
+    "query_relu": lambda: InContextFunction(TwoLayerReLU(4), 3, 5, OrthantContext(3)),
+    "query_tree": lambda: InContextFunction(DecisionTree(3), 3, 5, OppositeQuery(2)),
+    "query_orthogonal": lambda: InContextFunction(
+        dim=3, points=5, shift=OrthogonalQuery(2)
+    ),
+    "query_overlapping": lambda: InContextFunction(
+        dim=3, points=5, shift=OverlappingQuery()
+    ),
+}
 TASKS: dict[str, Callable[[], Any]] = {
     "pair": exemplar_label(),
     "four": exemplar_label(context=Context(4, 1)),
@@ -96,6 +148,12 @@ TASKS: dict[str, Callable[[], Any]] = {
     "shifted_mean": lambda: ShiftedMean(3, 5, 0.7),
     "noisy_labels": lambda: ShiftedMean(4, 6, 0.3, context_change=NoisyLabels(0.3)),
     "variance": lambda: Variance(3, 5, context_change=ShuffledPairs()),
+    **FUNCTIONS,
+}
+# Arrays of an example that are the same in each.
+CONSTANT = {
+    name: {"mean_square", *(() if name.startswith("query_") else ("counts",))}
+    for name in FUNCTIONS
 }
 
 

@@ -29,9 +29,13 @@ from ._gpt2 import (
 )
 from ._init import linear_with, MOST_LAYERS
 from ._mlp import MLP
+from ._per_layer import per_layer
 from ._positions import LearnedPositions
 from ._transformer import TransformerBlock
 from .attention import Attention, Causal, SoftmaxAttention
+
+
+_BY_LAYER = ("attention", "num_kv_heads", "mask", "scale")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -43,7 +47,8 @@ class GPT2Config(ModelConfig):
     `init_std / sqrt(2 * num_layers)`. The layers that read points and give values
     start uniform, with their biases, in one over the root of the number of inputs.
 
-    `attention`, `mask` and `scale` are one for all layers, or one for each.
+    `attention`, `num_kv_heads`, `mask` and `scale` are one for all layers, or one for
+    each.
     """
 
     num_layers: int = 12
@@ -58,8 +63,8 @@ class GPT2Config(ModelConfig):
     """The number of tokens of the longest sequence; a point is two tokens."""
     attention: AttentionConfig | tuple[AttentionConfig, ...] = SoftmaxAttention()
     """How queries, keys and values are combined."""
-    num_kv_heads: int | None = None
-    """Number of key and value heads of each block; `None` is as many as `num_heads`."""
+    num_kv_heads: int | tuple[int | None, ...] | None = None
+    """Number of key and value heads; `None` is as many as `num_heads`."""
     mask: Mask | tuple[Mask, ...] = Causal()
     """Which tokens a token sees; never a later one."""
     scale: float | tuple[float | None, ...] | None = None
@@ -82,18 +87,18 @@ class GPT2Config(ModelConfig):
         if self.d_model % self.num_heads:
             wanted = f"num_heads must divide d_model={self.d_model}"
             raise ValueError(f"{wanted}, got {self.num_heads}")
-        kv = self.num_kv_heads
-        if kv is not None and (kv < 1 or self.num_heads % kv):
-            wanted = f"None or divide num_heads={self.num_heads}"
-            raise ValueError(f"num_kv_heads must be {wanted}, got {kv}")
         if not 0 <= self.layer_norm_epsilon < math.inf:
             wanted = "layer_norm_epsilon must be finite and not negative"
             raise ValueError(f"{wanted}, got {self.layer_norm_epsilon}")
         if not 0 < self.init_std < math.inf:
             raise ValueError(f"init_std must be positive, got {self.init_std}")
-        for name in ("attention", "mask", "scale"):
-            _each_layer(name, getattr(self, name), self.num_layers)
-        for scale in _each_layer("scale", self.scale, self.num_layers):
+        for name in _BY_LAYER:
+            self._of_layers(name)
+        for kv in self._of_layers("num_kv_heads"):
+            if kv is not None and (kv < 1 or self.num_heads % kv):
+                wanted = f"None or divide num_heads={self.num_heads}"
+                raise ValueError(f"num_kv_heads must be {wanted}, got {kv}")
+        for scale in self._of_layers("scale"):
             if scale is not None and not math.isfinite(scale):
                 raise ValueError(f"scale must be finite or None, got {scale}")
 
@@ -110,7 +115,7 @@ class GPT2Config(ModelConfig):
         if length > self.max_length:
             wanted = f"max_length must be at least {length} for this task"
             raise ValueError(f"{wanted}, got {self.max_length}")
-        for mask in _each_layer("mask", self.mask, self.num_layers):
+        for mask in self._of_layers("mask"):
             if np.triu(mask.seen(length, 0), 1).any():
                 raise ValueError(f"mask must not show later tokens, got {mask}")
         read_key, position_key, out_key, *keys = jax.random.split(
@@ -136,20 +141,21 @@ class GPT2Config(ModelConfig):
     def _normal(self, rows: int, *, key: PRNGKeyArray) -> Float[Array, "row d_model"]:
         return self.init_std * jax.random.normal(key, (rows, self.d_model))
 
+    def _of_layers(self, name: str) -> tuple[Any, ...]:
+        """The value of each layer."""
+        return per_layer(name, getattr(self, name), self.num_layers)
+
     def _norm(self) -> eqx.nn.LayerNorm:
         return eqx.nn.LayerNorm(self.d_model, eps=self.layer_norm_epsilon)
 
     def _block(self, layer: int, *, key: PRNGKeyArray) -> TransformerBlock:
         attn_key, mlp_key, weights_key = jax.random.split(key, 3)
-        of = {
-            name: _each_layer(name, getattr(self, name), self.num_layers)[layer]
-            for name in ("attention", "mask", "scale")
-        }
+        of = {name: self._of_layers(name)[layer] for name in _BY_LAYER}
         attn = Attention(
             self.d_model,
             self.num_heads,
             kind=of["attention"],
-            num_kv_heads=self.num_kv_heads,
+            num_kv_heads=of["num_kv_heads"],
             mask=of["mask"],
             qkv_bias=True,
             scale=of["scale"],
@@ -184,16 +190,6 @@ class GPT2Config(ModelConfig):
             )
         ]
         return eqx.tree_at(weights, block, new)
-
-
-def _each_layer(name: str, value: Any, num_layers: int) -> tuple[Any, ...]:
-    """The value of each layer."""
-    if not isinstance(value, tuple):
-        return (value,) * num_layers
-    if len(value) != num_layers:
-        got = f"{len(value)} for num_layers={num_layers}"
-        raise ValueError(f"{name} must be one, or one for each layer; got {got}")
-    return value
 
 
 def _sizes(interface: Interface) -> tuple[bool, int, int]:

@@ -52,7 +52,8 @@ def load_state(path: str | os.PathLike[str]) -> dict[str, np.ndarray]:
         raise ValueError(f"cannot read {path}: {error.strerror or error}") from None
     except zipfile.BadZipFile as error:
         why = "torch.save writes zip archives since version 1.6"
-        raise ValueError(f"cannot read {path}: {error}; {why}") from None
+        reason = error if zipfile.is_zipfile(path) else f"{error}; {why}"
+        raise ValueError(f"cannot read {path}: {reason}") from None
     except _Refused as error:
         raise ValueError(f"{path} {error}") from None
     except Exception as error:  # A damaged pickle may raise nearly anything.

@@ -352,6 +352,12 @@ MODELS: dict[str, Model] = {
     "gpt2": _gpt2("next_token"),
     "untied_gpt2": _gpt2("next_token", tied=False, d_mlp=5, activation=ExactGelu()),
     "gpt2_of_points": _gpt2("function", causal=True),
+    "windowed_gpt2_of_points": _gpt2(
+        "function",
+        causal=True,
+        attention=(RelaAttention(), ElementwiseRebasedAttention()),
+        mask=Window(6, (1,)),
+    ),
     "mixed_gpt2_of_points": _gpt2(
         "noisy_function",
         causal=True,

@@ -105,13 +105,33 @@ class Interface:
         return tuple(x.struct for x in self.inputs)
 
 
+@dataclasses.dataclass(frozen=True)
+class Bounds:
+    """What a summary gives for an interval: two numbers, or two by position."""
+
+    low: ArrayLike
+    high: ArrayLike
+
+
 @runtime_checkable
 class Summary(Protocol):
-    """How the rows of a set become a number, or numbers by position."""
+    """How the rows of a set become a number, or numbers by position.
 
-    def __call__(self, rows: Mapping[str, np.ndarray], /) -> ArrayLike:
+    A summary named `error` that gives `Bounds` becomes `error_low` and `error_high`.
+    """
+
+    def __call__(self, rows: Mapping[str, np.ndarray], /) -> ArrayLike | Bounds:
         """**Arguments:** `rows`: Each metric of a set, `[sequence, ...]`."""
         ...
+
+
+class Untrained(eqx.Module):
+    """An array of a model that training never changes, such as random features.
+
+    It has no gradient, no decay and no optimizer state. Checkpoints save it.
+    """
+
+    value: Array
 
 
 class TaskConfig(OpenUnion, untagged="ExemplarLabel", packages=("icl.tasks",)):

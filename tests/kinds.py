@@ -290,18 +290,26 @@ TRANSFORMERS: dict[str, TransformerConfig] = {
         mask=ContextOnly(), attention=LinearAttention(), positions=Learned(32)
     ),
     "product_attention": TransformerConfig(attention=ProductAttention()),
-    "rela": TransformerConfig(attention=RelaAttention(), num_kv_heads=2, scale=0.7),
-    "favor": TransformerConfig(attention=FavorAttention(20), scale=0.3),
-    "unstabilised_favor": TransformerConfig(attention=UnstabilisedFavorAttention()),
-    "rebased": TransformerConfig(attention=RebasedAttention(), num_kv_heads=1),
-    "elementwise": TransformerConfig(attention=ElementwiseRebasedAttention()),
-    "window": TransformerConfig(mask=Window(3)),
     "mixed_layers": TransformerConfig(
         num_layers=3,
         num_heads=4,
         attention=(RelaAttention(), SoftmaxAttention(), FavorAttention()),
-        mask=(Causal(), Window(2, (1,)), Causal()),
+        mask=(Causal(), Window(2, (1,)), Window(3)),
         num_kv_heads=(None, 1, 2),
+    ),
+    "mixed_kernels": TransformerConfig(
+        num_layers=3,
+        num_heads=4,
+        attention=(
+            UnstabilisedFavorAttention(),
+            ElementwiseRebasedAttention(),
+            RebasedAttention(),
+        ),
+        num_kv_heads=(2, None, 1),
+        qkv_bias=True,
+    ),
+    "scaled_kinds": TransformerConfig(
+        num_heads=4, attention=(RelaAttention(), FavorAttention(20)), scale=0.7
     ),
     "context_only_product": TransformerConfig(
         mask=ContextOnly(), attention=ProductAttention(), scale=0.3, num_kv_heads=2

@@ -19,8 +19,11 @@ from icl.models import (
     ContextOnly,
     Everything,
     exemplar_label_interface,
+    FavorAttention,
     fold_layer_norms,
     LinearAttention,
+    RebasedAttention,
+    RelaAttention,
     TransformerConfig,
 )
 from icl.models.attention import ProductAttention, SoftmaxAttention
@@ -145,6 +148,17 @@ LACKING = {
         lambda: opto.Block(distance=1, site="**.pattern"),
         "is for rows that are 'logits' or 'kernel'; at 'blocks.0.attn.pattern'",
     ),
+    "temperature_of_features": (
+        FavorAttention(),
+        lambda: opto.Scale("blocks.1.attn.scores", 0.5),
+        "no site 'blocks.1.attn.scores': FavorAttention has no scores but",
+    ),
+    "pattern_of_rela": (
+        RelaAttention(),
+        lambda: opto.Pattern(opto.PreviousToken()),
+        "is for rows that are 'distribution'; at 'blocks.0.attn.pattern' "
+        "RelaAttention has 'non-negative'",
+    ),
     "scale_of_rows": (
         LinearAttention(),
         lambda: opto.Scale("**.kernel", 0.5, head=1),
@@ -201,6 +215,9 @@ EMPTY_ROWS = {
     "softmax": (SoftmaxAttention(), "**.scores", np.nan),
     "linear": (LinearAttention(), "**.kernel", np.nan),
     "product": (ProductAttention(), "**.kernel", 0),
+    "favor": (FavorAttention(), "**.kernel", np.nan),
+    "rebased": (RebasedAttention(), "**.kernel", 0),
+    "rela": (RelaAttention(), "**.kernel", 0),
 }
 
 

@@ -5,6 +5,7 @@ $W \leftarrow W - \frac{\eta}{N} \sum_i (W x_i - y_i) x_i^\top$ for $N$ pairs.
 """
 
 from collections.abc import Sequence
+from typing import Any, TypeVar
 
 import equinox as eqx
 import jax
@@ -15,6 +16,9 @@ from ._positions import NoPositions
 from .attention import Attention, ContextOnly, ProductAttention
 from .linear_attention import LinearSelfAttention
 from .stack import ResidualUpdate, StackBlock
+
+
+Model = TypeVar("Model", bound=Any)
 
 
 def descent_block(
@@ -64,6 +68,22 @@ def descent_model(blocks: Sequence[StackBlock], steps: int = 1) -> LinearSelfAtt
         raise ValueError(f"blocks must be {wanted}, got {len(blocks)}")
     positions = NoPositions().build(1, key=jax.random.key(0))
     return LinearSelfAttention(tuple(blocks), positions, steps)
+
+
+def with_block(model: Model, layer: int, block: StackBlock) -> Model:
+    """A model of such blocks with another one in one layer.
+
+    Tied layers become untied: only this application of the block is replaced.
+
+    **Raises:** `ValueError` if there is no such layer.
+    """
+    if not 0 <= layer < model.num_layers:
+        wanted = f"layer must be in [0, {model.num_layers})"
+        raise ValueError(f"{wanted}, got {layer}")
+    layers = range(model.num_layers)
+    blocks = [model.blocks[i % len(model.blocks)] for i in layers]
+    blocks[layer] = block
+    return eqx.tree_at(lambda m: m.blocks, model, tuple(blocks))
 
 
 def interpolated(

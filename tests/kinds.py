@@ -51,7 +51,19 @@ from icl.tasks.exemplar_label import (
     Split,
     Zipf,
 )
-from icl.tasks.regression import GaussianInputs, LinearRegression
+from icl.tasks.regression import (
+    CorrelatedInputs,
+    EasyToHard,
+    GaussianInputs,
+    HardToEasy,
+    LinearRegression,
+    MatchedMarginals,
+    NoisyValues,
+    RandomOrder,
+    RandomPairs,
+    SmallToLargeNorm,
+    UniformPairs,
+)
 
 
 CLASSES, EXEMPLARS, DIM = 6, 3, 7
@@ -86,6 +98,24 @@ TASKS: dict[str, Callable[[], Any]] = {
     "regression": regression,
     "linear_regression": LinearRegression,
     "noisy_regression": lambda: LinearRegression(3, 5, GaussianInputs(0.7), noise=0.5),
+    "queries": lambda: LinearRegression(3, 5, GaussianInputs(), noise=0.5, queries=4),
+    "small_norm_first": lambda: LinearRegression(
+        2, 5, CorrelatedInputs(((2.0, 0.3), (0.3, 1.0))), ordering=SmallToLargeNorm()
+    ),
+    "random_order": lambda: LinearRegression(3, 5, ordering=RandomOrder()),
+    "noisy_first": lambda: LinearRegression(
+        3, 5, ordering=HardToEasy(), pair_noise=NoisyValues(0.4, 0.8, "noisy_first")
+    ),
+    "random_pairs": lambda: LinearRegression(3, 5, pair_noise=RandomPairs(0.4)),
+    "matched_pairs": lambda: LinearRegression(
+        3,
+        5,
+        ordering=EasyToHard(),
+        pair_noise=RandomPairs(0.4, MatchedMarginals(), "clean_first"),
+    ),
+    "uniform_pairs": lambda: LinearRegression(
+        3, 5, pair_noise=RandomPairs(0.4, UniformPairs())
+    ),
     "shifted_mean": lambda: ShiftedMean(3, 5, 0.7),
     "noisy_labels": lambda: ShiftedMean(4, 6, 0.3, context_change=NoisyLabels(0.3)),
     "variance": lambda: Variance(3, 5, context_change=ShuffledPairs()),

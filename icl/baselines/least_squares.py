@@ -66,9 +66,14 @@ class NewtonIteration(eqx.Module):
 
 
 def bayes(task: LinearRegression) -> Ridge:
-    r"""The Bayes predictor of a task without corrupted pairs: no other has less loss.
+    r"""The Bayes predictor of a task: no other has less loss.
 
-    Weights are $w \sim N(0, I)$ and noise is Gaussian with variance $\sigma^2$, so that
-    it is ridge regression with $\lambda = \sigma^2$.
+    Weights are $w \sim N(0, \tau^2 I)$ and noise is Gaussian with variance $\sigma^2$,
+    so it is ridge regression with $\lambda = \sigma^2 / \tau^2$.
+
+    **Raises:** `ValueError` for a task with `pair_noise`: there it is not linear.
     """
-    return Ridge(task.noise**2)
+    if task.pair_noise is not None:
+        got = type(task.pair_noise).__name__
+        raise ValueError(f"pair_noise must be None for ridge regression, got {got}")
+    return Ridge((task.noise / task.weight_scale) ** 2)

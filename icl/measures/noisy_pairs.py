@@ -100,7 +100,7 @@ def auroc(
     scores: Float[Array, "*any"], positive: Bool[Array, "*any"]
 ) -> Float[Array, ""]:
     """The chance that a positive has a higher score than a negative; equal ones count
-    half. NaN if there are none of either."""
+    half. NaN if there are none of either, or if a score is NaN."""
     values, chosen = scores.ravel(), positive.ravel()
     ordered = jnp.sort(values)
     below, upto = (jnp.searchsorted(ordered, values, side=s) for s in ("left", "right"))
@@ -108,7 +108,8 @@ def auroc(
     count = chosen.sum()
     mean = jnp.where(chosen, ranks, 0).sum() / count
     found = (mean - 0.5 * (count + 1)) / (len(values) - count)
-    return jnp.where((count > 0) & (count < len(values)), found, jnp.nan)
+    defined = (count > 0) & (count < len(values)) & ~jnp.isnan(values).any()
+    return jnp.where(defined, found, jnp.nan)
 
 
 def check_noise(batch: Any) -> None:
@@ -125,8 +126,8 @@ def _check(mask: object) -> None:
 
 
 def _mask(batch: RegressionExample, kind: Mask) -> Bool[Array, "sequence pair"]:
-    noisy = batch.noisy
-    if noisy is None or kind == "noisy":
+    noisy = jnp.asarray(batch.noisy)
+    if kind == "noisy":
         return noisy
     keys = jax.random.split(jax.random.key(_SEED), len(noisy))
     return jax.vmap(jax.random.permutation)(keys, noisy)
@@ -156,7 +157,7 @@ def _shares(
     return [
         by_pair(record[site], batch)
         if not rows or rows.are == "distribution"
-        else jnp.full(batch.noisy.shape, jnp.nan)
+        else jnp.full_like(batch.context_y, jnp.nan)
         for site, rows in zip(sites, signed, strict=True)
     ]
 

@@ -24,7 +24,7 @@ Model = TypeVar("Model", bound=Any)
 def descent_block(
     dim: int,
     context: int,
-    rate: float,
+    rate: float | Float[Array, ""],
     *,
     curvature: float = 0.0,
     start: Float[ArrayLike, "output dim"] | None = None,

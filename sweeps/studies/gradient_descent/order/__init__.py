@@ -1,0 +1,1 @@
+"""The study `order`: which solution training finds, and whether pairs' order matters."""

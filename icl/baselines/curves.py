@@ -46,13 +46,14 @@ def layer_predictions(
 ) -> Float[Array, "sequence layer query"]:
     """What a model predicts if it is read before and after each layer.
 
-    Linear self-attention is read at minus the last channel of the query's token.
+    Every layer is read as the last one is, by the model's `read`.
     """
     sites = ["embed", *(f"blocks.{i}.resid_post" for i in range(model.num_layers))]
     inputs = examples.x, examples.y
     _, record = run_within(model, *inputs, record=sites, edits=edits)
     count = examples.num_queries
-    return jnp.stack([-record[site][:, -count:, -1] for site in sites], 1)
+    read = [jax.vmap(model.read)(record[site]) for site in sites]
+    return jnp.stack([found.reshape(-1, count) for found in read], 1)
 
 
 def curve(

@@ -46,7 +46,8 @@ def roll_out(steps: int = 50, damping: float = 0.75) -> OfModel:
             kind = type(model).__name__
             raise ValueError(f"it needs a LinearSelfAttention, got {kind}")
         found = rolled_out(model, batch, steps, update)
-        return spread(0.5 * (found - batch.query_y) ** 2, batch)
+        losses = 0.5 * jnp.mean((found - batch.query_y[:, None]) ** 2, -1)
+        return spread(losses, batch)
 
     label = "loss of one layer, applied again and again"
     return OfModel(fn, "step statistic", label, reads="weights", needs=("blocks",))
@@ -57,18 +58,19 @@ def rolled_out(
     batch: RegressionExample,
     steps: int,
     update: ResidualUpdate,
-) -> Float[Array, "sequence step"]:
-    """The predictions for one query after the first layer was applied 0, 1, … times."""
+) -> Float[Array, "sequence step query"]:
+    """The predictions after the first layer was applied 0, 1, … times."""
     block = dataclasses.replace(model.blocks[0], update=update)
 
-    def one(x: Array, y: Array) -> Float[Array, " step"]:
+    def one(x: Array, y: Array) -> Float[Array, "step query"]:
         def step(stream: Array, _: None) -> tuple[Array, Array]:
             stream = block(stream, model.positions)
-            return stream, -stream[-1, -1]
+            return stream, model.read(stream)
 
-        tokens = jnp.concatenate([x, y.at[-1].set(0)[:, None]], 1)
-        after = jax.lax.scan(step, tokens, length=steps)[1]
-        return jnp.concatenate([jnp.zeros(1, x.dtype), after])
+        known = y.at[-model.num_queries :].set(0)
+        tokens = jnp.concatenate([x, known[:, None]], 1)
+        after = jax.lax.scan(step, tokens, length=steps)[1].reshape(steps, -1)
+        return jnp.concatenate([jnp.zeros_like(after[:1]), after])
 
     return jax.vmap(one)(batch.x, batch.y)
 

@@ -34,7 +34,7 @@ def trained(
 ) -> Experiment:
     """An experiment with the optimizer of von Oswald et al. (2023), and decay.
 
-    AdamW's second decay is .98, and the gradient's norm is clipped. With a constant rate
+    AdamW's second decay is .98, and the gradient's norm is clipped. At a constant rate
     the loss would end a percent above that of gradient descent, so the rate falls to 0.
 
     **Arguments:** `steps`, `warmup`: Steps in all, and those in which the rate rises.

@@ -86,8 +86,7 @@ def descent_curve(
 
 def lower_envelope(task: LinearRegression, steps: int) -> Float[np.ndarray, " step"]:
     """The loss after 0, 1, … steps, each with the best single rate for that many."""
-    examples = drawn(task)
-    zero = 0.5 * float(jnp.mean(examples.query_y**2))
+    zero = zero_loss(task)
     counts = sorted({*range(1, min(steps, 4) + 1), *(2**k for k in range(2, 10))})
     found = {k: descent_curve(task, k)[0][-1] for k in counts if k <= steps}
     return np.interp(range(steps + 1), [0, *found], [zero, *found.values()])
@@ -111,6 +110,11 @@ def plus_plus(task: LinearRegression, steps: int) -> tuple[float, float, float]:
     )
     loss = jax.jit(lambda: curve(found, drawn(task))[-1])()
     return float(found.rates[0]), float(found.curvatures[0]), float(loss)
+
+
+def zero_loss(task: LinearRegression) -> float:
+    """The loss of predicting 0."""
+    return float(0.5 * jnp.mean(drawn(task).query_y ** 2))
 
 
 def bayes_loss(task: LinearRegression) -> float:
@@ -321,3 +325,23 @@ def by_layer(
 ) -> Float[np.ndarray, "seed layer"]:
     """The loss read after 0, 1, … layers of each run."""
     return np.array([measured(f, {"x": layer_losses()})["x"] for f in folders])
+
+
+def layer_errors(folder: Path) -> tuple[list[float], list[float]]:
+    """The loss after each layer on new tasks, and its standard error."""
+    return _errors(icl.load(folder).model, drawn(task_of(folder)))
+
+
+def descent_errors(
+    task: LinearRegression, steps: int
+) -> tuple[list[float], list[float]]:
+    """The same for gradient descent with the best single rate for all its steps."""
+    of = GradientDescent([descent_curve(task, steps)[1]], steps)
+    return _errors(of, drawn(task))
+
+
+def _errors(of: Any, examples: RegressionExample) -> tuple[list[float], list[float]]:
+    found = np.asarray(jax.jit(lambda: predictions(of, examples))(), np.float64)
+    wanted = np.asarray(examples.query_y)[:, None]
+    losses = 0.5 * np.mean((found - wanted) ** 2, -1)  # [sequence, step]
+    return losses.mean(0).tolist(), (losses.std(0) / len(losses) ** 0.5).tolist()

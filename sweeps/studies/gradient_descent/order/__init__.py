@@ -1,1 +1,1 @@
-"""The study `order`: which solution training finds, and whether pairs' order matters."""
+"""The study `order`: which solution training finds; whether the order matters."""

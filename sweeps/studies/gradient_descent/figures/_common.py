@@ -50,7 +50,7 @@ def dotted(
 
 def over_seeds(
     curves: Float[np.ndarray, "seed point"],
-) -> tuple[Float[np.ndarray, " point"], ...]:
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """The mean over seeds, the least and the largest."""
     return curves.mean(0), curves.min(0), curves.max(0)
 

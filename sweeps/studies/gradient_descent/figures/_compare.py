@@ -1,5 +1,7 @@
 """Layers beside steps of gradient descent."""
 
+from typing import Any
+
 import numpy as np
 
 from icl import plots
@@ -12,11 +14,11 @@ from ._common import constant, GREEN, GREY, LOSS, NAN, over_seeds, PURPLE, RATIO
 
 _RUNS = {
     "rolled": "rolled-seed-{seed}",
-    "final": "final-8-seed-{seed} | final-24-seed-{seed} | final-2-seed-{seed}",
-    "every": "every-8-seed-{seed} | every-24-seed-{seed} | every-2-seed-{seed}",
-    "tied": "tied-8-seed-{seed} | tied-24-seed-{seed} | tied-2-seed-{seed}",
+    "final": "final-24-seed-{seed} | final-8-seed-{seed} | final-2-seed-{seed}",
+    "every": "every-24-seed-{seed} | every-8-seed-{seed} | every-2-seed-{seed}",
+    "tied": "tied-24-seed-{seed} | tied-8-seed-{seed} | tied-2-seed-{seed}",
 }
-_LOOKS = {
+_LOOKS: dict[str, tuple[str, dict[str, Any]]] = {
     "every": ("Trained Transformer", {"colour": PURPLE, "marker": "+"}),
     "final": ("trained in the last layer only", {"colour": "#c77cff", "dashed": True}),
     "tied": ("tied layers", {"colour": "#e07b39", "dashed": True}),

@@ -18,6 +18,7 @@ from ._common import (
     GREEN,
     LOSS,
     NAN,
+    over_seeds,
     PAPER,
     PLAIN,
     PURPLE,
@@ -36,9 +37,8 @@ def _alignment(runs: Runs) -> Measured:
         found = by_name(analysis.aligned(folder, steps) for folder in folders)
         escaped = found["escaped"] > 0
         if steps > 1:  # Descent has more loss than GD++, which the model finds.
-            rate, curvature, loss = analysis.plus_plus(
-                analysis.task_of(folders[0]), steps
-            )
+            task = analysis.task_of(folders[0])
+            _, curvature, loss = analysis.plus_plus(task, steps)
             values[f"GD++ {steps}: loss"] = constant(loss, escaped)
             values[f"GD++ {steps}: curvature"] = constant(curvature, escaped)
             found["÷ GD++"] = found["loss"] / loss
@@ -148,8 +148,8 @@ def _ood_figure(found: np.ndarray, descent: np.ndarray) -> plots.DrawnFigure:
     x = np.array(SCALES)
     curves = {"Gradient descent": plots.Line(x, descent, colour=GREEN)}
     if len(found):
-        look = {"colour": PURPLE, "marker": "+"}
-        mean = plots.Line(x, found.mean(0), found.min(0), found.max(0), **look)
+        each = over_seeds(found)
+        mean = plots.Line(x, *each, colour=PURPLE, marker="+")
         curves["Trained Transformer"] = mean
     curves["predicting 0"] = plots.Line(x, np.ones_like(x), colour="0.6", dashed=True)
     label = "Loss, divided by that of predicting 0"

@@ -28,6 +28,7 @@ from icl.models import (
     Learned,
     LinearAttention,
     NoPositions,
+    QueriesSeeContext,
     Rope,
     Sinusoidal,
     SoftmaxAttention,
@@ -38,6 +39,9 @@ from icl.models.attention.product import ProductAttention
 from icl.models.attention.sum_normalised import SumNormalisedAttention
 from icl.models.encoder import EncoderConfig, InterleavedTokens, PointTokens
 from icl.models.linear_attention import LinearSelfAttentionConfig
+from icl.models.regression_transformer import RegressionTransformerConfig
+from icl.models.softmax_copy import SoftmaxCopyConfig
+from icl.models.supervision import EveryLayer
 from icl.protocols import AttentionConfig, ModelConfig
 from icl.tasks.discrimination import NoisyLabels, ShiftedMean, ShuffledPairs, Variance
 from icl.tasks.exemplar_label import (
@@ -179,6 +183,8 @@ MASKS = {
     "everything": Everything(),
     "context_only": ContextOnly(),
     "two_queries": ContextOnly(2),
+    "queries_see_context": QueriesSeeContext(2),
+    "causal_context": QueriesSeeContext(3, Causal()),
 }
 
 TRANSFORMERS: dict[str, TransformerConfig] = {
@@ -226,6 +232,11 @@ def _regressing(task: str, **fields: Any) -> Model:
     return _on(task, LinearSelfAttentionConfig(**fields))
 
 
+def _transforming(task: str, **fields: Any) -> Model:
+    sizes = {"num_layers": 2, "d_model": 8, "num_heads": 2}
+    return _on(task, RegressionTransformerConfig(**sizes | fields))
+
+
 def _encoding(task: str, **fields: Any) -> Model:
     return _on(task, EncoderConfig(d_model=8, num_heads=2, **fields))
 
@@ -238,6 +249,20 @@ MODELS: dict[str, Model] = {
     "deep_linear_self_attention": _regressing("noisy_regression", num_layers=3),
     "tied_linear_self_attention": _regressing(
         "noisy_regression", num_layers=3, tied=True
+    ),
+    "queries_in_linear_self_attention": _regressing(
+        "queries", num_layers=2, supervision=EveryLayer()
+    ),
+    "softmax_copy": _on("noisy_regression", SoftmaxCopyConfig()),
+    "softmax_copy_of_queries": _on(
+        "queries", SoftmaxCopyConfig(position_channels=3, supervision=EveryLayer())
+    ),
+    "regression_transformer": _transforming("queries"),
+    "regression_transformer_of_one": _transforming(
+        "noisy_regression", positions=Learned(8), context_mask=Causal(), mlp_ratio=None
+    ),
+    "tied_regression_transformer": _transforming(
+        "queries", num_layers=3, tied=True, supervision=EveryLayer(), layer_norm=False
     ),
     "encoder": _encoding("shifted_mean"),
     "encoder_without_positions": _encoding("variance", positions=NoPositions()),

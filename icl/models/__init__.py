@@ -34,5 +34,6 @@ from .attention import (
     Everything as Everything,
     LinearAttention as LinearAttention,
     ProductAttention as ProductAttention,
+    QueriesSeeContext as QueriesSeeContext,
     SoftmaxAttention as SoftmaxAttention,
 )

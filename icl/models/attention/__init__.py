@@ -11,6 +11,7 @@ from .masks import (
     Causal as Causal,
     ContextOnly as ContextOnly,
     Everything as Everything,
+    QueriesSeeContext as QueriesSeeContext,
 )
 from .product import ProductAttention as ProductAttention
 from .softmax import SoftmaxAttention as SoftmaxAttention

@@ -124,9 +124,9 @@ InputDistribution = UniformInputs | GaussianInputs | CorrelatedInputs
 
 
 def _independent(dim: int, variance: float, fourth: float) -> Moments:
+    first, second, third = (dim * variance**power for power in (1, 2, 3))
     square = dim * (fourth + (dim - 1) * variance**2)
-    powers = (dim * variance**power for power in (1, 2, 3))
-    return Moments(*powers, variance * square)
+    return Moments(first, second, third, variance * square)
 
 
 def check_dim(inputs: InputDistribution, dim: int) -> None:

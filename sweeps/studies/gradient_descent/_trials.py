@@ -30,7 +30,6 @@ def trained(
     clip: float = 0.001,
     weight_decay: float = 0.0,
     warmup: int = 0,
-    sets: Mapping[str, TaskSet] | None = None,
 ) -> Experiment:
     """An experiment with the optimizer of von Oswald et al. (2023), and decay.
 
@@ -42,7 +41,6 @@ def trained(
     if scale == "smoke":
         steps, batch, warmup = SMOKE_STEPS, 16, 0
     total = steps * batch
-    every = {"train": TaskSet(20 if scale == "smoke" else 2000), **(sets or {})}
     return Experiment(
         task=task,
         model=model,
@@ -58,7 +56,7 @@ def trained(
             evaluate_at=Every(total // (2 if scale == "smoke" else 25)),
             checkpoint_at=Every(total // (2 if scale == "smoke" else 5)),
         ),
-        evaluations=every,
+        evaluations={"train": TaskSet(20 if scale == "smoke" else 2000)},
     )
 
 

@@ -100,7 +100,8 @@ def _construction(
         raise ValueError(f"curvature={curvature} needs a rate, got None")
     chosen: Any = best_rate(batch, model.num_layers) if rate is None else rate
     pairs, dim = batch.context_x.shape[-2:]
-    return descent_block(dim, pairs, chosen, curvature=curvature)
+    settings = {"curvature": curvature, "queries": batch.num_queries}
+    return descent_block(dim, pairs, chosen, **settings)
 
 
 def _loss(model: Any, batch: RegressionExample, edits: tuple) -> Float[Array, ""]:

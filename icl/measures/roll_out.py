@@ -78,11 +78,14 @@ def rolled_out(
 def spread(
     losses: Float[Array, "sequence step"], batch: RegressionExample
 ) -> Float[Array, "step statistic"]:
-    """The statistics of `roll_out` for the losses of any learner."""
+    """The statistics of `roll_out` for the losses of any learner.
+
+    A quantile is one of the losses: the larger one, if it is between two.
+    """
     zero = 0.5 * jnp.mean(batch.query_y**2)
     lost = ~(losses <= DIVERGED * zero)  # NaN has diverged, too.
     ordered = jnp.where(jnp.isnan(losses), jnp.inf, losses)
-    # Not `jnp.quantile`: between a finite number and infinity it gives NaN.
+    # Between a finite number and infinity, `jnp.quantile` gives NaN.
     ordered = jnp.sort(ordered, 0)
     last = len(losses) - 1
     at = {

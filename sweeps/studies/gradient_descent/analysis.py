@@ -84,21 +84,27 @@ def descent_curve(
     return np.asarray(losses), rate
 
 
-def lower_envelope(task: LinearRegression, steps: int) -> Float[np.ndarray, " step"]:
-    """The loss after 0, 1, … steps, each with the best single rate for that many."""
-    zero = zero_loss(task)
-    counts = sorted({*range(1, min(steps, 4) + 1), *(2**k for k in range(2, 10))})
-    found = {k: descent_curve(task, k)[0][-1] for k in counts if k <= steps}
-    return np.interp(range(steps + 1), [0, *found], [zero, *found.values()])
+def counts(most: int) -> list[int]:
+    """The numbers of steps at which descent is fitted: powers of 2, and the most."""
+    return sorted({*(2**k for k in range(most.bit_length())), most})
+
+
+def best_losses(task: LinearRegression, most: int) -> Float[np.ndarray, " count"]:
+    """The loss after each of `counts` steps, with the best single rate for that many.
+
+    It is a lower envelope: no one rate has all of these losses.
+    """
+    return np.array([descent_curve(task, steps)[0][-1] for steps in counts(most)])
 
 
 @functools.cache
-def per_step_losses(task: LinearRegression, steps: int) -> Float[np.ndarray, " step"]:
-    """The losses of gradient descent with a rate fitted for each step."""
+def per_step_loss(task: LinearRegression, steps: int) -> float:
+    """The last loss of gradient descent with a rate fitted for each step."""
     first = descent_curve(task, 1)[1]
+    # Equal rates would stay equal, as the loss is symmetric in them.
     start = GradientDescent(first * np.geomspace(0.5, 2.5, steps))
     found = fitted(start, task, key=jax.random.key(_KEY), steps=150, size=500)
-    return np.asarray(jax.jit(lambda: curve(found, drawn(task)))())
+    return float(jax.jit(lambda: curve(found, drawn(task))[-1])())
 
 
 @functools.cache

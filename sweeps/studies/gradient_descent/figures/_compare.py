@@ -66,16 +66,14 @@ def _deep(runs: Runs) -> tuple[dict[str, np.ndarray], dict[str, plots.Line]]:
     }
     task = analysis.task_of(runs.folders["final"][0])
     depth = given["final"].shape[1] - 1
-    layers = np.arange(depth + 1)
-    descent = analysis.lower_envelope(task, depth)
-    each = np.array(
-        [descent[0], *(analysis.per_step_losses(task, k)[-1] for k in layers[1:])]
-    )
+    layers, steps = np.arange(depth + 1), np.array(analysis.counts(depth))
+    descent = analysis.best_losses(task, depth)
+    each = np.array([analysis.per_step_loss(task, int(k)) for k in steps])
     bayes = analysis.bayes_loss(task)
     panel = {
-        "Gradient descent": plots.Line(layers, descent, colour=GREEN),
+        "Gradient descent": plots.Line(steps, descent, colour=GREEN),
         "descent with a rate for each step": plots.Line(
-            layers, each, colour=GREEN, dashed=True
+            steps, each, colour=GREEN, dashed=True
         ),
         "Bayes predictor": plots.Line(
             layers, np.full(len(layers), bayes), colour=GREY, dashed=True

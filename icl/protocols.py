@@ -94,10 +94,14 @@ class Interface:
     """In the order of the arguments."""
     num_outputs: int
     """How many numbers the model gives at each position: logits, or 1 for a value."""
+    num_queries: int = 1
+    """How many of the last positions are queries. With several, the model's answer has
+    an axis of queries."""
 
     def __str__(self) -> str:
         inputs = (f"{x.name} {x.dtype}{[*x.shape]}" for x in self.inputs)
-        return f"({', '.join(inputs)}) -> {self.num_outputs}"
+        queries = f" for {self.num_queries} queries" * (self.num_queries > 1)
+        return f"({', '.join(inputs)}) -> {self.num_outputs}{queries}"
 
     @property
     def structs(self) -> tuple[jax.ShapeDtypeStruct, ...]:

@@ -200,14 +200,15 @@ class RankCorrelation:
 class Correlation:
     """Pearson's correlation of two metrics over the sequences of a set.
 
-    NaN if one of them does not vary.
+    Metrics by position count every position as a value. NaN if one metric does not
+    vary.
     """
 
     first: str
     second: str
 
     def __call__(self, rows: MetricRows, /) -> float:
-        pair = [np.asarray(rows[k], np.float64) for k in (self.first, self.second)]
+        pair = [np.ravel(rows[k]).astype(np.float64) for k in (self.first, self.second)]
         if any(np.ptp(x) == 0 for x in pair):
             return np.nan
         return float(np.corrcoef(pair[0], pair[1])[0, 1])

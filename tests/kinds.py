@@ -33,6 +33,7 @@ from icl.models import (
     Learned,
     LinearAttention,
     NoPositions,
+    QueriesSeeContext,
     RebasedAttention,
     RelaAttention,
     Rope,
@@ -48,6 +49,9 @@ from icl.models.attention.sum_normalised import SumNormalisedAttention
 from icl.models.encoder import EncoderConfig, InterleavedTokens, PointTokens
 from icl.models.gpt2 import ExactGelu, GPT2Config, Relu
 from icl.models.linear_attention import LinearSelfAttentionConfig
+from icl.models.regression_transformer import RegressionTransformerConfig
+from icl.models.softmax_copy import SoftmaxCopyConfig
+from icl.models.supervision import EveryLayer
 from icl.protocols import AttentionConfig, ModelConfig
 from icl.tasks.discrimination import NoisyLabels, ShiftedMean, ShuffledPairs, Variance
 from icl.tasks.exemplar_label import (
@@ -83,7 +87,19 @@ from icl.tasks.functions.shifts import (
     SkewedInputs,
     SubspaceInputs,
 )
-from icl.tasks.regression import GaussianInputs, LinearRegression
+from icl.tasks.regression import (
+    CorrelatedInputs,
+    EasyToHard,
+    GaussianInputs,
+    HardToEasy,
+    LinearRegression,
+    MatchedMarginals,
+    NoisyValues,
+    RandomOrder,
+    RandomPairs,
+    SmallToLargeNorm,
+    UniformPairs,
+)
 
 
 CLASSES, EXEMPLARS, DIM = 6, 3, 7
@@ -149,6 +165,24 @@ TASKS: dict[str, Callable[[], Any]] = {
     "regression": regression,
     "linear_regression": LinearRegression,
     "noisy_regression": lambda: LinearRegression(3, 5, GaussianInputs(0.7), noise=0.5),
+    "queries": lambda: LinearRegression(3, 5, GaussianInputs(), noise=0.5, queries=4),
+    "small_norm_first": lambda: LinearRegression(
+        2, 5, CorrelatedInputs(((2.0, 0.3), (0.3, 1.0))), ordering=SmallToLargeNorm()
+    ),
+    "random_order": lambda: LinearRegression(3, 5, ordering=RandomOrder()),
+    "noisy_first": lambda: LinearRegression(
+        3, 5, ordering=HardToEasy(), pair_noise=NoisyValues(0.4, 0.8, "noisy_first")
+    ),
+    "random_pairs": lambda: LinearRegression(3, 5, pair_noise=RandomPairs(0.4)),
+    "matched_pairs": lambda: LinearRegression(
+        3,
+        5,
+        ordering=EasyToHard(),
+        pair_noise=RandomPairs(0.4, MatchedMarginals(), "clean_first"),
+    ),
+    "uniform_pairs": lambda: LinearRegression(
+        3, 5, pair_noise=RandomPairs(0.4, UniformPairs())
+    ),
     "shifted_mean": lambda: ShiftedMean(3, 5, 0.7),
     "noisy_labels": lambda: ShiftedMean(4, 6, 0.3, context_change=NoisyLabels(0.3)),
     "variance": lambda: Variance(3, 5, context_change=ShuffledPairs()),
@@ -265,6 +299,8 @@ MASKS = {
     "two_queries": ContextOnly(2),
     "window": Window(3),
     "global": Window(2, (1, 4, 90)),
+    "queries_see_context": QueriesSeeContext(2),
+    "causal_context": QueriesSeeContext(3, Causal()),
 }
 
 TRANSFORMERS: dict[str, TransformerConfig] = {
@@ -335,6 +371,11 @@ def _regressing(task: str, **fields: Any) -> Model:
     return _on(task, LinearSelfAttentionConfig(**fields))
 
 
+def _transforming(task: str, **fields: Any) -> Model:
+    sizes = {"num_layers": 2, "d_model": 8, "num_heads": 2}
+    return _on(task, RegressionTransformerConfig(**sizes | fields))
+
+
 def _encoding(task: str, **fields: Any) -> Model:
     return _on(task, EncoderConfig(d_model=8, num_heads=2, **fields))
 
@@ -352,6 +393,20 @@ MODELS: dict[str, Model] = {
     "deep_linear_self_attention": _regressing("noisy_regression", num_layers=3),
     "tied_linear_self_attention": _regressing(
         "noisy_regression", num_layers=3, tied=True
+    ),
+    "queries_in_linear_self_attention": _regressing(
+        "queries", num_layers=2, supervision=EveryLayer()
+    ),
+    "softmax_copy": _on("noisy_regression", SoftmaxCopyConfig()),
+    "softmax_copy_of_queries": _on(
+        "queries", SoftmaxCopyConfig(position_channels=3, supervision=EveryLayer())
+    ),
+    "regression_transformer": _transforming("queries"),
+    "regression_transformer_of_one": _transforming(
+        "noisy_regression", positions=Learned(8), context_mask=Causal(), mlp_ratio=None
+    ),
+    "tied_regression_transformer": _transforming(
+        "queries", num_layers=3, tied=True, supervision=EveryLayer(), layer_norm=False
     ),
     "encoder": _encoding("shifted_mean"),
     "encoder_without_positions": _encoding("variance", positions=NoPositions()),

@@ -36,6 +36,7 @@ from .attention import (
     FavorAttention as FavorAttention,
     LinearAttention as LinearAttention,
     ProductAttention as ProductAttention,
+    QueriesSeeContext as QueriesSeeContext,
     RebasedAttention as RebasedAttention,
     RelaAttention as RelaAttention,
     SoftmaxAttention as SoftmaxAttention,

@@ -95,14 +95,15 @@ def stacked(
     positions: AbstractPositions,
     *,
     tap: Tap = identity,
-) -> Float[Array, "seq d_model"]:
-    """The residual stream after blocks that are applied `num_layers` times in all.
+) -> list[Float[Array, "seq d_model"]]:
+    """The residual stream after each of `num_layers` applications of blocks.
 
     Blocks take turns; with one block, the layers are tied. An edit at `blocks.0`,
     `blocks.1`, … changes only that application.
     """
-    stream = tap("embed", x, "seq d_model")
+    stream, after = tap("embed", x, "seq d_model"), []
     for i in range(num_layers):
         block = blocks[i % len(blocks)]
         stream = block(stream, positions, tap=tap.scope(f"blocks.{i}"))
-    return stream
+        after.append(stream)
+    return after

@@ -35,6 +35,9 @@ from ._row import (
     SEQUENCES as SEQUENCES,
     SHARE as SHARE,
     STEPS as STEPS,
+    Unit as Unit,
+    WithinDifference as WithinDifference,
+    WithinFactor as WithinFactor,
 )
 from ._table import Judged as Judged, NOT_REACHED as NOT_REACHED
 from ._verdict import Verdict as Verdict, verdict_of_row as verdict_of_row

@@ -16,6 +16,7 @@ from .masks import (
     Causal as Causal,
     ContextOnly as ContextOnly,
     Everything as Everything,
+    QueriesSeeContext as QueriesSeeContext,
     Window as Window,
 )
 from .product import ProductAttention as ProductAttention

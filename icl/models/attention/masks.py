@@ -82,3 +82,33 @@ class Window(Mask):
         near = query - key < self.size
         shared = np.isin(query, self.global_tokens) | np.isin(key, self.global_tokens)
         return (query >= key) & (near | shared)
+
+
+@dataclasses.dataclass(frozen=True)
+class QueriesSeeContext(Mask):
+    """Queries at the end see the whole context and themselves, but no other query.
+
+    The context sees only the context.
+    """
+
+    num_queries: int = 1
+    """Number of tokens at the end that are queries."""
+    context: Mask = Everything()
+    """Which tokens of the context each of them sees."""
+
+    def __post_init__(self):
+        if self.num_queries < 1:
+            raise ValueError(f"num_queries must be positive, got {self.num_queries}")
+
+    def keys(self, seq: int) -> int:
+        return seq
+
+    def seen(self, seq: int, start: int) -> Bool[np.ndarray, "seq kv_seq"]:
+        pairs = seq - self.num_queries
+        if pairs < 1:
+            raise ValueError(f"{self} leaves no context of {seq} tokens")
+        seen = np.eye(seq, dtype=bool)
+        seen[:pairs, :pairs] = False
+        seen[:pairs, : self.context.keys(pairs)] = self.context.seen(pairs, 0)
+        seen[pairs:, :pairs] = True
+        return seen[start:]

@@ -1,0 +1,1 @@
+"""The study `noise`: models trained on contexts in which some pairs are wrong."""

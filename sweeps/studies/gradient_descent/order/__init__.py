@@ -1,0 +1,1 @@
+"""The study `order`: which solution training finds; whether the order matters."""

@@ -44,6 +44,12 @@ def bayes(task, examples):
         return np.asarray(jax.vmap(task.log_odds)(context_x, labels, query_x))
 
 
+def drawn_odds(task, data):
+    """The log-odds in the precision of a drawn example."""
+    labels = data["context_y"].astype(np.int32)
+    return jax.vmap(task.log_odds)(data["context_x"], labels, data["query_x"])
+
+
 # The exact Bayes predictors
 
 
@@ -57,6 +63,7 @@ def test_shifted_mean_of_the_reference(name):
     task = ShiftedMean(dim, context, float(data["sigma_k"]))
     examples = _Reference(data)
     np.testing.assert_allclose(bayes(task, examples), data["bayes_logit"], atol=1e-12)
+    np.testing.assert_allclose(drawn_odds(task, data), data["bayes_logit"], atol=1e-5)
     if "bayes_logit_grid" in data:
         grid = data["bayes_logit_grid"]
         np.testing.assert_allclose(bayes(task, examples), grid, atol=1e-10)
@@ -79,6 +86,7 @@ def test_variance_of_the_reference(name):
     examples = _Reference(data)
     for oracle in ("bayes_logit", "bayes_logit_quad"):
         np.testing.assert_allclose(bayes(task, examples), data[oracle], atol=1e-10)
+        np.testing.assert_allclose(drawn_odds(task, data), data[oracle], atol=1e-5)
     stds = np.stack([data["sigma_0"], data["sigma_1"]], 1)
     found = jax.vmap(lambda x, stds: _ratio(task, x, stds=stds))(data["query_x"], stds)
     np.testing.assert_allclose(found, data["llr_query"], rtol=1e-5, atol=2e-5)
@@ -119,7 +127,7 @@ def test_shifted_mean_against_bessel_functions(dim, nuisance_std):
         minus = signs @ x - query - (balance - 1) * inverse * total
         wanted.append(logarithm(plus) - logarithm(minus) + 2 * balance * inverse)
     np.testing.assert_allclose(bayes(task, examples), wanted, rtol=1e-9, atol=1e-10)
-    np.testing.assert_allclose(examples.log_odds, wanted, rtol=1e-3, atol=1e-3)
+    np.testing.assert_allclose(examples.log_odds, wanted, rtol=1e-5, atol=1e-5)
 
 
 def test_one_component_has_two_possible_means():

@@ -10,7 +10,7 @@ from jaxtyping import Array, Float, Int, PRNGKeyArray
 from ...checks import positive
 from ._context import ContextChange, Unchanged
 from ._example import Discrimination
-from ._posterior import log_sphere_mean
+from ._posterior import log_sphere_ratio
 
 
 @dataclasses.dataclass(frozen=True)
@@ -75,11 +75,12 @@ class ShiftedMean(Discrimination):
             std = self.assumed_nuisance_std
         signs = (2 * context_y - 1).astype(context_x.dtype)
         balance = signs.sum()
-        share = std**2 / ((len(signs) + 1) * std**2 + 1)  # 1 / c
-        total = context_x.sum(0) + query_x
-
-        def evidence(sign: int) -> Float[Array, ""]:
-            h = signs @ context_x + sign * query_x - (balance + sign) * share * total
-            return log_sphere_mean(h)
-
-        return evidence(1) - evidence(-1) + 2 * share * balance
+        scale = 1 / ((len(signs) + 1) * std**2 + 1)
+        share = std**2 * scale  # 1 / c
+        # From the context's mean, as in float32 a wide shift drowns the points.
+        origin = context_x.mean(0)
+        x, query = context_x - origin, query_x - origin
+        # h is the middle plus or minus the half.
+        middle = signs @ x + balance * scale * origin - (balance * share) * query
+        half = query + scale * origin - share * query
+        return log_sphere_ratio(middle, half) + 2 * share * balance

@@ -10,7 +10,7 @@ from jaxtyping import Array, Float, Int, PRNGKeyArray
 from ...checks import positive
 from ._context import ContextChange, Unchanged
 from ._example import Discrimination
-from ._posterior import log_scale_mean
+from ._posterior import log_scale_gain
 
 
 @dataclasses.dataclass(frozen=True)
@@ -66,15 +66,12 @@ class Variance(Discrimination):
         $G(q_1 + |x|^2, n_1 + 1) - G(q_1, n_1)$ minus the same of class 0.
         """
         squares = jnp.sum(context_x**2, -1)
-        own = jnp.sum(query_x**2)
+        own = jnp.sum(query_x**2), jnp.asarray(self.dim, query_x.dtype)
+        bounds = self.least_std, self.largest_std
 
         def gain(label: int) -> Float[Array, ""]:
             of_class = (context_y == label).astype(context_x.dtype)
-            q, n = of_class @ squares, of_class.sum()
-            return self._evidence(q + own, n + 1) - self._evidence(q, n)
+            seen = of_class @ squares, self.dim * of_class.sum()
+            return log_scale_gain(seen, own, *bounds)
 
         return gain(1) - gain(0)
-
-    def _evidence(self, squares: Float[Array, ""], points: Float[Array, ""]):
-        bounds = self.least_std, self.largest_std
-        return log_scale_mean(squares, self.dim * points, *bounds)

@@ -190,3 +190,40 @@ def descended(x, y, rate):
     """
     gradient = np.einsum("tnd,tn->td", x[:, :-1], y[:, :-1]) / (x.shape[1] - 1)
     return rate * np.einsum("td,td->t", gradient, x[:, -1])
+
+
+def exact_gelu(x):
+    return np.vectorize(lambda t: 0.5 * t * (1 + math.erf(t / math.sqrt(2))))(x)
+
+
+def gpt2(arrays, settings, ids):
+    """The logits of a GPT-2 (Radford et al. 2019) from arrays as Hugging Face names
+    them, without prefix; `settings` is a whole `config.json`."""
+    at = lambda name: np.asarray(arrays[name], np.float64)
+    dense = lambda x, name: x @ at(f"{name}.weight") + at(f"{name}.bias")
+    act = {"gelu_new": gelu, "gelu": exact_gelu, "relu": lambda x: np.maximum(x, 0)}
+
+    def norm(x, name):
+        mean = x.mean(-1, keepdims=True)
+        power = ((x - mean) ** 2).mean(-1, keepdims=True)
+        scaled = (x - mean) / np.sqrt(power + settings["layer_norm_epsilon"])
+        return scaled * at(f"{name}.weight") + at(f"{name}.bias")
+
+    seq, heads = len(ids), settings["n_head"]
+    x = at("wte.weight")[ids] + at("wpe.weight")[:seq]
+    for i in range(settings["n_layer"]):
+        qkv = np.split(dense(norm(x, f"h.{i}.ln_1"), f"h.{i}.attn.c_attn"), 3, -1)
+        q, k, v = (np.stack(np.split(part, heads, -1)) for part in qkv)
+        scores = q @ k.swapaxes(1, 2)
+        if settings["scale_attn_weights"]:
+            scores = scores / math.sqrt(q.shape[-1])
+        if settings["scale_attn_by_inverse_layer_idx"]:
+            scores = scores / (i + 1)
+        scores = np.where(np.tri(seq, dtype=bool), scores, -np.inf)
+        z = np.concatenate([*(softmax(scores) @ v)], -1)
+        x = x + dense(z, f"h.{i}.attn.c_proj")
+        hidden = dense(norm(x, f"h.{i}.ln_2"), f"h.{i}.mlp.c_fc")
+        hidden = act[settings["activation_function"]](hidden)
+        x = x + dense(hidden, f"h.{i}.mlp.c_proj")
+    table = "lm_head" if not settings["tie_word_embeddings"] else "wte"
+    return norm(x, "ln_f") @ at(f"{table}.weight").T

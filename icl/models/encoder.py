@@ -11,6 +11,7 @@ from opto import identity, Tap
 
 from ..checks import positive
 from ..protocols import Interface, ModelConfig
+from ._activations import ExactGelu
 from ._init import linear, MOST_LAYERS
 from ._labelled_points import (
     AbstractPointEmbedding,
@@ -142,15 +143,10 @@ class EncoderConfig(ModelConfig):
             int(self.mlp_ratio * self.d_model),
             init_scale=self.init_scale,
             key=mlp_key,
-            activation=exact_gelu,
+            activation=ExactGelu(),
         )
         norms = eqx.nn.LayerNorm(self.d_model), eqx.nn.LayerNorm(self.d_model)
         return PostNormBlock(attn, norms[0], mlp, norms[1])
-
-
-def exact_gelu(x: Array) -> Array:
-    """GELU with the error function, not its tanh form."""
-    return jax.nn.gelu(x, approximate=False)
 
 
 def _sizes(interface: Interface) -> tuple[int, int]:

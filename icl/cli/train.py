@@ -3,13 +3,12 @@
 import dataclasses
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Annotated, Any, ClassVar
+from typing import Annotated, Any, ClassVar, TYPE_CHECKING
 
 import tyro
 
 from opto.hints import did_you_mean
 
-from ..compat.function_yaml import PublishedRun, read_yaml
 from ..config import from_json, to_json, with_fields
 from ..devices import cores, divide_cpu
 from ..experiments import Experiment, load, run_experiment
@@ -20,6 +19,10 @@ from ..runs import is_finished, Log, open_run, read_object, Run
 from ..training.loggers import Logger, open_logger
 from .options import parse
 from .options.train import train_usage, TrainOptions
+
+
+if TYPE_CHECKING:
+    from ..compat.function_yaml import PublishedRun
 
 
 def train(arguments: list[str]) -> None:
@@ -59,16 +62,19 @@ def train(arguments: list[str]) -> None:
     print(f"{options.out}: trained for {_last_line(result.log, experiment)}")
 
 
-def _published(arguments: list[str]) -> PublishedRun | None:
+def _published(arguments: list[str]) -> "PublishedRun | None":
     """What the file of `--yaml FILE` says, if this comes first."""
     if not arguments or arguments[0].partition("=")[0] != "--yaml":
         return None
     if len(arguments) < 2 or "=" in arguments[0]:
         raise ValueError("--yaml needs a file after it: icl train --yaml FILE")
+    # Slow to import, as it knows the models of other codebases.
+    from ..compat.function_yaml import read_yaml
+
     return read_yaml(arguments[1])
 
 
-def _write_stages(out: Path, published: PublishedRun | None) -> None:
+def _write_stages(out: Path, published: "PublishedRun | None") -> None:
     """Writes the loss by stage of the curriculum, and for a YAML config its figure."""
     trained = load(out)
     write_training_log(trained)

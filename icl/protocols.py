@@ -128,6 +128,15 @@ class Summary(Protocol):
         ...
 
 
+class Untrained(eqx.Module):
+    """An array of a model that training never changes, such as random features.
+
+    It has no gradient, no decay and no optimizer state. Checkpoints save it.
+    """
+
+    value: Array
+
+
 class TaskConfig(OpenUnion, untagged="ExemplarLabel", packages=("icl.tasks",)):
     """Settings of a task; `build` gives the task."""
 

@@ -8,6 +8,7 @@ tables:
 measures, `OPTIMIZERS` in `test_optimizers.py`.
 """
 
+import functools
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, ClassVar
@@ -23,15 +24,21 @@ from icl.models import (
     AbstractAttention,
     Causal,
     ContextOnly,
+    ElementwiseRebasedAttention,
     Everything,
     exemplar_label_interface,
+    FavorAttention,
     Learned,
     LinearAttention,
     NoPositions,
+    RebasedAttention,
+    RelaAttention,
     Rope,
     Sinusoidal,
     SoftmaxAttention,
     TransformerConfig,
+    UnstabilisedFavorAttention,
+    Window,
 )
 from icl.models.attention.mixed import MixedAttention
 from icl.models.attention.product import ProductAttention
@@ -183,15 +190,60 @@ class _Signed(AbstractAttention):
 
 @dataclass(frozen=True)
 class Attention:
-    """A kind of attention, and an oracle: one query's weights on the keys it sees."""
+    """A kind of attention, and oracles for it.
+
+    - `weights`: One query's weights on the keys that it sees, `(query, keys, scale)`.
+    - `arrays`: What else `weights` takes: the kind's own arrays, of one head.
+    - `mix`: What enters the output projection, `(z [seq, head, d_head], kind)`.
+    - `epsilon`: What is added to the sum by which kernels are divided; `None` if rows
+        are not divided.
+    """
 
     config: AttentionConfig
     weights: Callable[..., np.ndarray] | None
+    arrays: Callable[[Any, int], dict[str, Any]] = lambda kind, head: {}
+    mix: Callable[[np.ndarray, Any], np.ndarray] = lambda z, kind: z
+    epsilon: float | None = None
+
+    def of_head(self, kind: Any, head: int) -> Callable[..., np.ndarray]:
+        """The weights of one head of a built kind."""
+        assert self.weights
+        return functools.partial(self.weights, **self.arrays(kind, head))
+
+
+def _directions(kind: Any, head: int) -> dict[str, Any]:
+    return {"directions": np.asarray(kind.directions.value, np.float64)}
+
+
+def _gain_and_offset(kind: Any, head: int) -> dict[str, Any]:
+    both = {"gain": kind.gain, "offset": kind.offset}
+    return {name: np.asarray(x[head], np.float64) for name, x in both.items()}
+
+
+def _gated(z: np.ndarray, kind: Any) -> np.ndarray:
+    return oracles.gated(z, np.asarray(kind.gain), np.asarray(kind.gate))
 
 
 ATTENTIONS: dict[str, Attention] = {
     "softmax": Attention(SoftmaxAttention(), oracles.softmax_weights),
-    "linear": Attention(LinearAttention(), oracles.linear_weights),
+    "linear": Attention(LinearAttention(), oracles.linear_weights, epsilon=0),
+    "rela": Attention(RelaAttention(), oracles.rela_weights, mix=_gated),
+    "favor": Attention(FavorAttention(), oracles.favor_weights, _directions, epsilon=0),
+    "unstabilised_favor": Attention(
+        UnstabilisedFavorAttention(),
+        oracles.unstabilised_favor_weights,
+        _directions,
+        epsilon=1e-6,
+    ),
+    "rebased": Attention(
+        RebasedAttention(), oracles.rebased_weights, _gain_and_offset, epsilon=1e-6
+    ),
+    "elementwise": Attention(
+        ElementwiseRebasedAttention(),
+        oracles.elementwise_weights,
+        _gain_and_offset,
+        epsilon=1e-6,
+    ),
     "product": Attention(ProductAttention(), oracles.product_weights),
     # Its weights depend on a learned number; test_gd_upstream.py has its oracle.
     "mixed": Attention(MixedAttention(), None),
@@ -207,6 +259,8 @@ MASKS = {
     "everything": Everything(),
     "context_only": ContextOnly(),
     "two_queries": ContextOnly(2),
+    "window": Window(3),
+    "global": Window(2, (1, 4, 90)),
 }
 
 TRANSFORMERS: dict[str, TransformerConfig] = {
@@ -232,6 +286,19 @@ TRANSFORMERS: dict[str, TransformerConfig] = {
         mask=ContextOnly(), attention=LinearAttention(), positions=Learned(32)
     ),
     "product_attention": TransformerConfig(attention=ProductAttention()),
+    "rela": TransformerConfig(attention=RelaAttention(), num_kv_heads=2, scale=0.7),
+    "favor": TransformerConfig(attention=FavorAttention(20), scale=0.3),
+    "unstabilised_favor": TransformerConfig(attention=UnstabilisedFavorAttention()),
+    "rebased": TransformerConfig(attention=RebasedAttention(), num_kv_heads=1),
+    "elementwise": TransformerConfig(attention=ElementwiseRebasedAttention()),
+    "window": TransformerConfig(mask=Window(3)),
+    "mixed_layers": TransformerConfig(
+        num_layers=3,
+        num_heads=4,
+        attention=(RelaAttention(), SoftmaxAttention(), FavorAttention()),
+        mask=(Causal(), Window(2, (1,)), Causal()),
+        num_kv_heads=(None, 1, 2),
+    ),
     "context_only_product": TransformerConfig(
         mask=ContextOnly(), attention=ProductAttention(), scale=0.3, num_kv_heads=2
     ),
@@ -242,7 +309,9 @@ def _model(config: TransformerConfig) -> Model:
     build = lambda key: config.build(
         exemplar_label_interface(CLASSES, dim=DIM), key=key
     )
-    return Model(build, causal=isinstance(config.seen, Causal))
+    return Model(
+        build, causal=all(isinstance(mask, Causal | Window) for mask in config.seen)
+    )
 
 
 def _on(task: str, config: ModelConfig) -> Model:

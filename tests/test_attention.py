@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from kinds import SignedAttention
+from kinds import ATTENTIONS, shaken, SignedAttention
 
 import opto
 from icl import measures, plots
@@ -24,31 +24,45 @@ from icl.models import (
     TransformerConfig,
 )
 from icl.models.attention import ProductAttention, SoftmaxAttention
-from icl.models.attention.linear import _Linear, AsPattern, AsScan, features
+from icl.models.attention._kernels import AsPattern, AsScan
 
 
-# Two forms of linear attention
+# Two forms of attention by kernels
+
+KERNELS = {
+    name: kind.config
+    for name, kind in ATTENTIONS.items()
+    if name in ("linear", "favor", "unstabilised_favor", "rebased", "elementwise")
+}
 
 
-@pytest.mark.parametrize("mask", [Causal(), Everything(), ContextOnly(3)])
-@pytest.mark.parametrize("start", [0, 20])
-def test_both_forms_of_linear_attention_are_one(mask, start, getkey):
-    q, k, v = jax.random.normal(getkey(), (3, 21, 3, 4))
-    seen = mask.seen(21, start)
-    k, v = k[: mask.keys(21)], v[: mask.keys(21)]
+@pytest.mark.parametrize("name", KERNELS)
+@pytest.mark.parametrize(
+    ("mask", "start"),
+    [(Causal(), 0), (Causal(), 20), (Everything(), 0), (ContextOnly(3), 20)],
+)
+def test_both_forms_of_a_kernel_are_one(name, mask, start, getkey):
+    kind = shaken(KERNELS[name].build(3, 4, scale=None, key=getkey()), getkey())
+    # More than a chunk of the running sum.
+    seq = start + 150
+    q, k, v = jax.random.normal(getkey(), (3, seq, 3, 4))
+    seen = mask.seen(seq, start)
+    k, v = k[: mask.keys(seq)], v[: mask.keys(seq)]
     assert AsScan.fits(seen)
 
     def loss(qkv, form):
         q, k, v = qkv
-        out = form(features(q), features(k), v, seen)
+        out = form(kind.queries(q), kind.keys(k), v, seen)
         return jnp.sum(jnp.sin(out)), out
 
-    of = jax.jit(jax.grad(loss, has_aux=True), static_argnums=1)
-    slope, out = of((q[start:], k, v), AsScan())
-    wanted, pattern_out = of((q[start:], k, v), AsPattern(_Linear(), opto.identity))
-    np.testing.assert_allclose(out, pattern_out, atol=1e-6)
+    of = lambda form: jax.jit(
+        jax.grad(functools.partial(loss, form=form), has_aux=True)
+    )
+    slope, out = of(AsScan(kind))((q[start:], k, v))
+    wanted, pattern_out = of(AsPattern(kind, opto.identity))((q[start:], k, v))
+    np.testing.assert_allclose(out, pattern_out, atol=2e-6)
     for ours, theirs in zip(slope, wanted, strict=True):
-        np.testing.assert_allclose(ours, theirs, atol=5e-6)
+        np.testing.assert_allclose(ours, theirs, atol=2e-5)
 
 
 def test_the_running_sum_is_for_queries_that_see_the_first_keys():

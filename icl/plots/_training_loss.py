@@ -26,5 +26,7 @@ def training_loss(
     for mark in marks:
         ax.axvline(mark / unit, color="0.6", ls="--", lw=0.5, zorder=0)
     if len(marks):
-        fig.drawn = {**fig.drawn, "changes": Quantity(marks, label="sequences seen")}
+        axes = {"change": np.arange(len(marks))}
+        found = Quantity(marks, axes, "sequences seen")
+        fig.drawn = {**fig.drawn, "changes": found}
     return fig

@@ -3,6 +3,8 @@
 import dataclasses
 import functools
 import importlib.util
+import json
+import pathlib
 
 import equinox as eqx
 import jax
@@ -21,6 +23,7 @@ from icl.baselines.functions import (
     NearestNeighbours,
     TwoLayerNetwork,
 )
+from icl.compat.limits_of_icl import load_model
 from icl.replaying.by_context import draw_prompts, errors_by_context
 from icl.summaries import BootstrapInterval, CountedMean
 from icl.tasks.functions import Curriculum, InContextFunction, Ramp
@@ -32,12 +35,18 @@ from icl.tasks.functions.classes import (
 )
 from icl.tasks.functions.shifts import (
     OppositeQuery,
+    OrthantContext,
     OrthogonalQuery,
     OverlappingQuery,
     ScaledInputs,
     ScaledQuery,
     SkewedInputs,
+    SubspaceInputs,
 )
+from icl.tasks.functions.task import Prompt
+
+
+REFERENCE = pathlib.Path(__file__).parents[2] / "shared/data/limits_of_icl"
 
 
 needs_sklearn = pytest.mark.skipif(
@@ -330,6 +339,63 @@ def test_each_position_is_the_pass_with_its_query():
         guess = np.mean(y[:, None] * x, 0) @ drawn.query_x[k, 10]
         wanted = (guess - drawn.query_y[k, 10]) ** 2 / 5
         np.testing.assert_allclose(curves.rows[at, k, 2], wanted, rtol=1e-3)
+
+
+# The tasks whose positions are those of the public codes' shifts.
+PUBLISHED = {
+    "standard": None,
+    "scaled_query": ScaledQuery(2.1),
+    "random_quadrants": OrthantContext(5),
+    "opposite_quadrants": OppositeQuery(2),
+    "overlapping_train_test": OverlappingQuery(),
+    "orthogonal_train_test": OrthogonalQuery(2),
+    "subspace": SubspaceInputs(1),
+    "skewed": SkewedInputs(1.3),
+    "dtsip/random_quadrants": OrthantContext(),
+    "dtsip/opposite_quadrants": OppositeQuery(),
+    "dtsip/overlapping_train_test": OverlappingQuery(),
+    "dtsip/orthogonal_train_test": OrthogonalQuery(),
+    "dtsip/standard": None,
+}
+
+
+@pytest.mark.skipif(not REFERENCE.exists(), reason="needs the reference data")
+@pytest.mark.parametrize("family", ["softmax_causal", "gpt2"])
+def test_errors_of_the_public_codes(family):
+    """Their models on their prompts; the second code has errors at every position."""
+    data = np.load(REFERENCE / "shifts.npz")
+    kinds = json.loads((REFERENCE / "config.json").read_text())["kinds"]
+    arrays = np.load(REFERENCE / f"{family}.npz")
+    named = {k: x for k, x in arrays.items() if k[0] == "_" or "attn.omega" in k}
+    model = load_model(named, kinds[family]["constructor"])
+    w = data["w"][..., 0]
+    own = [
+        name for name in PUBLISHED if name.startswith("dtsip/") == (family == "gpt2")
+    ]
+    tasks, prompts = {}, []
+    for name in own:
+        tasks[name] = InContextFunction(dim=3, points=8, shift=PUBLISHED[name])
+        context = data[f"{name}/context"]
+        both = context, data.get(f"{name}/query", context)
+        columns = [(x, np.einsum("spd,sd->sp", x, w)) for x in both]
+        prompts.append(Prompt(*(jnp.asarray(x) for pair in columns for x in pair)))
+    sets = by_context.PromptSets(tasks, jax.tree.map(lambda *x: jnp.stack(x), *prompts))
+    places = [-1] if family == "softmax_causal" else None
+    found = errors_by_context(model, sets, positions=places)
+    for name, rows in zip(own, found.rows, strict=True):
+        wanted = data[f"{name}/error"]
+        # Positions without such a query; there, the second code has zero vectors.
+        there = ~np.isnan(rows)
+        if "orthogonal" in name and family == "gpt2":
+            assert there.all(0).tolist() == [0, 1, 1, *[0] * 5]
+        elif "overlapping" in name:
+            assert there[:, -1].all()
+        else:
+            assert there.all()
+        mean_square = tasks[name].mean_square
+        np.testing.assert_allclose(
+            (rows * mean_square)[there], wanted[there], rtol=1e-4, atol=1e-5
+        )
 
 
 def test_all_shifts_of_a_predictor_are_one_program(monkeypatch):

@@ -65,6 +65,9 @@ class ExperimentTask(Task, Protocol):
         number for how strongly the outputs give the example's answer; without it, minus
         the loss is used. `evidence_label` is its label. `corruptions` has functions by
         name; each makes a batch with other answers from a batch.
+
+        A task with a curriculum may have `stage(seen)`: by name, the numbers that tell
+        its stage after `seen` sequences (an array), for the log of its training.
         """
         ...
 

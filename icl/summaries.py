@@ -134,8 +134,12 @@ class BootstrapInterval:
         weights = _resampled(len(values), self.resamples)
         number = weights @ counts.reshape(len(values), -1).astype(np.float64)
         means = (weights @ flat) / np.where(number > 0, number, np.nan)
+        # A resample without any sequence that counts has no mean.
+        unknown = np.isnan(means).all(0)
+        means[:, unknown] = 0
         tail = (1 - self.level) / 2
-        low, high = np.quantile(means, [tail, 1 - tail], axis=0)
+        bounds = np.nanquantile(means, [tail, 1 - tail], axis=0)
+        low, high = np.where(unknown, np.nan, bounds)
         return Bounds(low.reshape(shape), high.reshape(shape))
 
 

@@ -3,6 +3,8 @@
 import dataclasses
 import functools
 import importlib.util
+import json
+import pathlib
 
 import equinox as eqx
 import jax
@@ -21,6 +23,7 @@ from icl.baselines.functions import (
     NearestNeighbours,
     TwoLayerNetwork,
 )
+from icl.compat.limits_of_icl import load_model
 from icl.replaying.by_context import draw_prompts, errors_by_context
 from icl.summaries import BootstrapInterval, CountedMean
 from icl.tasks.functions import Curriculum, InContextFunction, Ramp
@@ -32,12 +35,18 @@ from icl.tasks.functions.classes import (
 )
 from icl.tasks.functions.shifts import (
     OppositeQuery,
+    OrthantContext,
     OrthogonalQuery,
     OverlappingQuery,
     ScaledInputs,
     ScaledQuery,
     SkewedInputs,
+    SubspaceInputs,
 )
+from icl.tasks.functions.task import Prompt
+
+
+REFERENCE = pathlib.Path(__file__).parents[2] / "shared/data/limits_of_icl"
 
 
 needs_sklearn = pytest.mark.skipif(
@@ -208,7 +217,7 @@ def test_trees():
     boosted = BoostedTrees(rounds=1, rate=1.0, depth=1)(xs[0], ys[0])
     np.testing.assert_allclose(boosted, GreedyTree(1)(xs[0], ys[0]), rtol=1e-5)
     with pytest.raises(ValueError, match=r"rate must be in \(0, 1\], got 2"):
-        BoostedTrees(rate=2)
+        BoostedTrees(rate=2.0)
 
 
 def test_trees_without_sklearn(monkeypatch):
@@ -254,16 +263,16 @@ def test_published_numbers_after_40_pairs():
 
     found, spread = error(NearestNeighbours(3), exact)
     assert abs(found - 0.70) < 0.01 + 3 * spread
-    # With noise of variance 1: d / (k - d - 1) and the trace of (X^T X + 1)^-1, / d.
+    # With noise of variance 1, after k pairs: d / (k - d - 1) and the trace of
+    # (X^T X + 1)^-1, divided by d. The 40th point, after 39 pairs, has .055 and .050.
+    products = np.einsum("spd,spe->sde", xs[:, :39], xs[:, :39])
+    wanted = (1 / (np.linalg.eigvalsh(products) + 1)).mean()
+    assert abs(wanted - 0.0497) < 0.0005
+    xs, noisy, exact = xs[:, 1:], noisy[:, 1:], exact[:, 1:]
     found, spread = error(LeastSquares(), noisy)
-    assert abs(found - 1 / 19) < 4 * spread
-    eigenvalues = np.linalg.eigvalsh(
-        np.einsum("spd,spe->sde", xs[:500, :-1], xs[:500, :-1])
-    )
-    wanted = (1 / (eigenvalues + 1)).mean()
+    assert abs(found - 1 / 18) < 4 * spread
     found, spread = error(LeastSquares(1.0), noisy)
     assert abs(found - wanted) < 4 * spread
-    assert abs(wanted - 0.049) < 0.001
 
 
 # Errors by context length
@@ -332,6 +341,63 @@ def test_each_position_is_the_pass_with_its_query():
         np.testing.assert_allclose(curves.rows[at, k, 2], wanted, rtol=1e-3)
 
 
+# The tasks whose positions are those of the public codes' shifts.
+PUBLISHED = {
+    "standard": None,
+    "scaled_query": ScaledQuery(2.1),
+    "random_quadrants": OrthantContext(5),
+    "opposite_quadrants": OppositeQuery(2),
+    "overlapping_train_test": OverlappingQuery(),
+    "orthogonal_train_test": OrthogonalQuery(2),
+    "subspace": SubspaceInputs(1),
+    "skewed": SkewedInputs(1.3),
+    "dtsip/random_quadrants": OrthantContext(),
+    "dtsip/opposite_quadrants": OppositeQuery(),
+    "dtsip/overlapping_train_test": OverlappingQuery(),
+    "dtsip/orthogonal_train_test": OrthogonalQuery(),
+    "dtsip/standard": None,
+}
+
+
+@pytest.mark.skipif(not REFERENCE.exists(), reason="needs the reference data")
+@pytest.mark.parametrize("family", ["softmax_causal", "gpt2"])
+def test_errors_of_the_public_codes(family):
+    """Their models on their prompts; the second code has errors at every position."""
+    data = np.load(REFERENCE / "shifts.npz")
+    kinds = json.loads((REFERENCE / "config.json").read_text())["kinds"]
+    arrays = np.load(REFERENCE / f"{family}.npz")
+    named = {k: x for k, x in arrays.items() if k[0] == "_" or "attn.omega" in k}
+    model = load_model(named, kinds[family]["constructor"])
+    w = data["w"][..., 0]
+    own = [
+        name for name in PUBLISHED if name.startswith("dtsip/") == (family == "gpt2")
+    ]
+    tasks, prompts = {}, []
+    for name in own:
+        tasks[name] = InContextFunction(dim=3, points=8, shift=PUBLISHED[name])
+        context = data[f"{name}/context"]
+        both = context, data.get(f"{name}/query", context)
+        columns = [(x, np.einsum("spd,sd->sp", x, w)) for x in both]
+        prompts.append(Prompt(*(jnp.asarray(x) for pair in columns for x in pair)))
+    sets = by_context.PromptSets(tasks, jax.tree.map(lambda *x: jnp.stack(x), *prompts))
+    places = [-1] if family == "softmax_causal" else None
+    found = errors_by_context(model, sets, positions=places)
+    for name, rows in zip(own, found.rows, strict=True):
+        wanted = data[f"{name}/error"]
+        # Positions without such a query; there, the second code has zero vectors.
+        there = ~np.isnan(rows)
+        if "orthogonal" in name and family == "gpt2":
+            assert there.all(0).tolist() == [0, 1, 1, *[0] * 5]
+        elif "overlapping" in name:
+            assert there[:, -1].all()
+        else:
+            assert there.all()
+        mean_square = tasks[name].mean_square
+        np.testing.assert_allclose(
+            (rows * mean_square)[there], wanted[there], rtol=1e-4, atol=1e-5
+        )
+
+
 def test_all_shifts_of_a_predictor_are_one_program(monkeypatch):
     traced = []
 
@@ -357,15 +423,16 @@ def test_all_shifts_of_a_predictor_are_one_program(monkeypatch):
 
 
 def test_what_cannot_be_evaluated():
+    key = jax.random.key(0)
     with pytest.raises(ValueError, match="prompts of one size"):
-        draw_prompts({"a": TASK, "b": dataclasses.replace(TASK, dim=4)}, 5, key=None)
+        draw_prompts({"a": TASK, "b": dataclasses.replace(TASK, dim=4)}, 5, key=key)
     ramps = Curriculum(Ramp(1, 5, 1, 1), Ramp(1, 11, 1, 1))
     grown = dataclasses.replace(TASK, curriculum=ramps)
     with pytest.raises(ValueError, match="task a: errors need whole prompts"):
-        draw_prompts({"a": grown}, 5, key=None)
+        draw_prompts({"a": grown}, 5, key=key)
     labels = dataclasses.replace(TASK, function=LinearClassification())
     with pytest.raises(ValueError, match="scored alike"):
-        draw_prompts({"a": TASK, "b": labels}, 5, key=None)
+        draw_prompts({"a": TASK, "b": labels}, 5, key=key)
     with pytest.raises(ValueError, match="positions must be below points=11"):
         errors_by_context(Averaging(), prompts(), positions=(11,))
     with pytest.raises(ValueError, match="penalty must be at least 0"):
@@ -395,4 +462,4 @@ def test_bootstrap_intervals():
     assert np.all(np.isnan(CountedMean("error")(broken)))
     assert np.all(np.isnan(summary(broken).low))
     with pytest.raises(ValueError, match="level must be between 0 and 1, got 1"):
-        BootstrapInterval("error", 1)
+        BootstrapInterval("error", 1.0)

@@ -13,7 +13,7 @@ import pytest
 
 import icl
 from icl import Training
-from icl.batches import batch, load_batches, save_batches
+from icl.batches import batch, example_of, load_batches, save_batches
 from icl.config import from_json, to_json
 from icl.protocols import ModelConfig, TaskConfig
 from icl.summaries import summarise
@@ -49,6 +49,11 @@ REFERENCE = pathlib.Path(__file__).parents[2] / "shared/data/limits_of_icl"
 needs_reference = pytest.mark.skipif(
     not REFERENCE.exists(), reason="needs the reference data"
 )
+
+
+@eqx.filter_jit
+def drawn(task, size, seed):
+    return batch(task, size, key=jax.random.key(seed))
 
 
 @functools.cache
@@ -118,7 +123,7 @@ def test_scores_of_the_public_code():
     for name in ("linear", "classification"):
         task = InContextFunction(CLASSES[name][0], dim=5, points=8)
         xs, ys, pred = (data[f"{name}/{x}"] for x in ("xs", "ys", "pred"))
-        example = batch(task, 4, key=jax.random.key(0))
+        example = drawn(task, 4, 0)
         example = dataclasses.replace(example, xs=jnp.asarray(xs), ys=jnp.asarray(ys))
         found = jax.vmap(task.metrics)(jnp.asarray(pred), example)
         loss = data[f"{name}/training_loss"]
@@ -144,13 +149,13 @@ def test_errors_are_divided_by_the_mean_square(name):
     function = EVERY[name]
     shift = None if name == "classification" else ScaledInputs(1.5)
     task = InContextFunction(function, dim=4, points=3, shift=shift)
-    ys = np.asarray(batch(task, 20_000, key=jax.random.key(0)).ys, np.float64)
+    ys = np.asarray(drawn(task, 20_000, 0).ys, np.float64)
     extra = {"noisy": 0.25, "affine": 0.49}.get(name, 0.0)
     found = (ys**2).mean(1)
     wanted = task.mean_square + extra
     if name == "expected_size":  # The factor assumes standard normal points.
         wanted = 4 * (4 * 4 * 1.5**2 + 1.5**2) / (4 * 4 + 1.5**2)
-    assert abs(found.mean() - wanted) < 5 * found.std() / np.sqrt(len(found))
+    assert abs(found.mean() - wanted) <= 5 * found.std() / np.sqrt(len(found))
 
 
 def test_sparse_weights_are_among_components_in_use():
@@ -263,7 +268,7 @@ def test_orthogonal_queries_of_the_public_codes():
     assert np.all(used.sum(2) == np.minimum(np.arange(8), 2))
     assert not np.any(used & ~np.tri(8, k=-1, dtype=bool))
     products = np.einsum("pid,pjd->pij", query, context)
-    np.testing.assert_allclose(products[used], 0, atol=1e-5)
+    np.testing.assert_allclose(products[used], 0, atol=1e-4)
     lengths = [np.linalg.norm(x, axis=2) for x in (query, xs)]
     np.testing.assert_allclose(*lengths, rtol=1e-5)
 
@@ -302,15 +307,14 @@ def test_a_shift_changes_the_distribution(name):
     where = shift.queries(6, 5)
     task = InContextFunction(dim=5, points=6, shift=shift)
     plain = dataclasses.replace(task, shift=Unmoved(where=where) if where else None)
-    drawn = batch(task, size, key=jax.random.key(0))
-    standard = batch(plain, size, key=jax.random.key(1))
-    check_change(name, drawn, standard)
-    again = batch(plain, size, key=jax.random.key(2))
+    shifted = drawn(task, size, 0)
+    standard, again = drawn(plain, size, 1), drawn(plain, size, 2)
+    check_change(name, shifted, standard)
     assert largest_change(again, standard) < 5
     with pytest.raises(ValueError, match=f"the shift {name} changes nothing"):
         check_change(name, again, standard)
     if where is not None:
-        counts = np.asarray(drawn.counts)
+        counts = np.asarray(shifted.counts)
         assert np.all(counts.sum(1) == 1)
         assert {*np.flatnonzero(counts.any(0))} == {*where}
 
@@ -343,8 +347,10 @@ def test_the_ramp_of_the_public_code():
             assert int(PUBLISHED.dims.at(64 * step)) == width
             assert int(PUBLISHED.points.at(64 * step)) == length
     assert int(PUBLISHED.dims.at(2**31 - 1)) == 20
-    assert max(PUBLISHED.changes()) == 64 * 30_000
-    assert len(PUBLISHED.changes()) == 15
+    whole = InContextFunction(curriculum=PUBLISHED)
+    stage = whole.stage(64 * np.arange(0, 40_000, 1000))
+    assert stage["n_dims"].tolist()[:4] == [5, 5, 6, 6]
+    assert stage["n_points"].tolist()[-11:] == [39, *[41] * 10]
     assert int(Ramp(1, 6, 4, 10).at(15)) == 5
     assert int(Ramp(1, 6, 4, 10).at(2_000_000_000)) == 6
 
@@ -416,17 +422,24 @@ def test_a_curriculum_resumes_to_the_same_bits(tmp_path):
     assert eqx.tree_equal(whole.model, again.model)
     for name, rows in whole.log.train.items():
         np.testing.assert_array_equal(rows, again.log.train[name])
-    # Each step's loss is that of the prompts of its stage.
-    key = jax.random.fold_in(jax.random.key(0), 11)
-    drawn = batch(SMALL, 8, key=key, seen=88)
-    trained = icl.load(tmp_path / "whole", 64)
-    assert drawn.counts.sum() == 8 * 5
+    # The loss of step 4 is that of its stage: 4 points, by the model after 32 prompts.
+    key = jax.random.fold_in(jax.random.key(0), 4)
+    taken = jax.jit(lambda key: batch(SMALL, 8, key=key, seen=32))(key)
+    trained = icl.load(tmp_path / "whole", 32)
+    xs, ys = np.asarray(taken.xs, np.float64), np.asarray(taken.ys, np.float64)
+    assert np.all((ys != 0).sum(1) == 4)
+    products = xs * ys[..., None]
+    before = np.cumsum(products, 1) - products
+    slope, offset = np.asarray(trained.model.weights, np.float64)
+    errors = (before * xs).sum(2) * slope + offset - ys
+    logged = whole.log.train["loss"][4]
+    np.testing.assert_allclose(logged, (errors[:, :4] ** 2).mean(), rtol=1e-5)
     assert trained.evaluations["query"].counts.sum() == 32
     rows = {k: x[-1] for k, x in whole.log.evaluations["query"].items()}
     found = summarise(rows, SMALL.summaries)
-    assert found["error"].shape == found["error_low"].shape == (5,)
-    assert np.all(found["error_low"] <= found["error"])
-    assert np.all(found["error_high"] >= found["error"])
+    low, high = (found[f"error_interval_{part}"] for part in ("low", "high"))
+    assert found["error"].shape == low.shape == high.shape == (5,)
+    assert np.all((low <= found["error"]) & (found["error"] <= high))
 
 
 # Configs and refusals
@@ -435,9 +448,9 @@ def test_a_curriculum_resumes_to_the_same_bits(tmp_path):
 def test_configs_and_batches_are_read_again(tmp_path):
     task = InContextFunction(DecisionTree(2), 3, 4, OppositeQuery(2))
     assert from_json(TaskConfig, {"type": "InContextFunction", **to_json(task)}) == task
-    sets = {"one": batch(task, 5, key=jax.random.key(0))}
+    sets = {"one": drawn(task, 5, 0)}
     save_batches(tmp_path / "sets.h5", sets)
-    read_again = load_batches(tmp_path / "sets.h5", task.sample(key=jax.random.key(1)))
+    read_again = load_batches(tmp_path / "sets.h5", example_of(task))
     assert eqx.tree_equal(read_again, sets)
 
 
@@ -449,8 +462,8 @@ WRONG = {
     "constrained=1 changes nothing: leave": lambda: OrthantContext(1),
     "constrained must be at most points=4, got 5": lambda: OrthantContext(5),
     "scale=1.0 changes nothing": lambda: ScaledQuery(1.0),
-    "scale must be above 0 and finite, got 0": lambda: ScaledInputs(0),
-    "exponent must be above 0 and finite, got 0": lambda: SkewedInputs(0),
+    "scale must be above 0 and finite, got 0": lambda: ScaledInputs(0.0),
+    "exponent must be above 0 and finite, got 0": lambda: SkewedInputs(0.0),
 }
 
 

@@ -48,3 +48,4 @@ from ._toys import (
     vector_progress as vector_progress,
 )
 from ._traces import output_biases as output_biases, traces as traces
+from ._training_loss import training_loss as training_loss

@@ -6,7 +6,7 @@ queries.
 """
 
 import dataclasses
-import functools
+import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -210,8 +210,18 @@ def _predicted(predictor: Any, edits: tuple, xs: Array, ys: Array) -> Array:
 
 
 def _over_prompts(one: Callable[[Prompt], Array], prompts: Prompt) -> Array:
-    each = functools.partial(jax.lax.map, one, batch_size=_CHUNK)
-    return jax.lax.map(each, prompts)
+    """The function of each prompt, `[set, sequence, …]`, some prompts at a time."""
+    lead = prompts.query_y.shape[:2]
+    count = math.prod(lead)
+    # The first prompts again fill up the last piece: a smaller one would be compiled
+    # by itself.
+    places = np.arange(-(-count // _CHUNK) * _CHUNK) % count
+
+    def pieces(x: Array) -> Array:
+        return x.reshape(count, *x.shape[2:])[places].reshape(-1, _CHUNK, *x.shape[2:])
+
+    found = jax.lax.map(jax.vmap(one), jax.tree.map(pieces, prompts))
+    return found.reshape(-1, *found.shape[2:])[:count].reshape(*lead, *found.shape[2:])
 
 
 def _scored(

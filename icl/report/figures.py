@@ -8,6 +8,7 @@ import opto
 from opto.hints import did_you_mean
 
 from .. import measures, plots
+from ..experiments.training_log import training_log
 from ..plots import DrawnFigure
 from .grouping import GROUPS, Inapplicable, missing_field
 from .subject import Subject
@@ -36,6 +37,25 @@ def learning(subject: Subject) -> DrawnFigure:
         phase_change=subject.phase_change,
         threshold=subject.threshold,
     )
+
+
+def training(subject: Subject) -> DrawnFigure:
+    """The loss of each step's batch, with ticks where a curriculum changes."""
+    if subject.edits is not None:
+        raise Inapplicable(
+            "the training's loss comes from the log: leave out the edits"
+        )
+    trained = subject.trained
+    found = training_log(trained, every=1)
+    if not len(found["step"]):
+        raise Inapplicable(f"{trained.run.path} has no steps in its log")
+    sequences = found.pop("step") * trained.experiment.training.batch_size
+    loss = found.pop("loss")
+    # What is left are the numbers of the stage.
+    moved = [np.diff(x) != 0 for x in found.values()]
+    changed = np.any(moved, 0) if moved else np.zeros(len(loss) - 1, bool)
+    label = f"{subject.label('loss')} of a batch"
+    return plots.training_loss(sequences, loss, sequences[1:][changed], label=label)
 
 
 _ACCURACIES = {
@@ -198,6 +218,7 @@ def similarity(subject: Subject) -> DrawnFigure:
 
 KINDS: dict[str, Callable[[Subject], DrawnFigure]] = {
     "learning": learning,
+    "training": training,
     "metric": metric,
     "attention": attention,
     "induction": induction,

@@ -19,7 +19,9 @@ class LeastSquares(ContextLearner):
     penalty: float = eqx.field(static=True, default=0.0)
 
     def __check_init__(self):
-        Ridge(self.penalty)
+        if not 0 <= self.penalty < float("inf"):
+            got = f"got {self.penalty}"
+            raise ValueError(f"penalty must be at least 0 and finite, {got}")
 
     def answer(self, xs, ys, known, query):
         # Pairs that are 0 do not change the solution.

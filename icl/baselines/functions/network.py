@@ -35,7 +35,7 @@ class TwoLayerNetwork(ContextLearner):
 
     def answer(self, xs, ys, known, query):
         first, second = jax.random.split(jax.random.key(self.seed))
-        start = (
+        start: Any = (
             eqx.nn.Linear(len(query), self.hidden, key=first),
             eqx.nn.Linear(self.hidden, "scalar", key=second),
         )

@@ -1,6 +1,7 @@
 """Decision trees that scikit-learn learns, on the host."""
 
 import abc
+import importlib.util
 from typing import Any
 
 import equinox as eqx
@@ -25,11 +26,9 @@ class HostLearner(eqx.Module):
         """A scikit-learn regressor that is not fitted yet."""
 
     def __check_init__(self):
-        try:
-            import sklearn  # noqa: F401  # An extra, slow to import.
-        except ImportError:
+        if importlib.util.find_spec("sklearn") is None:
             wanted = "needs scikit-learn: make EXTRA=baselines, or pip install"
-            raise ValueError(f"{type(self).__name__} {wanted} scikit-learn") from None
+            raise ValueError(f"{type(self).__name__} {wanted} scikit-learn")
         self.check()
 
     @abc.abstractmethod

@@ -5,4 +5,4 @@ and shifts are tasks of ours, and belong to `icl.tasks`.
 """
 
 from ._state import load_state as load_state
-from ._weights import load_model as load_model
+from ._weights import load_model as load_model, model_config as model_config

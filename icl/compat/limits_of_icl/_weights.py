@@ -71,6 +71,14 @@ def load_model(
     return filled(model, arrays, _stored(model, kind, prefix))
 
 
+def model_config(constructor: Mapping[str, Any]) -> GPT2Config:
+    """The config of the models that `build_model` makes with these arguments.
+
+    **Raises:** `ValueError` for settings that are missing or not supported.
+    """
+    return _config(constructor, _kind(constructor))
+
+
 def _kind(settings: Mapping[str, Any]) -> str:
     """The kind of attention; checks the settings that all kinds have."""
     for name in ("family", *_SIZES):

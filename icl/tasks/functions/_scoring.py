@@ -12,17 +12,17 @@ class SquaredError:
     """For values that are numbers."""
 
     def loss(
-        self, prediction: Float[Array, " point"], value: Float[Array, " point"]
-    ) -> Float[Array, " point"]:
+        self, prediction: Float[Array, "*point"], value: Float[Array, "*point"]
+    ) -> Float[Array, "*point"]:
         """The squared error, not divided by anything."""
         return (prediction - value) ** 2
 
     def error(
         self,
-        prediction: Float[Array, " point"],
-        value: Float[Array, " point"],
+        prediction: Float[Array, "*point"],
+        value: Float[Array, "*point"],
         mean_square: Float[Array, ""],
-    ) -> Float[Array, " point"]:
+    ) -> Float[Array, "*point"]:
         """The squared error divided by the mean square of the values."""
         return self.loss(prediction, value) / mean_square
 
@@ -36,18 +36,18 @@ class SignedLabels:
     """
 
     def loss(
-        self, prediction: Float[Array, " point"], value: Float[Array, " point"]
-    ) -> Float[Array, " point"]:
+        self, prediction: Float[Array, "*point"], value: Float[Array, "*point"]
+    ) -> Float[Array, "*point"]:
         """The cross-entropy in nats. Values that are no labels count by their sign."""
         target = (jnp.sign(value) + 1) / 2
         return jax.nn.softplus(prediction) - target * prediction
 
     def error(
         self,
-        prediction: Float[Array, " point"],
-        value: Float[Array, " point"],
+        prediction: Float[Array, "*point"],
+        value: Float[Array, "*point"],
         mean_square: Float[Array, ""],
-    ) -> Float[Array, " point"]:
+    ) -> Float[Array, "*point"]:
         """1 where the sign is wrong, else 0; `mean_square` is not used."""
         wrong = jnp.sign(prediction) != jnp.sign(value)
         return wrong.astype(prediction.dtype)

@@ -3,7 +3,7 @@
 import dataclasses
 
 import jax.numpy as jnp
-from jaxtyping import Array, Int
+from jaxtyping import Array, ArrayLike, Int
 
 from ...checks import positive
 
@@ -32,17 +32,12 @@ class Ramp:
             wanted = f"end must be at least start={self.start}"
             raise ValueError(f"{wanted}, got {self.end}")
 
-    def at(self, seen: int | Int[Array, ""]) -> Int[Array, ""]:
+    def at(self, seen: Int[ArrayLike, "*batch"]) -> Int[Array, "*batch"]:
         """The number after `seen` sequences."""
         # The number of increments that lead to the end, so that no sum overflows.
         most = -(-(self.end - self.start) // self.increment)
         times = jnp.minimum(jnp.asarray(seen) // self.interval, most)
         return jnp.minimum(self.end, self.start + self.increment * times)
-
-    def changes(self) -> list[int]:
-        """The numbers of sequences seen at which it changes."""
-        most = -(-(self.end - self.start) // self.increment)
-        return [self.interval * (k + 1) for k in range(most)]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -64,7 +59,3 @@ class Curriculum:
             if ramp.end > size:
                 wanted = f"curriculum: {name} must end at {size} or below"
                 raise ValueError(f"{wanted}, got {ramp.end}")
-
-    def changes(self) -> list[int]:
-        """The numbers of sequences seen at which one of them changes, ascending."""
-        return sorted({*self.dims.changes(), *self.points.changes()})

@@ -7,7 +7,8 @@ from typing import ClassVar
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Float, Int, PRNGKeyArray
+import numpy as np
+from jaxtyping import Array, ArrayLike, Float, Int, PRNGKeyArray
 
 from opto import identity, Tap
 
@@ -102,6 +103,15 @@ class InContextFunction(TaskConfig):
         context, query, function, _ = self._draw(key, _END)
         values = lambda xs: self.function.values(function, xs)
         return Prompt(context, values(context), query, values(query))
+
+    def stage(self, seen: ArrayLike) -> dict[str, np.ndarray]:
+        """How many points and components are in use after `seen` sequences."""
+        seen = np.asarray(seen)
+        if self.curriculum is None:
+            full = {"n_points": self.points, "n_dims": self.dim}
+            return {name: np.full(seen.shape, size) for name, size in full.items()}
+        ramps = {"n_points": self.curriculum.points, "n_dims": self.curriculum.dims}
+        return {name: np.asarray(ramp.at(seen)) for name, ramp in ramps.items()}
 
     @property
     def mean_square(self) -> float:

@@ -8,7 +8,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from .._function import FunctionClass, linear, Parameters
-from .._scoring import SignedLabels
+from .._scoring import Scoring, SignedLabels
 
 
 @dataclasses.dataclass(frozen=True)
@@ -18,7 +18,7 @@ class LinearClassification(FunctionClass):
     Predictions are logits of the label 1 (Garg et al. 2022, public code).
     """
 
-    scoring: ClassVar[SignedLabels] = SignedLabels()
+    scoring: ClassVar[Scoring] = SignedLabels()
 
     def check(self, dim: int) -> None:
         """Any number of components will do."""

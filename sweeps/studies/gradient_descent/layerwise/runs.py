@@ -8,12 +8,11 @@ again. `rolled` is one layer of linear self-attention.
 from pathlib import Path
 from typing import Any
 
-from icl.models.regression_transformer import RegressionTransformerConfig
-from icl.models.supervision import EveryLayer
-
 from icl import Experiment
 from icl.data import Source
 from icl.models.linear_attention import LinearSelfAttentionConfig
+from icl.models.regression_transformer import RegressionTransformerConfig
+from icl.models.supervision import EveryLayer
 from icl.tasks.regression import GaussianInputs, LinearRegression
 
 from ....study import StudyScale, Trial

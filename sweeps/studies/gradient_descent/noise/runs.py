@@ -6,11 +6,10 @@ mixed with clean ones, so that no position tells them apart.
 
 from pathlib import Path
 
-from icl.models.regression_transformer import RegressionTransformerConfig
-
 from icl import Experiment
 from icl.data import Source
 from icl.models.linear_attention import LinearSelfAttentionConfig
+from icl.models.regression_transformer import RegressionTransformerConfig
 from icl.tasks.regression import (
     FreshTeacher,
     LinearRegression,

@@ -9,11 +9,10 @@
 
 from pathlib import Path
 
-from icl.models.softmax_copy import SoftmaxCopyConfig
-
 from icl import Experiment
 from icl.data import Source
 from icl.models.linear_attention import LinearSelfAttentionConfig
+from icl.models.softmax_copy import SoftmaxCopyConfig
 from icl.tasks.regression import (
     LinearRegression,
     Ordering,

@@ -20,7 +20,7 @@ from ._regression import check_regression, influences
 from ._text import register
 
 
-Mask = Literal["noisy", "shuffled"]
+WhichPairs = Literal["noisy", "shuffled"]
 
 _SEED = 0
 _FORWARDS: Any = {"needs": ("blocks",)}
@@ -43,7 +43,7 @@ def noise_attention() -> OfModel:
 
 
 @register
-def noise_auroc(mask: Mask = "noisy") -> OfModel:
+def noise_auroc(mask: WhichPairs = "noisy") -> OfModel:
     """How well low attention tells noisy pairs from clean ones: AUROC by `[layer]`.
 
     The chance that a noisy pair gets less attention of the queries than a clean one,
@@ -79,7 +79,7 @@ def noise_influence() -> OfModel:
 
 
 @register
-def influence_auroc(mask: Mask = "noisy") -> OfModel:
+def influence_auroc(mask: WhichPairs = "noisy") -> OfModel:
     r"""How well low influence tells noisy pairs from clean ones: AUROC in [0, 1].
 
     As `noise_auroc`, with the influence $|\partial \hat y / \partial y_i|$ in place of
@@ -120,12 +120,12 @@ def check_noise(batch: Any) -> None:
 
 
 def _check(mask: object) -> None:
-    if mask not in get_args(Mask):
-        known = ", ".join(get_args(Mask))
+    if mask not in get_args(WhichPairs):
+        known = ", ".join(get_args(WhichPairs))
         raise ValueError(f"mask must be one of {known}, got {mask!r}")
 
 
-def _mask(batch: RegressionExample, kind: Mask) -> Bool[Array, "sequence pair"]:
+def _mask(batch: RegressionExample, kind: WhichPairs) -> Bool[Array, "sequence pair"]:
     noisy = jnp.asarray(batch.noisy)
     if kind == "noisy":
         return noisy

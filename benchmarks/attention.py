@@ -4,9 +4,9 @@
   d_model 64, 2 heads, batches of 64; 11 points of 5 components (22 tokens), and 41
   points of 20 (82 tokens). The last column is the public torch code (limits_of_icl) on
   two idle cores.
-- `length`: one layer of attention (2 heads of width 32, causal) on one sequence, forward
-  and gradient, in both forms: all weights at once, and the running sum if there is one.
-  Beside the softmax: `jax.nn.dot_product_attention`.
+- `length`: one layer of attention (2 heads of width 32, causal) on one sequence,
+  forward and gradient, in both forms: all weights at once, and the running sum if there
+  is one. Beside the softmax: `jax.nn.dot_product_attention`.
 
 Every variant is compiled; then all are timed in turns within one process. Times are the
 smallest of some rounds, because other processes can only make them longer. CPU time
@@ -107,10 +107,11 @@ def training_step(name: str, tokens: int, steps: int) -> Timed:
 
 def steps(arguments: argparse.Namespace) -> None:
     for k, tokens in enumerate(PROMPTS):
+        if tokens > arguments.longest:
+            continue
         rows = {}
-        for name in MODELS:
-            if arguments.kind in name:
-                rows[name] = training_step(name, tokens, arguments.steps)
+        for name in arguments.kind or MODELS:
+            rows[name] = training_step(name, tokens, arguments.steps)
         in_turns(rows, arguments.rounds)
         print(f"\n| step, {tokens} tokens | ms | CPU ms | over softmax | torch, ms |")
         print("|---|---|---|---|---|")
@@ -151,12 +152,12 @@ def lengths(arguments: argparse.Namespace) -> None:
     rows, memory = {}, {}
     for length in (x for x in LENGTHS if x <= arguments.longest):
         qkv = jax.random.normal(jax.random.key(1), (3, length, 2, 32))
-        for name in MODELS:
-            for label, form in forms(name) if arguments.kind in name else ():
+        for name in arguments.kind or MODELS:
+            for label, form in forms(name):
                 loss = lambda qkv, form=form: jnp.sum(form(*qkv) ** 2)
                 compiled = jax.jit(jax.grad(loss)).lower(qkv).compile()
-                found = compiled.memory_analysis()
-                memory[name, label, length] = found.temp_size_in_bytes / 2**20
+                used: Any = compiled.memory_analysis()
+                memory[name, label, length] = used.temp_size_in_bytes / 2**20
                 jax.block_until_ready(compiled(qkv))
                 row = Timed(lambda c=compiled, x=qkv: c(x))
                 rows[name, label, length] = row
@@ -188,9 +189,9 @@ def lengths(arguments: argparse.Namespace) -> None:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser = argparse.ArgumentParser(description="Times kinds of attention.")
     parser.add_argument("part", nargs="*", default=["step", "length"])
-    parser.add_argument("--kind", default="", help="only kinds whose name has this")
+    parser.add_argument("--kind", nargs="+", choices=MODELS, help="only these")
     parser.add_argument("--steps", type=int, default=20)
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--longest", type=int, default=LENGTHS[-1])

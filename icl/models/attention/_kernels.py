@@ -25,9 +25,9 @@ else:
     from equinox import AbstractClassVar
 
 
-# For up to this many (query, key) pairs, computing all weights at once is faster on a
-# CPU than the running sum, with gradients; measured in benchmarks/attention.py.
-_AT_ONCE_PAIRS = 2048
+# All weights at once are as fast on a CPU as a running sum with less arithmetic by this
+# factor, with gradients; measured in benchmarks/attention.py.
+_AT_ONCE = 2.0
 # The running sum takes this many keys at a time.
 _CHUNK = 64
 # What stands for the logarithm of zero. Infinities would give NaN.
@@ -69,6 +69,10 @@ class Kernel:
         factor = np.where(first == second, 1.0, np.sqrt(2.0)).astype(x.dtype)
         return x[..., first] * x[..., second] * factor
 
+    def width(self, features: int) -> int:
+        """The number of lifted features."""
+        return features if self.power == 1 else features * (features + 1) // 2
+
     def over_sum(
         self, x: Float[Array, "..."], total: Float[Array, "..."]
     ) -> Float[Array, "..."]:
@@ -100,10 +104,22 @@ class AbstractKernelAttention(AbstractAttention):
         """The features of keys."""
 
     def __call__(self, q, k, v, seen, *, tap):
-        few = seen.size <= _AT_ONCE_PAIRS
-        at_once = self.asked(tap) or few or not AsScan.fits(seen)
+        queries, keys = self.queries(q), self.keys(k)
+        short = _is_short(self.kernel, keys, v, seen)
+        at_once = self.asked(tap) or short or not AsScan.fits(seen)
         form = AsPattern(self, tap) if at_once else AsScan(self)
-        return form(self.queries(q), self.keys(k), v, seen)
+        return form(queries, keys, v, seen)
+
+
+def _is_short(rule: Kernel, k: Features, v: Array, seen: np.ndarray) -> bool:
+    """Whether all weights at once are faster than a running sum."""
+    (queries, keys), value = seen.shape, v.shape[-1]
+    each = k.values.shape[-1] + value
+    at_once = queries * keys * each
+    sums = (queries + keys) * rule.width(k.values.shape[-1]) * value
+    if not seen.all():
+        sums += queries * _CHUNK * each
+    return at_once <= _AT_ONCE * sums
 
 
 @dataclasses.dataclass(frozen=True)
@@ -120,7 +136,7 @@ class AsPattern:
         v: Float[Array, "kv_seq head d_head"],
         seen: Bool[np.ndarray, "seq kv_seq"],
     ) -> Float[Array, "seq head d_head"]:
-        form, rule = faster(len(q.values), len(v)), self.kind.kernel
+        form, rule = faster(q.values, k.values), self.kind.kernel
         kernel = rule.of(form.scores(q.values, k.values))
         visible = jnp.expand_dims(seen, form.head)
         if k.log is not None:
@@ -212,7 +228,7 @@ class _Total(NamedTuple):
     def zero(rule: Kernel, k: Features, v: Array) -> "_Total":
         """The sums over no keys."""
         heads, width = v.shape[1:]
-        size = jax.eval_shape(rule.lifted, k.values).shape[-1]
+        size = rule.width(k.values.shape[-1])
         log = None if k.log is None else jnp.full(heads, _LEAST, k.log.dtype)
         return _Total(jnp.zeros((heads, size, width), v.dtype), log)
 

@@ -24,7 +24,7 @@ class _Rela(AbstractMixingAttention):
     bilinear: ClassVar = True
 
     def __call__(self, q, k, v, seen, *, tap):
-        form = faster(len(q), len(k))
+        form = faster(q, k)
         kernel = self.scale * form.scores(q, k)
         if not seen.all():
             kernel = jnp.where(jnp.expand_dims(seen, form.head), kernel, 0)

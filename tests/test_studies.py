@@ -21,6 +21,7 @@ from icl.models import exemplar_label_interface, TransformerConfig
 from icl.presets import presets
 from icl.training.schedules import At, Every
 from sweeps.plan import groups, needs
+from sweeps.studies.attention import runs as attention
 from sweeps.studies.coopetition import runs as coopetition
 from sweeps.studies.induction import runs as induction
 from sweeps.studies.induction.clamps import runs as clamps
@@ -41,6 +42,7 @@ STUDIES = {
     "replicas": replicas,
     "spread": spread,
     "likelihood_ratio": likelihood_ratio,
+    "attention": attention,
 }
 SCALES = ("smoke", "small", "paper")
 every_study = pytest.mark.parametrize("study", STUDIES)
@@ -62,6 +64,8 @@ def experiments(study, scale):
         *(("replicas", 5 * 47), ("spread", 5 * 3)),
         # Two tasks, twelve ablations, six of them also with more steps.
         ("likelihood_ratio", 3 * (2 + 12 + 6)),
+        # Eight kinds and three windows.
+        ("attention", 8 + 3),
     ],
 )
 def test_a_paper_has_its_runs(study, count):
@@ -107,6 +111,7 @@ def test_what_a_run_needs_is_kept(study, scale):
         "transience": dict.fromkeys(SCALES, 0),
         "spread": dict.fromkeys(SCALES, 0),
         "likelihood_ratio": dict.fromkeys(SCALES, 0),
+        "attention": dict.fromkeys(SCALES, 0),
         # All except the main run and the runs with one head.
         "replicas": {"smoke": 2 * 10, "small": 5 * 38, "paper": 5 * 38},
     }

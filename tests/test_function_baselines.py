@@ -422,6 +422,14 @@ def test_all_shifts_of_a_predictor_are_one_program(monkeypatch):
     assert len(traced) == 2
 
 
+def test_a_weak_shift_is_no_shift_that_changes_nothing(monkeypatch):
+    weak = {"weak": dataclasses.replace(TASK, shift=SkewedInputs(0.1))}
+    assert draw_prompts(weak, 300, key=jax.random.key(0)).tasks == weak
+    monkeypatch.setattr(SkewedInputs, "apply", lambda self, xs, choices: (xs, xs))
+    with pytest.raises(ValueError, match="the shift weak changes nothing"):
+        draw_prompts(weak, 20, key=jax.random.key(0))
+
+
 def test_what_cannot_be_evaluated():
     key = jax.random.key(0)
     with pytest.raises(ValueError, match="prompts of one size"):

@@ -303,12 +303,12 @@ class Unmoved(OrthantContext):
 
 @pytest.mark.parametrize("name", SHIFTS)
 def test_a_shift_changes_the_distribution(name):
-    shift, size = SHIFTS[name], 4000
+    shift, size = SHIFTS[name], 1280
     where = shift.queries(6, 5)
     task = InContextFunction(dim=5, points=6, shift=shift)
     plain = dataclasses.replace(task, shift=Unmoved(where=where) if where else None)
     shifted = drawn(task, size, 0)
-    standard, again = drawn(plain, size, 1), drawn(plain, size, 2)
+    standard, again = drawn(plain, size, 0), drawn(plain, size, 1)
     check_change(name, shifted, standard)
     assert largest_change(again, standard) < 5
     with pytest.raises(ValueError, match=f"the shift {name} changes nothing"):
@@ -317,6 +317,24 @@ def test_a_shift_changes_the_distribution(name):
         counts = np.asarray(shifted.counts)
         assert np.all(counts.sum(1) == 1)
         assert {*np.flatnonzero(counts.any(0))} == {*where}
+
+
+@dataclasses.dataclass(frozen=True)
+class SignsFlipped(OrthantContext):
+    """The published sweep: it flips signs of a query whose signs are random."""
+
+    def apply(self, xs, choices):
+        context, query = super().apply(xs, choices)
+        return context, query * jnp.array([-1.0, -1.0, 1.0, 1.0, 1.0])
+
+
+def test_the_published_flips_change_nothing():
+    task = InContextFunction(dim=5, points=6, shift=SignsFlipped())
+    free = dataclasses.replace(task, shift=OrthantContext())
+    real = dataclasses.replace(task, shift=OppositeQuery(2))
+    with pytest.raises(ValueError, match="the shift flips changes nothing"):
+        check_change("flips", drawn(task, 1280, 0), drawn(free, 1280, 0))
+    check_change("opposite", drawn(real, 1280, 0), drawn(free, 1280, 0))
 
 
 def test_the_query_is_the_only_shifted_point():

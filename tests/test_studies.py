@@ -21,6 +21,7 @@ from icl.models import exemplar_label_interface, TransformerConfig
 from icl.presets import presets
 from icl.training.schedules import At, Every
 from sweeps.plan import groups, needs
+from sweeps.studies.attention import runs as attention
 from sweeps.studies.coopetition import runs as coopetition
 from sweeps.studies.gradient_descent.layerwise import runs as layerwise
 from sweeps.studies.gradient_descent.noise import runs as noise
@@ -47,6 +48,7 @@ STUDIES = {
     "order": order,
     "noise": noise,
     "layerwise": layerwise,
+    "attention": attention,
 }
 SCALES = ("smoke", "small", "paper")
 every_study = pytest.mark.parametrize("study", STUDIES)
@@ -75,6 +77,8 @@ def experiments(study, scale):
         # Five depths, two variants of the deepest, four noises, three contexts, one
         # layer to roll out.
         ("layerwise", 2 * (5 + 2 + 4 + 3 + 1)),
+        # Eight kinds and three windows.
+        ("attention", 8 + 3),
     ],
 )
 def test_a_paper_has_its_runs(study, count):
@@ -123,6 +127,7 @@ def test_what_a_run_needs_is_kept(study, scale):
         "order": dict.fromkeys(SCALES, 0),
         "noise": dict.fromkeys(SCALES, 0),
         "layerwise": dict.fromkeys(SCALES, 0),
+        "attention": dict.fromkeys(SCALES, 0),
         # All except the main run and the runs with one head.
         "replicas": {"smoke": 2 * 10, "small": 5 * 38, "paper": 5 * 38},
     }

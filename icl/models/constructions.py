@@ -12,6 +12,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, ArrayLike, Float
 
+from ..config import of_kind
 from ..protocols import Mask
 from ._positions import NoPositions
 from .attention import Attention, ContextOnly, ProductAttention
@@ -70,8 +71,8 @@ def descent_model(blocks: Sequence[StackBlock], steps: int = 1) -> LinearSelfAtt
         wanted = f"one block or steps={steps}"
         raise ValueError(f"blocks must be {wanted}, got {len(blocks)}")
     positions = NoPositions().build(1, key=jax.random.key(0))
-    queries = blocks[0].attn.mask.num_queries
-    return LinearSelfAttention(tuple(blocks), positions, steps, queries)
+    mask = of_kind(blocks[0].attn.mask, ContextOnly, "descent_model")
+    return LinearSelfAttention(tuple(blocks), positions, steps, mask.num_queries)
 
 
 def with_block(model: Model, layer: int, block: StackBlock) -> Model:

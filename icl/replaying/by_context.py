@@ -22,12 +22,14 @@ from ..checks import positive
 from ..protocols import Bounds
 from ..summaries import BootstrapInterval, CountedMean
 from ..tasks.functions import FunctionExample, InContextFunction
-from ..tasks.functions.shifts import check_change
+from ..tasks.functions.shifts import check_change, largest_change
+from ..tasks.functions.shifts.self_test import CLEAR
 from ..tasks.functions.task import Prompt
 
 
 # How many prompts go through a model at once, so that they fit into the caches.
 _CHUNK = 32
+_MORE = 16
 Predictor = Callable[..., Float[Array, " point"]]
 """A model or a baseline: `(xs, ys, tap=) -> predictions`, for one prompt."""
 
@@ -85,7 +87,7 @@ def draw_prompts(
 ) -> PromptSets:
     """Prompts of each task, all from the same standard normal draws.
 
-    Each shift is compared with the same prompts without it.
+    Each shift is compared with the same draws without it.
 
     **Raises:** `ValueError` if the tasks have different sizes, and for a shift that
     does not change the distribution of prompts.
@@ -104,14 +106,15 @@ def draw_prompts(
             raise ValueError(f"the tasks must be scored alike, got {got}")
         if task.curriculum is not None:
             raise ValueError(f"task {name}: errors need whole prompts: no curriculum")
-    key, other = jax.random.split(key)
     drawn = [_drawn(task, size, key) for task in tasks.values()]
+    plain = _drawn(dataclasses.replace(first, shift=None), size, key)
     for (name, task), prompts in zip(tasks.items(), drawn, strict=True):
-        if task.shift is not None:
-            plain = _drawn(dataclasses.replace(task, shift=None), size, other)
+        if task.shift is not None and not _differ(task, prompts, plain):
+            # A weak shift shows only in many prompts.
+            pair = [dataclasses.replace(task, shift=x) for x in (task.shift, None)]
+            more = [_drawn(x, _MORE * size, key) for x in pair]
             where = task.shift.queries(task.points, task.dim)
-            pair = (_asked(prompts, where), _asked(plain, where))
-            check_change(name, *pair)
+            check_change(name, *(_asked(x, where) for x in more))
     prompts = jax.tree.map(lambda *x: jnp.stack(x), *drawn)
     return PromptSets(tasks, prompts)
 
@@ -168,6 +171,12 @@ def _drawn(task: InContextFunction, size: int, key: PRNGKeyArray) -> Prompt:
     # Not compiled as a whole: hundreds of shifts would take minutes to compile. Each
     # operation compiles once for all of them.
     return jax.vmap(lambda key: task.prompt(key=key))(jax.random.split(key, size))
+
+
+def _differ(task: InContextFunction, prompts: Prompt, plain: Prompt) -> bool:
+    """Whether a shift's prompts clearly differ from those of the same draws."""
+    where = task.shift and task.shift.queries(task.points, task.dim)
+    return largest_change(_asked(prompts, where), _asked(plain, where)) >= CLEAR
 
 
 def _asked(prompts: Prompt, where: range | None) -> FunctionExample:

@@ -10,6 +10,7 @@ from opto.hints import did_you_mean
 from .. import measures, plots
 from ..experiments.training_log import training_log
 from ..plots import DrawnFigure
+from ..summaries import CountedMean
 from .grouping import GROUPS, Inapplicable, missing_field
 from .subject import Subject
 
@@ -81,7 +82,7 @@ def metric(subject: Subject) -> DrawnFigure:
         raise Inapplicable(f"metric {subject.metric!r} has no finite value")
     label = subject.label(subject.metric)
     if values.ndim == 3:
-        means = values.mean(1)
+        means = _by_position(subject, values)
         return plots.traces(
             sequences,
             means,
@@ -250,6 +251,19 @@ def kinds_of(names: Sequence[str]) -> list[str]:
 
 def _described(by: str) -> str:
     return GROUPS[by][1] if by in GROUPS else by.replace("-", " ")
+
+
+def _by_position(subject: Subject, values: np.ndarray) -> np.ndarray:
+    """The means over sequences at each event, `[event, position]`.
+
+    Where NaN marks positions that do not count, they are left out, as in the summary.
+    """
+    summary = subject.trained.summaries.get(subject.metric)
+    if not isinstance(summary, CountedMean):
+        return values.mean(1)
+    # A model that diverged gives NaN in every sequence, so its loss is not needed.
+    finite = {"loss": np.zeros(1)}
+    return np.stack([summary({**finite, subject.metric: rows}) for rows in values])
 
 
 def _metric(subject: Subject) -> tuple[np.ndarray, np.ndarray]:

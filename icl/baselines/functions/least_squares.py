@@ -2,7 +2,7 @@
 
 import equinox as eqx
 
-from ..descent import Ridge
+from ..least_squares import Ridge
 from ._learner import ContextLearner
 
 

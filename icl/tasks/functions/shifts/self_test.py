@@ -18,16 +18,18 @@ def largest_change(shifted: FunctionExample, standard: FunctionExample) -> float
     the query, products between points, and agreement of their signs. The numbers do not
     depend on directions, so they also show shifts that are random in each prompt.
 
+    Prompts are compared in pairs. Batches may be independent; if they are of the same
+    standard normal draws, weak shifts are clearer.
+
     **Returns:** The largest difference of means in standard errors; below 5, it may be
     chance.
     """
-    pair = [
+    first, second = (
         np.asarray(_numbers(x.xs, _last(x.counts)), float) for x in (shifted, standard)
-    ]
-    first, second = pair
-    error = np.sqrt(first.var(0) / len(first) + second.var(0) / len(second))
-    gap = np.abs(first.mean(0) - second.mean(0))
-    return float(np.max(gap / np.where(error > 0, error, 1e-30)))
+    )
+    gap = first - second
+    error = gap.std(0) / np.sqrt(len(gap))
+    return float(np.max(np.abs(gap.mean(0)) / np.where(error > 0, error, np.inf)))
 
 
 def check_change(
@@ -38,16 +40,18 @@ def check_change(
     **Arguments:**
 
     - `name`: Its name in the message.
-    - `shifted`, `standard`: Batches, whose queries are at the same positions.
+    - `shifted`, `standard`: Batches of one size, whose queries are at the same
+        positions.
     """
     found = largest_change(shifted, standard)
-    if found < _CLEAR:
+    if found < CLEAR:
         got = f"the largest difference is {found:.1f} standard errors"
-        wanted = f"{_CLEAR:.0f} in {len(shifted.xs)} prompts"
+        wanted = f"{CLEAR:.0f} in {len(shifted.xs)} prompts"
         raise ValueError(f"the shift {name} changes nothing: {got}, wanted {wanted}")
 
 
-_CLEAR = 5.0
+CLEAR = 5.0
+"""From so many standard errors on, a difference is no chance."""
 
 
 def _last(counts: Array) -> Int[Array, " sequence"]:

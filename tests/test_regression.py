@@ -2,6 +2,7 @@
 
 import csv
 import dataclasses
+import functools
 import subprocess
 import sys
 from collections.abc import Mapping
@@ -28,6 +29,7 @@ from icl.report import figures
 from icl.report.grouping import Inapplicable
 from icl.report.subject import Subject
 from icl.tasks.regression import (
+    _random,
     CorrelatedInputs,
     GaussianInputs,
     LinearRegression,
@@ -103,6 +105,24 @@ def test_what_is_drawn(task):
     off = np.corrcoef(parts.T) - np.eye(parts.shape[1])
     assert np.abs(off).max() < 6 / np.sqrt(DRAWS)
     np.testing.assert_allclose(weights.std(), task.weight_scale, rtol=0.01)
+
+
+@pytest.mark.parametrize("x64", [False, True])
+def test_numbers_have_the_bits_of_jax(x64):
+    with jax.enable_x64(x64):
+        keys = jax.random.split(jax.random.key(3), 40)
+        pairs = [
+            (functools.partial(of.uniform, minval=-0.7, maxval=0.9), of.normal)
+            for of in (_random, jax.random)
+        ]
+        for shape in ((11, 10), (7,)):
+            for ours, theirs in zip(*pairs, strict=True):
+                found, wanted = (
+                    jax.jit(jax.vmap(lambda key, f=f, s=shape: f(key, shape=s)))(keys)
+                    for f in (ours, theirs)
+                )
+                assert found.dtype == wanted.dtype
+                np.testing.assert_array_equal(found, wanted)
 
 
 @each_task

@@ -146,6 +146,17 @@ def test_several_queries_are_each_alone():
         np.testing.assert_allclose(found, wanted, rtol=1e-5, atol=1e-7)
 
 
+@pytest.mark.parametrize("name", ["lsa", "copy"])
+@pytest.mark.parametrize("queries", [1, 2, 4])
+def test_fewer_rows_and_sums_first_change_nothing(name, queries):
+    """Without a request, the last layer computes only the queries' rows."""
+    task = dataclasses.replace(TASK, queries=queries)
+    model, x, y = made(MODELS[name], task)
+    found, record = opto.run(model, x[None], y[None], record="**.pattern")
+    assert len(record) == 2
+    np.testing.assert_allclose(model(x, y), found[0], rtol=1e-4, atol=1e-5)
+
+
 def test_initial_weights():
     """`VarianceScaling(scale / layers)` of the public code: fan-in, truncated."""
     model, *_ = made(SoftmaxCopyConfig(), LinearRegression(), shake=False)

@@ -53,8 +53,14 @@ class LinearSelfAttention(eqx.Module):
         """
         known = y.at[-self.num_queries :].set(0)
         tokens = jnp.concatenate([x, known[:, None]], 1)
-        sizes = self.blocks, self.num_layers
-        streams = stacked(*sizes, tokens, self.positions, tap=tap)
+        streams = stacked(
+            self.blocks,
+            self.num_layers,
+            tokens,
+            self.positions,
+            num_queries=self.num_queries,
+            tap=tap,
+        )
         found = self.supervision.predict(self.read, streams)
         return tap("prediction", found, answer_axes(self))
 

@@ -53,8 +53,14 @@ class SoftmaxCopy(eqx.Module):
         tokens = interleaved(x, y, self.num_queries)
         table = sinusoids(len(tokens), self.position_channels).astype(tokens.dtype)
         tokens = jnp.concatenate([tokens, table], 1)
-        sizes = self.blocks, self.num_layers
-        streams = stacked(*sizes, tokens, self.positions, tap=tap)
+        streams = stacked(
+            self.blocks,
+            self.num_layers,
+            tokens,
+            self.positions,
+            num_queries=self.num_queries,
+            tap=tap,
+        )
         found = self.supervision.predict(self.read, streams)
         return tap("prediction", found, answer_axes(self))
 

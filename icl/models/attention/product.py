@@ -45,3 +45,8 @@ class ProductAttention(AttentionConfig):
         self, num_heads: int, d_head: int, *, scale: float | None, key: PRNGKeyArray
     ) -> AbstractAttention:
         return _Product(1.0 if scale is None else scale)
+
+
+def product_scale(kind: AbstractAttention) -> float | None:
+    """The factor on the products, if they are the weights of this kind."""
+    return kind.scale if isinstance(kind, _Product) else None

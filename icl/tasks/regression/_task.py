@@ -15,6 +15,7 @@ from ...checks import check_scale, positive
 from ...protocols import Input, Interface, Summary, TaskConfig
 from ...summaries import Correlation
 from ._example import RegressionExample
+from ._random import normal
 from .inputs import check_dim, InputDistribution, UniformInputs
 from .orderings import AsDrawn, Ordering
 from .pair_noise import PairNoise, placed
@@ -86,7 +87,7 @@ class LinearRegression(TaskConfig):
 
     def draw_weights(self, *, key: PRNGKeyArray) -> Float[Array, " {self.dim}"]:
         """New weights."""
-        return self.weight_scale * jax.random.normal(key, (self.dim,))
+        return self.weight_scale * normal(key, (self.dim,))
 
     def sample(
         self, *, key: PRNGKeyArray, seen: int | Int[Array, ""] = 0
@@ -101,7 +102,7 @@ class LinearRegression(TaskConfig):
         if self.pair_noise is not None:
             x, y, noisy = self._with_noisy(self.pair_noise, x, y, key=pair_key)
         if self.noise:
-            noise = self.noise * jax.random.normal(noise_key, (self.context,))
+            noise = self.noise * normal(noise_key, (self.context,))
             y = y.at[: self.context].add(noise)
         if noisy is not None or self.ordering != AsDrawn():
             order = self.order_of(x, y, weights, noisy, key=order_key)

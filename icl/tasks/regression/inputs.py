@@ -3,12 +3,12 @@
 import dataclasses
 from typing import NamedTuple
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from ...checks import check_scale
+from ._random import normal, uniform
 
 
 class Moments(NamedTuple):
@@ -50,7 +50,7 @@ class UniformInputs:
     def sample(
         self, shape: tuple[int, ...], *, key: PRNGKeyArray
     ) -> Float[Array, "..."]:
-        return jax.random.uniform(key, shape, minval=-self.bound, maxval=self.bound)
+        return uniform(key, shape, minval=-self.bound, maxval=self.bound)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -79,7 +79,7 @@ class GaussianInputs:
     def sample(
         self, shape: tuple[int, ...], *, key: PRNGKeyArray
     ) -> Float[Array, "..."]:
-        return self.std * jax.random.normal(key, shape)
+        return self.std * normal(key, shape)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -117,7 +117,7 @@ class CorrelatedInputs:
         self, shape: tuple[int, ...], *, key: PRNGKeyArray
     ) -> Float[Array, "..."]:
         root = jnp.asarray(np.linalg.cholesky(self._matrix), float)
-        return jax.random.normal(key, shape) @ root.T
+        return normal(key, shape) @ root.T
 
 
 InputDistribution = UniformInputs | GaussianInputs | CorrelatedInputs

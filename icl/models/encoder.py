@@ -9,7 +9,7 @@ from jaxtyping import Array, Float, Int, PRNGKeyArray
 
 from opto import identity, Tap
 
-from ..checks import positive
+from ..checks import instance, positive
 from ..protocols import Interface, ModelConfig
 from ._activations import ExactGelu
 from ._init import linear, MOST_LAYERS
@@ -92,7 +92,8 @@ class EncoderConfig(ModelConfig):
     def __post_init__(self):
         positive("num_layers", self.num_layers, MOST_LAYERS)
         positive("d_model", self.d_model, 2**31 - 1)
-        if self.num_heads < 1 or self.d_model % self.num_heads:
+        positive("num_heads", self.num_heads)
+        if self.d_model % self.num_heads:
             wanted = f"must divide d_model={self.d_model}"
             raise ValueError(f"num_heads {wanted}, got {self.num_heads}")
         if not 1 <= self.mlp_ratio * self.d_model < 2**31:
@@ -100,6 +101,8 @@ class EncoderConfig(ModelConfig):
             raise ValueError(f"mlp_ratio must be {wanted}, got {self.mlp_ratio}")
         if not 0 < self.init_scale < math.inf:
             raise ValueError(f"init_scale must be positive, got {self.init_scale}")
+        instance("tokens", self.tokens, PointTokenKind)
+        instance("positions", self.positions, Learned | NoPositions)
 
     def build(self, interface: Interface, *, key: PRNGKeyArray) -> Encoder:
         """A freshly initialised encoder.

@@ -7,7 +7,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Int, PRNGKeyArray
 
-from ...checks import positive
+from ...checks import instance, positive
 from ._context import ContextChange, Unchanged
 from ._example import Discrimination
 from ._posterior import log_sphere_ratio
@@ -37,6 +37,7 @@ class ShiftedMean(Discrimination):
     def __post_init__(self):
         positive("dim", self.dim)
         positive("context", self.context)
+        instance("context_change", self.context_change, ContextChange)
         for name in ("nuisance_std", "assumed_nuisance_std"):
             value = getattr(self, name)
             if value is not None and not 0 <= value < math.inf:
@@ -54,6 +55,9 @@ class ShiftedMean(Discrimination):
     def log_likelihood_ratio(self, x: Float[Array, " dim"], parameters):
         r"""$2 \mu \cdot (x - k)$."""
         return 2 * jnp.vdot(parameters["mean"], x - parameters["shift"])
+
+    def exchanged(self, parameters):
+        return {**parameters, "mean": -parameters["mean"]}
 
     def log_odds(
         self,

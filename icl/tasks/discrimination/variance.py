@@ -7,7 +7,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Int, PRNGKeyArray
 
-from ...checks import positive
+from ...checks import instance, positive
 from ._context import ContextChange, Unchanged
 from ._example import Discrimination
 from ._posterior import log_scale_gain
@@ -35,6 +35,7 @@ class Variance(Discrimination):
     def __post_init__(self):
         positive("dim", self.dim)
         positive("context", self.context)
+        instance("context_change", self.context_change, ContextChange)
         if not 0 < self.least_std < self.largest_std < math.inf:
             got = f"{self.least_std} and {self.largest_std}"
             wanted = "least_std and largest_std must be positive and in this order"
@@ -52,6 +53,9 @@ class Variance(Discrimination):
         std0, std1 = parameters["stds"]
         precisions = std0**-2.0 - std1**-2.0
         return len(x) * jnp.log(std0 / std1) + 0.5 * jnp.sum(x**2) * precisions
+
+    def exchanged(self, parameters):
+        return {"stds": parameters["stds"][..., ::-1]}
 
     def log_odds(
         self,

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Float, Num
 
 from ._drawn import DrawnFigure, Quantity
 from ._style import figure, line_style, style
@@ -24,7 +24,7 @@ class Line:
     - `dashed`: Whether the line is dashed.
     """
 
-    x: Float[np.ndarray, " point"]
+    x: Num[np.ndarray, " point"]
     y: Float[np.ndarray, " point"]
     low: Float[np.ndarray, " point"] | None = None
     high: Float[np.ndarray, " point"] | None = None

@@ -29,6 +29,15 @@ def test_lines_keep_what_they_show():
     assert second.get_lines()[0].get_linestyle() == "--"
 
 
+def test_no_text_of_a_log_axis_is_a_formula():
+    line = plots.Line(np.arange(3), np.array([0.1, 1.0, 100.0]))
+    figure = plots.lines({"": {"a": line}}, x="x", y="y", scale="log")
+    figure.draw_without_rendering()
+    texts = [each.get_text() for each in figure.axes[0].get_yticklabels()]
+    assert {"0.1", "1", "100"} <= {*texts}
+    assert not any("$" in text for text in texts)
+
+
 def test_lines_that_cannot_be(unchecked):
     x = np.arange(3)
     with pytest.raises(ValueError, match=r"low must be \[3\] as x is, got \[2\]"):

@@ -13,9 +13,9 @@ from sweeps.studies.gradient_descent import analysis, tables
 
 
 def test_lines_keep_what_they_show():
-    x, y = np.array([0.0, 1.0, 2.0]), np.array([3.0, math.nan, 1.0])
+    x, y = np.arange(3), np.array([3.0, math.nan, 1.0])
     line = plots.Line(x, y, y - 1, y + 1, colour="#7b3fa0", marker="+")
-    other = plots.Line(x, 2 * x, dashed=True)
+    other = plots.Line(x, 2.0 * x, dashed=True)
     figure = plots.lines({"a": {"b": line}, "c": {"b": other}}, x="steps", y="loss")
     np.testing.assert_array_equal(figure.drawn["a/b"].values, y)
     np.testing.assert_array_equal(figure.drawn["a/b/high"].values, y + 1)
@@ -27,8 +27,21 @@ def test_lines_keep_what_they_show():
     assert drawn.get_color() == "#7b3fa0"
     assert drawn.get_marker() == "+"
     assert second.get_lines()[0].get_linestyle() == "--"
+
+
+def test_no_text_of_a_log_axis_is_a_formula():
+    line = plots.Line(np.arange(3), np.array([0.1, 1.0, 100.0]))
+    figure = plots.lines({"": {"a": line}}, x="x", y="y", scale="log")
+    figure.draw_without_rendering()
+    texts = [each.get_text() for each in figure.axes[0].get_yticklabels()]
+    assert {"0.1", "1", "100"} <= {*texts}
+    assert not any("$" in text for text in texts)
+
+
+def test_lines_that_cannot_be(unchecked):
+    x = np.arange(3)
     with pytest.raises(ValueError, match=r"low must be \[3\] as x is, got \[2\]"):
-        plots.Line(x, y, low=y[:2])
+        plots.Line(x, 1.0 * x, low=np.zeros(2))
     with pytest.raises(ValueError, match="panels must have at least one panel"):
         plots.lines({}, x="steps", y="loss")
 

@@ -5,7 +5,8 @@ from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Float, Num
+from matplotlib.ticker import NullFormatter
 
 from ._drawn import DrawnFigure, Quantity
 from ._style import figure, line_style, style
@@ -24,7 +25,7 @@ class Line:
     - `dashed`: Whether the line is dashed.
     """
 
-    x: Float[np.ndarray, " point"]
+    x: Num[np.ndarray, " point"]
     y: Float[np.ndarray, " point"]
     low: Float[np.ndarray, " point"] | None = None
     high: Float[np.ndarray, " point"] | None = None
@@ -72,6 +73,9 @@ def lines(
             ax.set_title(title)
             ax.set_xlabel(x)
             ax.set_yscale(scale)
+            if scale == "log":
+                ax.yaxis.set_major_formatter("{x:g}")  # Avoids mathtext.
+                ax.yaxis.set_minor_formatter(NullFormatter())
         axes[0].set_ylabel(y)
         handles = {}
         for ax in axes:

@@ -51,8 +51,9 @@ ROLLED = 50
 DAMPING = 0.75
 """The factor on what it adds then."""
 ESCAPED = 1.1
-"""A run has escaped if its loss is below this many times that of one step of descent.
-The one-layer models that did not were near 2 in the runs before the claims."""
+"""A run has escaped if its loss is below this many times that of as many steps.
+The one-layer models that did not were near 2 in the runs before the claims. A run that
+leaves the basin late may still be on its way: its swapped term is small."""
 
 _KEY = 2026
 _MOST = 1000  # Sequences for measures with gradients.
@@ -184,9 +185,8 @@ def aligned(folder: Path, steps: int) -> dict[str, float]:
             "constructed": constructed_losses(*settings),
             "path": interpolation_losses(*settings),
         },
-        size=3 * _MOST,
     )
-    loss = final_loss(folder)
+    loss = float(found["loss"][-1])
     ratio = loss / float(losses[-1])
     path, terms = found["path"], found["terms"]
     return {

@@ -44,7 +44,7 @@ def _alignment(runs: Runs) -> Measured:
             found["÷ GD++"] = found["loss"] / loss
         # Seeds in the other basin are counted, never averaged with the rest.
         values[f"{name}: escaped"] = found.pop("escaped")
-        for what in ("loss", "÷ GD", "÷ GD++", "cosine", "difference", "barrier"):
+        for what in ("loss", "÷ GD", "÷ GD++", "cosine", "difference"):
             if what in found:
                 values[f"{name}: {what}"] = np.where(escaped, found[what], NAN)
         if escaped.any():
@@ -52,6 +52,8 @@ def _alignment(runs: Runs) -> Measured:
             least = found["cosine"][escaped].min()
             values[f"{name}: worst ratio of escaped"] = constant(worst, escaped)
             values[f"{name}: least cosine of escaped"] = constant(least, escaped)
+            most = found["barrier"][escaped].max()
+            values[f"{name}: largest barrier of escaped"] = constant(most, escaped)
     values = {name: values[name] for name in _ALIGNMENT if name in values}
     shown = {k: v for k, v in values.items() if "of escaped" not in k}
     targets = {name: row.target for name, row in _ALIGNMENT.items()}
@@ -64,13 +66,17 @@ _ALIGNMENT = {
     **rows_of(LOSS, {"lsa-1: loss": 0.2075}),
     **rows_of(RATIO, {"lsa-1: ÷ GD": 1.0, "lsa-1: worst ratio of escaped": NAN}),
     **rows_of(COSINE, {"lsa-1: cosine": 0.9993, "lsa-1: least cosine of escaped": NAN}),
-    **rows_of(PLAIN, {"lsa-1: difference": 0.020, "lsa-1: barrier": NAN}),
+    **rows_of(
+        PLAIN, {"lsa-1: difference": 0.020, "lsa-1: largest barrier of escaped": NAN}
+    ),
     **rows_of(FRACTION, {"lsa-2: escaped": NAN}),
     **rows_of(LOSS, {"lsa-2: loss": 0.1134, "GD++ 2: loss": 0.1113}),
     **rows_of(PLAIN, {"GD++ 2: curvature": 0.175}),
     **rows_of(RATIO, {"lsa-2: ÷ GD++": NAN, "lsa-2: worst ratio of escaped": NAN}),
     **rows_of(COSINE, {"lsa-2: cosine": NAN, "lsa-2: least cosine of escaped": NAN}),
-    **rows_of(PLAIN, {"lsa-2: difference": NAN, "lsa-2: barrier": NAN}),
+    **rows_of(
+        PLAIN, {"lsa-2: difference": NAN, "lsa-2: largest barrier of escaped": NAN}
+    ),
 }
 
 
@@ -186,7 +192,7 @@ FIGURES = (
             Within("lsa-2: worst ratio of escaped", low=0.97, high=1.03),
             Within("GD++ 2: curvature", low=0.166, high=0.184),
             # The way to the construction has no hill.
-            Within("lsa-1: barrier", high=0.005),
+            Within("lsa-1: largest barrier of escaped", high=0.005),
         ),
         fresh=SEEDS,
     ),

@@ -15,8 +15,10 @@ import pytest
 from safetensors.numpy import load_file, save_file
 
 import opto
+from icl import measures
 from icl.compat.gpt2 import load, save
 from icl.config import from_json, to_json
+from icl.measures import lacking
 from icl.models import (
     ContextOnly,
     Everything,
@@ -428,6 +430,19 @@ def test_terms_sum_to_the_logits_and_the_lens_ends_there():
     np.testing.assert_allclose(terms.sum(0), logits, atol=1e-5)
     lens, _ = opto.lens.logit_lens(model, ids)
     np.testing.assert_allclose(lens[-1], logits, atol=1e-6)
+
+
+@pytest.mark.parametrize("interface", [TOKENS, POINTS])
+def test_measures_of_weights_apply_or_refuse(interface):
+    model, kind = built(interface), {TOKENS: "GPT2Tokens"}.get(interface, "GPT2Points")
+    sites = opto.sites(model, *interface.structs)
+    for measure in (measures.ov_copying(), measures.qk_matching()):
+        why = lacking(measure, sites, model)
+        assert re.fullmatch(f"it needs 'embedding.label', which {kind} .*", why)
+    assert lacking(measures.composition(), sites, model) == ""
+    composed = measures.composition("keys").fn(model, None, None, ())
+    assert composed.shape == (2, 2)
+    assert (composed > 0).all()
 
 
 def test_tokens_of_points_are_interleaved():

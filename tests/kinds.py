@@ -192,7 +192,7 @@ TASKS: dict[str, Callable[[], Any]] = {
 CONSTANT = {
     name: {"mean_square", *(() if name.startswith("query_") else ("counts",))}
     for name in FUNCTIONS
-}
+} | dict.fromkeys(("random_pairs", "uniform_pairs"), {"order"})  # As they were drawn.
 
 
 @dataclass(frozen=True)

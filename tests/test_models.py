@@ -299,7 +299,7 @@ def test_initialisation(getkey):
     ("build", "message"),
     [
         (lambda: TransformerConfig(num_heads=7), "divide d_model=64, got 7"),
-        (lambda: TransformerConfig(num_heads=(8,)), "one for each block; got 1"),
+        (lambda: TransformerConfig(num_heads=(8,)), "or one for each; got 1 for"),
         (
             lambda: TransformerConfig(num_kv_heads=3),
             "num_kv_heads must be None or divide num_heads=8, got 3",

@@ -189,7 +189,7 @@ def test_the_mark_is_of_the_edited_model_and_of_any_data(trained):
 
 
 BAD = {
-    ("plot", "{run}"): "plot needs a kind of figure after the run: learning, metric",
+    ("plot", "{run}"): "plot needs a kind of figure after the run: learning, training",
     ("plot", "{run}", "inductoin"): "no figure 'inductoin'; did you mean 'induction'?",
     (
         "plot",

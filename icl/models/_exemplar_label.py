@@ -14,6 +14,7 @@ from ..protocols import AttentionConfig, Input, Interface, Mask, ModelConfig
 from ._embedding import embedding, ExemplarLabelEmbedding
 from ._init import linear, MOST_LAYERS
 from ._layers import per_token
+from ._mlp import check_ratio
 from ._per_layer import per_layer
 from ._positions import Positions, Rope
 from ._transformer import block, norm, TransformerBlock
@@ -138,12 +139,7 @@ class TransformerConfig(ModelConfig):
     def __post_init__(self):
         positive("num_layers", self.num_layers, MOST_LAYERS)
         positive("d_model", self.d_model, 2**31 - 1)
-        if (
-            self.mlp_ratio is not None
-            and not 1 <= self.mlp_ratio * self.d_model < 2**31
-        ):
-            wanted = "None or positive, with at least one hidden unit"
-            raise ValueError(f"mlp_ratio must be {wanted}, got {self.mlp_ratio}")
+        check_ratio(self.mlp_ratio, self.d_model)
         if self.scale is not None and not math.isfinite(self.scale):
             raise ValueError(f"scale must be finite or None, got {self.scale}")
         if not 0 < self.init_scale < math.inf:

@@ -23,7 +23,7 @@ from ._labelled_points import (
     SummedTokens as SummedTokens,
 )
 from ._layers import per_token
-from ._mlp import MLP
+from ._mlp import check_ratio, MLP
 from ._positions import AbstractPositions, Learned, NoPositions
 from ._post_norm import PostNormBlock
 from .attention import Attention, Everything, SoftmaxAttention
@@ -96,9 +96,7 @@ class EncoderConfig(ModelConfig):
         if self.d_model % self.num_heads:
             wanted = f"must divide d_model={self.d_model}"
             raise ValueError(f"num_heads {wanted}, got {self.num_heads}")
-        if not 1 <= self.mlp_ratio * self.d_model < 2**31:
-            wanted = "positive, with at least one hidden unit"
-            raise ValueError(f"mlp_ratio must be {wanted}, got {self.mlp_ratio}")
+        check_ratio(self.mlp_ratio, self.d_model)
         if not 0 < self.init_scale < math.inf:
             raise ValueError(f"init_scale must be positive, got {self.init_scale}")
         instance("tokens", self.tokens, PointTokenKind)

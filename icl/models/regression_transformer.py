@@ -6,7 +6,6 @@ layer, is shared by all layers.
 """
 
 import dataclasses
-import math
 
 import equinox as eqx
 import jax
@@ -19,6 +18,7 @@ from ..checks import check_scale, positive
 from ..protocols import AttentionConfig, Interface, Mask, ModelConfig
 from ._init import linear, MOST_LAYERS
 from ._layers import per_token
+from ._mlp import check_ratio
 from ._positions import AbstractPositions, Learned, NoPositions, Positions
 from ._regression import answer_axes, answers, dim_of
 from ._transformer import block, norm, TransformerBlock
@@ -113,10 +113,7 @@ class RegressionTransformerConfig(ModelConfig):
         if self.num_heads < 1 or self.d_model % self.num_heads:
             wanted = f"must divide d_model={self.d_model}"
             raise ValueError(f"num_heads {wanted}, got {self.num_heads}")
-        units = math.inf if self.mlp_ratio is None else self.mlp_ratio * self.d_model
-        if not units >= 1:
-            wanted = "positive, with at least one hidden unit"
-            raise ValueError(f"mlp_ratio must be {wanted}, got {self.mlp_ratio}")
+        check_ratio(self.mlp_ratio, self.d_model)
         check_scale("init_scale", self.init_scale)
 
     def build(

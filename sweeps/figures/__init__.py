@@ -15,6 +15,7 @@ from ._claims import (
     Within as Within,
 )
 from ._curves import crossings as crossings, curves as curves, has_set as has_set
+from ._dotted import dotted as dotted
 from ._figure import Figure as Figure, Measured as Measured, Runs as Runs
 from ._found import (
     all_figures as all_figures,

@@ -6,9 +6,6 @@ from collections.abc import Iterable, Mapping
 import numpy as np
 from jaxtyping import Float
 
-from icl import plots
-
-from ....analysis import Estimate
 from ....figures import Unit, WithinDifference, WithinFactor
 
 
@@ -31,21 +28,6 @@ def by_name(each: Iterable[Mapping[str, float]]) -> dict[str, np.ndarray]:
     """The numbers of all seeds, `[seed]` by name."""
     rows = [*each]
     return {name: np.array([row[name] for row in rows], float) for name in rows[0]}
-
-
-def dotted(
-    values: Mapping[str, np.ndarray], targets: Mapping[str, float], label: str
-) -> plots.DrawnFigure:
-    """A dot with an interval over seeds for each row, beside the known numbers."""
-    ours = {}
-    for name, each in values.items():
-        found = Estimate.of(np.where(np.isinf(each), NAN, each))
-        ours[name] = (found.value, found.low, found.high)
-    known = {name: targets.get(name, NAN) for name in values}
-    groups = {"ours": ours}
-    if not all(map(math.isnan, known.values())):
-        groups = {"known": known, **groups}
-    return plots.intervals(groups, label=label)
 
 
 def over_seeds(

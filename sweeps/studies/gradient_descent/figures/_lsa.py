@@ -4,7 +4,7 @@ import numpy as np
 
 from icl import plots
 
-from ....figures import Figure, Measured, rows_of, Runs, Within
+from ....figures import dotted, Figure, Measured, rows_of, Runs, Within
 from .. import analysis
 from ..analysis import SCALES
 from ..order.runs import SEEDS
@@ -12,7 +12,6 @@ from ._common import (
     by_name,
     constant,
     COSINE,
-    dotted,
     FAR_LOSS,
     FRACTION,
     GREEN,
@@ -56,9 +55,8 @@ def _alignment(runs: Runs) -> Measured:
             values[f"{name}: largest barrier of escaped"] = constant(most, escaped)
     values = {name: values[name] for name in _ALIGNMENT if name in values}
     shown = {k: v for k, v in values.items() if "of escaped" not in k}
-    targets = {name: row.target for name, row in _ALIGNMENT.items()}
     label = "loss, quotient, cosine or share of seeds"
-    return Measured(values, dotted(shown, targets, label))
+    return Measured(values, dotted(shown, _ALIGNMENT, label, known="known"))
 
 
 _ALIGNMENT = {
@@ -105,7 +103,7 @@ def _basin(runs: Runs) -> Measured:
     values = {name: values[name] for name in _BASIN if name in values}
     shown = {k: v for k, v in values.items() if " of " not in k and "term" not in k}
     label = "share of seeds, or loss divided by that of predicting 0"
-    return Measured(values, dotted(shown, {}, label))
+    return Measured(values, dotted(shown, _BASIN, label))
 
 
 def _basin_rows() -> dict:

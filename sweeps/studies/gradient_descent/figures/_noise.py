@@ -2,10 +2,10 @@
 
 import numpy as np
 
-from ....figures import Figure, Measured, rows_of, Runs, Within
+from ....figures import dotted, Figure, Measured, rows_of, Runs, Within
 from .. import analysis
 from ..noise.runs import NOISES, SEEDS, SEPARATED
-from ._common import AREA, by_name, dotted, LOSS, NAN, RATIO
+from ._common import AREA, by_name, LOSS, NAN, RATIO
 
 
 _LSA = {f"lsa, {name}": f"lsa-{name}-seed-{{seed}}" for name in NOISES}
@@ -25,7 +25,7 @@ def _robustness(runs: Runs) -> Measured:
         values |= {f"{name}: {what}": each for what, each in found.items()}
     shown = {k: v for k, v in values.items() if not k.endswith(": loss")}
     label = "loss, divided by that of one step of descent"
-    return Measured(values, dotted(shown, {}, label))
+    return Measured(values, dotted(shown, _RATIOS, label))
 
 
 def _separation(runs: Runs) -> Measured:
@@ -34,7 +34,7 @@ def _separation(runs: Runs) -> Measured:
         found = by_name(analysis.separation(folder) for folder in folders)
         values |= {f"{name}: {what}": each for what, each in found.items()}
     values = {k: values[k] for k in _AREAS if k in values}
-    return Measured(values, dotted(values, {}, "AUROC; .5 is chance"))
+    return Measured(values, dotted(values, _AREAS, "AUROC; .5 is chance"))
 
 
 _RATIOS = {

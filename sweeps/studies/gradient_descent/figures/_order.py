@@ -4,11 +4,11 @@ import numpy as np
 
 from icl import plots
 
-from ....figures import Exceeds, Figure, Measured, rows_of, Runs, Within
+from ....figures import dotted, Exceeds, Figure, Measured, rows_of, Runs, Within
 from .. import analysis
 from ..analysis import ORDERS
 from ..order.runs import FEW, ORDERS as TRAINED
-from ._common import by_name, dotted, LOSS, NAN, RATIO
+from ._common import by_name, LOSS, NAN, RATIO
 
 
 _RUNS = {
@@ -30,7 +30,7 @@ def _sensitivity(runs: Runs) -> Measured:
 
 def _drawn(values: dict[str, np.ndarray]) -> plots.DrawnFigure:
     shown = {k: v for k, v in values.items() if not k.endswith("predictions")}
-    return dotted(shown, {}, "loss, by order of training and of evaluation")
+    return dotted(shown, _ROWS, "loss, by order of training and of evaluation")
 
 
 _ROWS = {

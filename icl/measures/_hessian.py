@@ -16,7 +16,7 @@ from jaxtyping import Array, ArrayLike, Float, PRNGKeyArray, PyTree
 import opto
 
 from ..batches import size_of
-from ..checks import positive
+from ..checks import check_scale, positive
 from ..training.freezing import trained_part
 from ._measure import OfModel
 from ._text import register
@@ -63,7 +63,7 @@ def effective_dimension(
     **Arguments:** `z` as for `dimension`; `count`, `iterations` as for
     `hessian_eigenvalues`.
     """
-    _check_scale(z)
+    check_scale("z", z)
     eigenvalues = hessian_eigenvalues(count, iterations).fn
 
     def fn(model: Any, task: Any, batch: PyTree, edits: tuple) -> Array:
@@ -88,7 +88,7 @@ def dimension(
     - `z`: A positive curvature. Directions with much more curvature count as one,
         directions with much less as zero.
     """
-    _check_scale(z)
+    check_scale("z", z)
     positive = jnp.maximum(jnp.nan_to_num(jnp.asarray(eigenvalues), nan=0.0), 0)
     return jnp.sum(positive / (positive + z), -1)
 
@@ -203,8 +203,3 @@ def _checked(count: int, iterations: int | None) -> int:
     if iterations < count:
         raise ValueError(f"iterations must be at least count={count}, got {iterations}")
     return iterations
-
-
-def _check_scale(z: float) -> None:
-    if not 0 < z < float("inf"):
-        raise ValueError(f"z must be positive and finite, got {z}")

@@ -18,7 +18,7 @@ from jaxtyping import Array, Float
 
 from ..baselines.curves import best_rate
 from ..baselines.descent import Algorithm, GDPlusPlus, GradientDescent
-from ..checks import positive
+from ..checks import check_scale, positive
 from ..tasks.regression import RegressionExample
 from ._measure import OfModel
 from ._regression import answers, check_regression, sensitivities
@@ -42,8 +42,7 @@ def descent_difference(
     **Arguments:** `power`: $p$. 1 is the mean distance, 2 its root mean square.
     """
     _check(steps, rate, curvature)
-    if not 0 < power < float("inf"):
-        raise ValueError(f"power must be positive and finite, got {power}")
+    check_scale("power", power)
 
     def fn(model: Any, task: Any, batch: Any, edits: tuple) -> Array:
         algorithm = _algorithm(batch, steps, rate, curvature)
@@ -142,7 +141,7 @@ def _check(steps: int, rate: float | None, curvature: float) -> None:
     if rate is None:
         if curvature:
             raise ValueError(f"curvature={curvature} needs a rate, got None")
-    elif not 0 < rate < float("inf"):
-        raise ValueError(f"rate must be positive and finite, got {rate}")
+    else:
+        check_scale("rate", rate)
     if not 0 <= curvature < float("inf"):
         raise ValueError(f"curvature must be at least 0 and finite, got {curvature}")

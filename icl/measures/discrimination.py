@@ -15,6 +15,7 @@ from jaxtyping import Array, Float
 import opto
 from opto.toolkit import run_within
 
+from ..checks import check_scale
 from ..tasks.discrimination import DiscriminationExample, ShiftedMean
 from ._layers import stacked
 from ._measure import OfModel
@@ -90,8 +91,7 @@ def steering(
     """
     check_one_of("along", along, Direction)
     check_one_of("tokens", tokens, Tokens)
-    if not 0 < size < float("inf"):
-        raise ValueError(f"size must be positive and finite, got {size}")
+    check_scale("size", size)
 
     def fn(model: Any, task: Any, batch: Any, edits: tuple) -> Array:
         check_batch(batch)

@@ -13,6 +13,8 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray
 
+from ..checks import check_scale
+
 
 class AbstractPositions(eqx.Module):
     """The effect of a position encoding on the tokens of one sequence."""
@@ -73,7 +75,7 @@ class Rope:
     """The base of the wavelengths."""
 
     def __post_init__(self):
-        _check_theta(self.theta)
+        check_scale("theta", self.theta)
 
     def build(self, d_model: int, *, key: PRNGKeyArray) -> AbstractPositions:
         return _Rotary(self.theta)
@@ -102,7 +104,7 @@ class Sinusoidal:
     """The base of the wavelengths."""
 
     def __post_init__(self):
-        _check_theta(self.theta)
+        check_scale("theta", self.theta)
 
     def build(self, d_model: int, *, key: PRNGKeyArray) -> AbstractPositions:
         if d_model % 2:
@@ -165,11 +167,6 @@ def sinusoids(
     angle = _angles(np.arange(seq), dim, theta)
     table = np.stack([np.sin(angle), np.cos(angle)], -1)
     return table.reshape(seq, -1)[:, :dim]
-
-
-def _check_theta(theta: float) -> None:
-    if not 0 < theta < np.inf:
-        raise ValueError(f"theta must be positive and finite, got {theta}")
 
 
 def _angles(positions: np.ndarray, dim: int, theta: float) -> np.ndarray:

@@ -4,7 +4,10 @@ from typing import Any
 
 from jaxtyping import Array, Float
 
+from opto import Tap
+
 from ..protocols import Interface
+from .stack import stacked
 
 
 def dim_of(config: Any, interface: Interface) -> int:
@@ -24,6 +27,22 @@ def dim_of(config: Any, interface: Interface) -> int:
 def answers(found: Float[Array, " seq"], num_queries: int) -> Float[Array, "*query"]:
     """The last of the numbers, or the last `[query]` ones for several queries."""
     return found[-1] if num_queries == 1 else found[-num_queries:]
+
+
+def predicted(
+    model: Any, tokens: Float[Array, "seq d_model"], tap: Tap
+) -> Float[Array, "*answer"]:
+    """What a stack of blocks predicts from its tokens, with the site `prediction`."""
+    streams = stacked(
+        model.blocks,
+        model.num_layers,
+        tokens,
+        model.positions,
+        num_queries=model.num_queries,
+        tap=tap,
+    )
+    found = model.supervision.predict(model.read, streams)
+    return tap("prediction", found, answer_axes(model))
 
 
 def answer_axes(model: Any) -> str:

@@ -16,14 +16,14 @@ from jaxtyping import Array, Float, PRNGKeyArray
 
 from opto import identity, Tap
 
-from ..checks import positive
+from ..checks import check_scale, positive
 from ..protocols import Interface, ModelConfig
 from ._init import MOST_LAYERS
 from ._positions import AbstractPositions, NoPositions
-from ._regression import answer_axes, answers, dim_of
+from ._regression import answers, dim_of, predicted
 from .attention import Attention, ContextOnly
 from .attention.product import ProductAttention
-from .stack import ResidualUpdate, StackBlock, stacked
+from .stack import ResidualUpdate, StackBlock
 from .supervision import FinalLayer, Supervision
 
 
@@ -53,16 +53,7 @@ class LinearSelfAttention(eqx.Module):
         """
         known = y.at[-self.num_queries :].set(0)
         tokens = jnp.concatenate([x, known[:, None]], 1)
-        streams = stacked(
-            self.blocks,
-            self.num_layers,
-            tokens,
-            self.positions,
-            num_queries=self.num_queries,
-            tap=tap,
-        )
-        found = self.supervision.predict(self.read, streams)
-        return tap("prediction", found, answer_axes(self))
+        return predicted(self, tokens, tap)
 
     def read(self, stream: Float[Array, "seq d_model"]) -> Float[Array, "*query"]:
         """The prediction from the residual stream after a layer."""
@@ -89,10 +80,7 @@ class LinearSelfAttentionConfig(ModelConfig):
 
     def __post_init__(self):
         positive("num_layers", self.num_layers, MOST_LAYERS)
-        if not 0 < self.init_variance < math.inf:
-            raise ValueError(
-                f"init_variance must be positive and finite, got {self.init_variance}"
-            )
+        check_scale("init_variance", self.init_variance)
 
     def build(self, interface: Interface, *, key: PRNGKeyArray) -> LinearSelfAttention:
         """A freshly initialised model of points and their values.

@@ -19,9 +19,9 @@ from opto import identity, Tap
 from ..checks import check_scale, positive
 from ..protocols import AttentionConfig, Interface, ModelConfig
 from ._positions import AbstractPositions, NoPositions, sinusoids
-from ._regression import answer_axes, answers, dim_of
+from ._regression import answers, dim_of, predicted
 from .attention import Attention, ContextOnly, ProductAttention, SoftmaxAttention
-from .stack import ResidualUpdate, StackBlock, stacked
+from .stack import ResidualUpdate, StackBlock
 from .supervision import FinalLayer, Supervision
 
 
@@ -53,16 +53,7 @@ class SoftmaxCopy(eqx.Module):
         tokens = interleaved(x, y, self.num_queries)
         table = sinusoids(len(tokens), self.position_channels).astype(tokens.dtype)
         tokens = jnp.concatenate([tokens, table], 1)
-        streams = stacked(
-            self.blocks,
-            self.num_layers,
-            tokens,
-            self.positions,
-            num_queries=self.num_queries,
-            tap=tap,
-        )
-        found = self.supervision.predict(self.read, streams)
-        return tap("prediction", found, answer_axes(self))
+        return predicted(self, tokens, tap)
 
     def read(self, stream: Float[Array, "seq d_model"]) -> Float[Array, "*query"]:
         """The prediction from the residual stream after a layer."""

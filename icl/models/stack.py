@@ -5,7 +5,6 @@ may be tied.
 """
 
 import dataclasses
-import math
 from collections.abc import Sequence
 from typing import get_args, Literal
 
@@ -15,6 +14,7 @@ from jaxtyping import Array, Float
 
 from opto import identity, Tap
 
+from ..checks import check_scale
 from ._few_queries import attended
 from ._layers import per_token
 from ._mlp import MLP
@@ -37,13 +37,12 @@ class ResidualUpdate:
     """The stream's entries stay within plus and minus this; `None` is no bound."""
 
     def __post_init__(self):
-        if not 0 < self.damping < math.inf:
-            raise ValueError(f"damping must be positive and finite, got {self.damping}")
+        check_scale("damping", self.damping)
         if self.channels not in get_args(Channels):
             known = ", ".join(get_args(Channels))
             raise ValueError(f"channels must be one of {known}, got {self.channels!r}")
-        if self.clip is not None and not 0 < self.clip < math.inf:
-            raise ValueError(f"clip must be positive and finite, got {self.clip}")
+        if self.clip is not None:
+            check_scale("clip", self.clip)
 
     def attention(self, x: Array, out: Array) -> Array:
         """The stream after attention that gives `out`."""

@@ -25,7 +25,7 @@ class ContextLearner(eqx.Module):
         known: Bool[Array, " point"],
         query: Float[Array, " dim"],
     ) -> Float[Array, ""]:
-        """The prediction at the query from the known pairs, of which there are some.
+        """The prediction at the query from the known pairs; at least one is known.
 
         **Arguments:**
 

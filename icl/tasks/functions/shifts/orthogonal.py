@@ -1,4 +1,4 @@
-"""A query of which the context says nothing."""
+"""A query about which the context says nothing."""
 
 import dataclasses
 

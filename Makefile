@@ -3,14 +3,14 @@ PYTHON ?= python3
 VENV := .venv
 UV := 0.13.8
 export UV_PROJECT_ENVIRONMENT := $(VENV)
-# Extra packages for a GPU: `make EXTRA=cuda12`, see setup.md.
+# Extra packages for a GPU: `make EXTRA=cuda12`, see docs/pages/setup.md.
 EXTRA ?=
 # Some machines disable bytecode files. Each process then takes three times as long to
 # start.
 unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: install demo test slow all-tests slurm lint types contract check bench \
-	notebooks clean
+	notebooks docs docs-serve wheel clean
 .DEFAULT_GOAL := install
 
 # One stamp for each extra, so that a new extra triggers an install.
@@ -83,5 +83,23 @@ bench: install
 notebooks: install
 	$(VENV)/bin/python notebooks/_build.py
 
+# The site in site/, strict: a warning is an error. Its packages are a group of their own.
+DOCS := $(VENV)/.installed-docs
+MKDOCS := NO_MKDOCS_2_WARNING=1 $(VENV)/bin/python -m mkdocs
+
+$(DOCS): $(STAMP)
+	$(VENV)/bin/uv sync --quiet --frozen --inexact --group docs
+	@touch $@
+
+docs: $(DOCS)
+	$(MKDOCS) build --quiet
+
+docs-serve: $(DOCS)
+	$(MKDOCS) serve
+
+# Builds the wheel, and uses it in an empty environment outside of the repository.
+wheel: install
+	tests/wheel
+
 clean:
-	rm -rf $(VENV) runs/demo
+	rm -rf $(VENV) runs/demo site

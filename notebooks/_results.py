@@ -9,12 +9,12 @@ numbers of each seed are in those files.
 
 import json
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
 from icl.files import write_bytes
-from sweeps.figures import all_published, NOT_REACHED, Verdict
+from sweeps.figures import all_published, NOT_REACHED, Published, Verdict
 
 
 HERE = Path(__file__).parent
@@ -59,31 +59,60 @@ def keep(folders: list[Path]) -> int:
     return count
 
 
+def kept() -> list[dict[str, Any]]:
+    """All results that are kept."""
+    return [_read(file) for file in sorted(KEPT.glob("*.json"))]
+
+
 def text() -> str:
     """The whole file."""
-    found = [_read(file) for file in sorted(KEPT.glob("*.json"))]
+    found = kept()
     return "\n".join([HEAD, *coverage(found), *(x for f in found for x in section(f))])
+
+
+def place(published: Published) -> str:
+    """Our figure's name, or the notebook that has it."""
+    return f"`{published.figure}`" if published.figure else published.notebook or "–"
 
 
 def coverage(found: list[dict[str, Any]]) -> Iterator[str]:
     """Every figure and table of the papers, with the verdict on ours."""
+    verdicts = verdicts_of(found)
+    yield "## Every figure of the papers\n"
+    for paper, published in all_published().items():
+        yield f"### {paper}\n"
+        yield from figures_of(published, verdicts)
+        yield ""
+
+
+def figures_of(
+    published: Iterable[Published],
+    verdicts: dict[str, str],
+    where: Callable[[Published], str] = place,
+) -> Iterator[str]:
+    """The table of a paper's figures.
+
+    **Arguments:**
+
+    - `verdicts`: By the name of our figure; none if it was not drawn.
+    - `where`: The text that says where a figure is.
+    """
+    yield "| figure | shows | where | verdict |"
+    yield "| --- | --- | --- | --- |"
+    for each in published:
+        reason = each.absent or "not drawn yet"
+        verdict = verdicts.get(each.figure) or f"{Verdict.ABSENT}: {reason}"
+        yield f"| {each.number} | {each.shows} | {where(each)} | {verdict} |"
+
+
+def verdicts_of(found: list[dict[str, Any]]) -> dict[str, str]:
+    """What was found, by the name of our figure; several results are joined."""
     verdicts: dict[str, list[str]] = {}
     for each in found:
         own = "Omniglot: " if each["own_data"] else ""
         verdict = f"{own}{each['verdict']}{undecided(each)}"
         verdicts.setdefault(each["figure"], []).append(verdict)
-    yield "## Every figure of the papers\n"
-    for paper, published in all_published().items():
-        yield f"### {paper}\n"
-        yield "| figure | shows | where | verdict |"
-        yield "| --- | --- | --- | --- |"
-        for each in published:
-            where = f"`{each.figure}`" if each.figure else each.notebook or "–"
-            drawn = ", ".join(verdicts.get(each.figure, ()))
-            reason = each.absent or "not drawn yet"
-            verdict = drawn or f"{Verdict.ABSENT}: {reason}"
-            yield f"| {each.number} | {each.shows} | {where} | {verdict} |"
-        yield ""
+    return {name: ", ".join(each) for name, each in verdicts.items()}
 
 
 def undecided(found: dict[str, Any]) -> str:

@@ -14,10 +14,10 @@ from .page import Made
 HEAD = """# Gallery
 
 `icl figure NAME` trains the runs that are missing, draws the figure, and prints the
-paper's numbers beside ours. A title says what the paper's figure shows; then comes the
-verdict on ours ([how it is judged](papers/index.md)). The pictures here are from the executed
-[notebooks](notebooks/index.md), or were kept with the results. The times are for scale
-`small` on two cores, with nothing trained before.
+paper's numbers beside ours. A title says what the paper's figure shows; then
+comes the verdict on ours ([how it is judged](papers/index.md)). The pictures are from
+the executed [notebooks](notebooks/index.md), or were kept with the results. The times
+are for scale `small` on two cores, with nothing trained before.
 """
 
 

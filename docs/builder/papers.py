@@ -45,7 +45,8 @@ def _results(root: Path) -> Any:
     """The script that writes `notebooks/RESULTS.md`; it knows how to tell a result."""
     path = root / "notebooks/_results.py"
     spec = importlib.util.spec_from_file_location("notebook_results", path)
-    assert spec and spec.loader
+    assert spec is not None
+    assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return module

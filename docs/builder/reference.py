@@ -41,7 +41,7 @@ def made(root: Path) -> Iterator[Made]:
 def _packages(package: Any) -> Iterator[Any]:
     """A package and the public packages in it, at any depth."""
     yield package
-    for name, member in sorted(_modules(package)):
+    for _, member in sorted(_modules(package)):
         if member.is_init_module:
             yield from _packages(member)
 

@@ -21,8 +21,8 @@ WHOLE = {
 BY_CHAPTER = {
     "guides/opto": (
         "opto/guide.md",
-        "*A chapter of the guide to `opto`. The blocks of all chapters run in order, in "
-        "one session; the first ones are in [The idea](guide.md#the-idea).*",
+        "*A chapter of the guide to `opto`. The blocks of all chapters run in order, "
+        "in one session; the first ones are in [The idea](guide.md#the-idea).*",
     ),
     "guides/add": ("CONTRIBUTING.md", ""),
 }

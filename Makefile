@@ -10,7 +10,7 @@ EXTRA ?=
 unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: install demo test slow all-tests slurm lint types contract check bench \
-	notebooks docs docs-serve wheel clean
+	notebooks docs docs-serve wheel demo_copy demo_concat figs eval_order eval_noise clean
 .DEFAULT_GOAL := install
 
 # One stamp for each extra, so that a new extra triggers an install.
@@ -100,6 +100,29 @@ docs-serve: $(DOCS)
 # Builds the wheel, and uses it in an empty environment outside of the repository.
 wheel: install
 	tests/wheel
+
+# In-context learning as gradient descent: few runs, to a figure. Seed 10 of linear
+# self-attention stays in the second basin, and 11 does not.
+demo_concat: install
+	$(VENV)/bin/icl figure gd/ood_curve --seeds 11
+
+demo_copy: install
+	$(VENV)/bin/icl figure gd/order_sensitivity --seeds 10
+
+# All figures of gradient descent, and the tables of two of its studies.
+GD := alignment_metrics second_basin ood_curve order_sensitivity noise_robustness \
+	attention_separation compare_gd_vs_transformer
+figs: install
+	for name in $(GD); do $(VENV)/bin/icl figure gd/$$name; done
+
+GD_TABLE = $(VENV)/bin/python -m sweeps.studies.gradient_descent.tables
+eval_order: install
+	$(VENV)/bin/python -m sweeps order --scale small --out runs/order
+	$(GD_TABLE) runs/order results_order.csv
+
+eval_noise: install
+	$(VENV)/bin/python -m sweeps noise --scale small --out runs/noise
+	$(GD_TABLE) runs/noise results_noise.csv
 
 clean:
 	rm -rf $(VENV) runs/demo site

@@ -24,10 +24,11 @@ COMMANDS = {
     "train_step": "--settings induction --members 1 8 --steps 5000".split(),
     "replay": ["--rounds", "3"],
     "edits": [],
+    "sweep": ["--runs", "8"],
 }
 # More is better in these columns. Of the others, those with a unit in LESS are
 # compared, except the time of a matrix product, which depends only on the machine.
-MORE = ("steps/s", "with compilation")
+MORE = ("steps/s", "with compilation", "runs an hour")
 LESS = re.compile(r"\b(?<!matmul CPU )(ms|s|MiB|replay)\b")
 ALLOWED = 0.05
 

@@ -25,7 +25,7 @@ from icl import compile as _compile
 from icl.devices import cores
 from icl.experiments import Experiment
 from icl.models import _layers, LinearAttention, TransformerConfig
-from icl.models.attention import _products, linear
+from icl.models.attention import _kernels, _products
 from icl.presets.coopetition import coopetition, coopetition_12_layers
 from icl.presets.gradient_descent import lsa
 from icl.presets.induction import induction
@@ -74,8 +74,8 @@ def attention(pairs: int):
     return mock.patch.object(_products, "_ELEMENTWISE_PAIRS", pairs)
 
 
-def at_once(pairs: int):
-    return mock.patch.object(linear, "_AT_ONCE_PAIRS", pairs)
+def at_once(factor: float):
+    return mock.patch.object(_kernels, "_AT_ONCE", factor)
 
 
 def token_by_token():
@@ -136,7 +136,7 @@ def choices() -> Iterator[Choice]:
     for length in (8, 16, 32, 64):
         yield Choice(
             f"linear attention by a running sum, {2 * length + 1} tokens, at once",
-            functools.partial(at_once, 10**9),
+            functools.partial(at_once, math.inf),
             functools.partial(at_once, 0),
             with_context(length, TransformerConfig(attention=LinearAttention())),
         )

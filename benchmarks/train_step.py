@@ -6,6 +6,10 @@
 - `encoder-64` and `encoder-128`: the bidirectional encoder with MLPs and batches of 64,
   for 16 points of 4 components and d_model 64, and for 32 points of 16 components and
   d_model 128: the published size of the likelihood-ratio paper.
+- `lsa` and `softmax-copy`: one layer of linear self-attention, and the two-layer model
+  of interleaved tokens; batches of 2048 new tasks with 10 pairs of 10 components, as in
+  the public code of von Oswald et al. (2023), which takes 10.3 ms for `lsa`, a ratio of
+  .65, on two idle cores.
 
 The steps go through `icl.fit` into a run folder, with evaluations, checkpoints and the
 log, for 1, 8 and 32 members, on one host device and on one for each core.
@@ -34,7 +38,13 @@ from typing import Any
 from icl.devices import cores
 
 
-STEPS = {"induction": 10_000, "encoder-64": 1000, "encoder-128": 200}
+STEPS = {
+    "induction": 10_000,
+    "encoder-64": 1000,
+    "encoder-128": 200,
+    "lsa": 1000,
+    "softmax-copy": 100,
+}
 """The settings, and how many steps are timed."""
 
 
@@ -44,6 +54,12 @@ def setting(name: str) -> Any:
         from icl.presets.induction import induction
 
         return induction()
+    if name in ("lsa", "softmax-copy"):
+        from icl.presets import gradient_descent
+
+        experiment = getattr(gradient_descent, name.replace("-", "_"))()
+        training = dataclasses.replace(experiment.training, batch_size=2048)
+        return dataclasses.replace(experiment, training=training, evaluations={})
     # Older commits, with which `against.py` compares, lack this preset.
     from icl.presets.likelihood_ratio import shifted_mean, shifted_mean_published
 

@@ -76,7 +76,11 @@ def save_batches(
 
 
 def load_batches(
-    file: str | os.PathLike, example: PyTree, *, owner: str | None = None
+    file: str | os.PathLike,
+    example: PyTree,
+    *,
+    owner: str | None = None,
+    examples: Mapping[str, PyTree] | None = None,
 ) -> dict[str, Any]:
     """Reads the batches that `save_batches` wrote.
 
@@ -89,11 +93,17 @@ def load_batches(
     - `example`: An example of the task; its arrays may be shapes, as in `example_of`.
     - `owner`: Whose file it must be. The file then needs a checksum. `None` accepts any
         file.
+    - `examples`: Examples of those sets, by name, that may have other fields.
 
     **Raises:** `ValueError` if the file is missing, damaged or not HDF5, a field of a
     set is missing or has another rank or type, or `check_batch` refuses a set.
     """
-    return read_sets(file, lambda name, group: _read(name, group, example), owner)
+    own = examples or {}
+
+    def read(name: str, group: Any) -> Any:
+        return _read(name, group, own.get(name, example))
+
+    return read_sets(file, read, owner)
 
 
 def read_sets(

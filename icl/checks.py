@@ -1,5 +1,6 @@
 """Checks of what users give, with errors that name the argument."""
 
+import math
 import reprlib
 from typing import Any, get_args
 
@@ -14,6 +15,12 @@ def positive(name: str, value: object, most: int = 2**63 - 1) -> None:
         raise ValueError(f"{name} must be a positive integer, got {got}")
     if value > most:
         raise ValueError(f"{name} must be at most {most}, got {value}")
+
+
+def check_scale(name: str, value: float) -> None:
+    """Raises `ValueError` unless a number is positive and finite."""
+    if not 0 < value < math.inf:
+        raise ValueError(f"{name} must be positive and finite, got {value}")
 
 
 def instance(name: str, value: object, wanted: Any) -> None:

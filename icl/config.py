@@ -172,15 +172,15 @@ def _write(value: Any, kind: Any) -> Any:
 def _read(value: Any, kind: Any, path: tuple[str, ...]) -> Any:
     if value is None and types.NoneType in _options(kind):
         return None
+    if (of := _items(kind, tuple)) and isinstance(value, list | tuple):
+        pairs = enumerate(value)
+        return tuple(_read(x, of[0], (*path, str(index))) for index, x in pairs)
     classes = _classes(kind)
     only_classes = not {float, int, str, bool} & {*_options(kind)}
     if classes and (only_classes or isinstance(value, dict)):
         return _read_object(value, classes, _untagged(kind, classes), path)
     if (of := _items(kind, dict)) and isinstance(value, dict):
         return {name: _read(x, of[1], (*path, name)) for name, x in value.items()}
-    if (of := _items(kind, tuple)) and isinstance(value, list | tuple):
-        pairs = enumerate(value)
-        return tuple(_read(x, of[0], (*path, str(index))) for index, x in pairs)
     if type(value) is int and abs(value) >= 2**63:
         got = reprlib.repr(value)
         raise _error(path, f"a whole number must fit in 64 bits, got {got}")

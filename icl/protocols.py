@@ -65,6 +65,9 @@ class ExperimentTask(Task, Protocol):
         number for how strongly the outputs give the example's answer; without it, minus
         the loss is used. `evidence_label` is its label. `corruptions` has functions by
         name; each makes a batch with other answers from a batch.
+
+        A task with a curriculum may have `stage(seen)`: by name, the numbers that tell
+        its stage after `seen` sequences (an array), for the log of its training.
         """
         ...
 
@@ -94,10 +97,14 @@ class Interface:
     """In the order of the arguments."""
     num_outputs: int
     """How many numbers the model gives at each position: logits, or 1 for a value."""
+    num_queries: int = 1
+    """How many of the last positions are queries. With several, the model's answer has
+    an axis of queries."""
 
     def __str__(self) -> str:
         inputs = (f"{x.name} {x.dtype}{[*x.shape]}" for x in self.inputs)
-        return f"({', '.join(inputs)}) -> {self.num_outputs}"
+        queries = f" for {self.num_queries} queries" * (self.num_queries > 1)
+        return f"({', '.join(inputs)}) -> {self.num_outputs}{queries}"
 
     @property
     def structs(self) -> tuple[jax.ShapeDtypeStruct, ...]:
@@ -105,13 +112,33 @@ class Interface:
         return tuple(x.struct for x in self.inputs)
 
 
+@dataclasses.dataclass(frozen=True)
+class Bounds:
+    """What a summary gives for an interval: two numbers, or two by position."""
+
+    low: ArrayLike
+    high: ArrayLike
+
+
 @runtime_checkable
 class Summary(Protocol):
-    """How the rows of a set become a number, or numbers by position."""
+    """How the rows of a set become a number, or numbers by position.
 
-    def __call__(self, rows: Mapping[str, np.ndarray], /) -> ArrayLike:
+    A summary named `error` that gives `Bounds` becomes `error_low` and `error_high`.
+    """
+
+    def __call__(self, rows: Mapping[str, np.ndarray], /) -> ArrayLike | Bounds:
         """**Arguments:** `rows`: Each metric of a set, `[sequence, ...]`."""
         ...
+
+
+class Untrained(eqx.Module):
+    """An array of a model that training never changes, such as random features.
+
+    It has no gradient, no decay and no optimizer state. Checkpoints save it.
+    """
+
+    value: Array
 
 
 class TaskConfig(OpenUnion, untagged="ExemplarLabel", packages=("icl.tasks",)):

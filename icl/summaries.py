@@ -6,12 +6,14 @@ for functions of the whole set, such as AUROC, which are not means over sequence
 """
 
 import dataclasses
-from collections.abc import Mapping
+import functools
+from collections.abc import Iterator, Mapping
 
 import numpy as np
 from jaxtyping import Float
 
-from .protocols import Summary
+from .checks import positive
+from .protocols import Bounds, Summary
 
 
 MetricRows = Mapping[str, np.ndarray]
@@ -49,11 +51,21 @@ def over_events(
         {name: values[event] for name, values in rows.items()} for event in range(count)
     ]
     own = {
-        name: np.array([summary(one) for one in at], np.float64)
+        part: np.array(values, np.float64)
         for name, summary in summaries.items()
         if summary is not None
+        for part, values in _parts(name, [summary(one) for one in at])
     }
     return means | own
+
+
+def _parts(name: str, values: list) -> Iterator[tuple[str, list]]:
+    """A summary's values at each event; those of an interval are two lists."""
+    if any(isinstance(value, Bounds) for value in values):
+        yield f"{name}_low", [value.low for value in values]
+        yield f"{name}_high", [value.high for value in values]
+    else:
+        yield name, values
 
 
 def scalars(
@@ -78,6 +90,73 @@ def scalars(
             found[name] = np.asarray(flat.mean(-1))
             found[f"{name}_last"] = np.asarray(flat[..., -1])
     return found
+
+
+@dataclasses.dataclass(frozen=True)
+class CountedMean:
+    """The mean of a metric by position, where NaN marks positions that do not count.
+
+    NaN at a position that counts in no sequence, and everywhere if a loss is not
+    finite: then NaN may also come from the model.
+    """
+
+    metric: str
+
+    def __call__(self, rows: MetricRows, /) -> np.ndarray:
+        values, counts = _counted(rows, self.metric)
+        number = counts.sum(0)
+        total = np.where(counts, values, 0).sum(0)
+        return np.where(number > 0, total / np.maximum(number, 1), np.nan)
+
+
+@dataclasses.dataclass(frozen=True)
+class BootstrapInterval:
+    """An interval for the mean of `CountedMean`, from resampled sequences.
+
+    The sequences are drawn with replacement, always with the same random numbers; the
+    bounds are quantiles of the resampled means (Efron 1979).
+    """
+
+    metric: str
+    level: float = 0.9
+    """The share of resampled means between the bounds. Garg et al. (2022) have .9."""
+    resamples: int = 1000
+
+    def __post_init__(self):
+        positive("resamples", self.resamples)
+        if not 0 < self.level < 1:
+            raise ValueError(f"level must be between 0 and 1, got {self.level}")
+
+    def __call__(self, rows: MetricRows, /) -> Bounds:
+        values, counts = _counted(rows, self.metric)
+        shape = values.shape[1:]
+        flat = np.where(counts, values, 0).reshape(len(values), -1)
+        weights = _resampled(len(values), self.resamples)
+        number = weights @ counts.reshape(len(values), -1).astype(np.float64)
+        means = (weights @ flat) / np.where(number > 0, number, np.nan)
+        # A resample without any sequence that counts has no mean.
+        unknown = np.isnan(means).all(0)
+        means[:, unknown] = 0
+        tail = (1 - self.level) / 2
+        bounds = np.nanquantile(means, [tail, 1 - tail], axis=0)
+        low, high = np.where(unknown, np.nan, bounds)
+        return Bounds(low.reshape(shape), high.reshape(shape))
+
+
+@functools.lru_cache(maxsize=8)
+def _resampled(count: int, resamples: int) -> np.ndarray:
+    """How often each sequence is in each resample, `[resample, sequence]`."""
+    rng = np.random.default_rng(0)
+    share = np.full(count, 1 / count)
+    return rng.multinomial(count, share, size=resamples).astype(np.float64)
+
+
+def _counted(rows: MetricRows, metric: str) -> tuple[np.ndarray, np.ndarray]:
+    """A metric in float64, and where it counts; all count if a loss is not finite."""
+    values = np.asarray(rows[metric], np.float64)
+    if not np.isfinite(rows["loss"]).all():
+        return np.full_like(values, np.nan), np.ones_like(values, bool)
+    return values, ~np.isnan(values)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -125,14 +204,15 @@ class RankCorrelation:
 class Correlation:
     """Pearson's correlation of two metrics over the sequences of a set.
 
-    NaN if one of them does not vary.
+    Metrics by position count every position as a value. NaN if one metric does not
+    vary.
     """
 
     first: str
     second: str
 
     def __call__(self, rows: MetricRows, /) -> float:
-        pair = [np.asarray(rows[k], np.float64) for k in (self.first, self.second)]
+        pair = [np.ravel(rows[k]).astype(np.float64) for k in (self.first, self.second)]
         if any(np.ptp(x) == 0 for x in pair):
             return np.nan
         return float(np.corrcoef(pair[0], pair[1])[0, 1])

@@ -14,6 +14,7 @@ from jaxtyping import Array
 
 from ._checks import takes_tap
 from ._flow import Flow, flow_of, mark
+from ._names import last_name, MIXED, scope_of
 from ._tap import Rows, VisitorTap
 from .hints import did_you_mean
 
@@ -140,12 +141,33 @@ class Sites(Mapping[str, Site]):
     def _lacking(self, pattern: str) -> str:
         """Why there are no scores or no kernel: the attention is of another kind."""
         asked = pattern.split(".")[-1]
+        if why := self.not_additive(pattern):
+            return f": {why}"
         if asked not in ("scores", "kernel"):
             return ""
         for site in self._table.values():
             has = site.name.split(".")[-1]
             if site.rows and site.rows.are in ("logits", "kernel") and has != asked:
                 return f": {site.rows.of} has no {asked} but {site.name!r}"
+        return ""
+
+    def not_additive(self, *patterns: str) -> str:
+        """Why attention that patterns select has no `result`; empty if none lacks it.
+
+        A layer whose heads are mixed writes no sum of what each head writes.
+        """
+        for site in self._table.values():
+            scope = scope_of(site.name)
+            result = f"{scope}.result".lstrip(".")
+            chosen = any(glob(pattern).fullmatch(result) for pattern in patterns)
+            if last_name(site.name) == MIXED and chosen:
+                weights = self._table.get(f"{scope}.pattern".lstrip("."))
+                rows = weights.rows if weights else None
+                of = rows.of if rows else "this attention"
+                return (
+                    f"there is no {result!r}, because what a head of {of} writes "
+                    f"depends on all heads ({site.name!r})"
+                )
         return ""
 
     def _nearest(self, pattern: str) -> str:

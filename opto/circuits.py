@@ -110,6 +110,8 @@ class HeadWeights(eqx.Module):
     - `bilinear`: Whether the score of two tokens is bilinear in what the head reads of
         them, apart from rotations. If not, there is no QK circuit.
     - `of`: The name of the kind of attention, for messages.
+    - `additive`: Whether the layer writes the sum of what its heads write, each alone.
+        If not, there is no OV circuit.
     """
 
     query: Float[Array, "head d_head d_model"]
@@ -118,6 +120,7 @@ class HeadWeights(eqx.Module):
     output: Float[Array, "head d_model d_head"]
     bilinear: bool = eqx.field(static=True, default=True)
     of: str = eqx.field(static=True, default="attention")
+    additive: bool = eqx.field(static=True, default=True)
 
     def __check_init__(self):
         shapes = [x.shape for x in (self.query, self.key, self.value, self.output)]
@@ -169,7 +172,14 @@ def ov(weights: HeadWeights) -> Factored:
     $W_O W_V x$ is what the head writes when it attends only to $x$.
 
     **Returns:** `[head, d_model (written), d_model (read)]`.
+
+    **Raises:** `ValueError` for attention that mixes heads before its output.
     """
+    if not weights.additive:
+        raise ValueError(
+            f"ov: {weights.of} has no OV circuit, because what a head writes depends "
+            "on what all heads gathered"
+        )
     return Factored(weights.output, weights.per_head(weights.value))
 
 

@@ -40,6 +40,8 @@ class Graph:
     """
 
     def __init__(self, table: Sites, writers: Sequence[str], readers: Sequence[str]):
+        if why := table.not_additive(*writers):
+            raise ValueError(f"writers={list(writers)}: {why}")
         names = list(table)
         self._writers = [s for s in table.values() if s.matches(*writers)]
         self._readers = [s for s in table.values() if s.matches(*readers)]

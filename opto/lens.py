@@ -113,8 +113,8 @@ def logit_terms(
 
     A tuple of the terms, `[term, *batch, seq, label]`, and their names.
 
-    **Raises:** `ValueError` as `opto.run`, if `norm` or `unembed` does not fit, and for
-    an `opto.Graft`.
+    **Raises:** `ValueError` as `opto.run`, if `norm` or `unembed` does not fit, for
+    attention that mixes its heads, and for an `opto.Graft`.
     """
     norm = _part(model, "norm", norm, "final_norm")
     unembed = _part(model, "unembed", unembed, "unembed")
@@ -123,6 +123,8 @@ def logit_terms(
         why = "what the grafted model writes is not recorded"
         raise ValueError(f"edits of logit_terms cannot have a Graft: {why}")
     table = checked_table(model, inputs, edits)
+    if why := table.not_additive(heads):
+        raise ValueError(f"logit_terms: heads={heads!r}: {why}")
     check_all_effects(model, inputs, edits, table, Observed.too(table))
     parts = [_single("embed", embed, table), *table.match(heads)]
     parts += [site for site in table.values() if site.matches(mlps)]

@@ -8,6 +8,8 @@ tables:
 measures, `OPTIMIZERS` in `test_optimizers.py`.
 """
 
+import dataclasses
+import functools
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, ClassVar
@@ -17,27 +19,39 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import oracles
+from language import NextToken
 from regression import linear, regression
 
 from icl.models import (
     AbstractAttention,
     Causal,
     ContextOnly,
+    ElementwiseRebasedAttention,
     Everything,
     exemplar_label_interface,
+    FavorAttention,
     Learned,
     LinearAttention,
     NoPositions,
+    QueriesSeeContext,
+    RebasedAttention,
+    RelaAttention,
     Rope,
     Sinusoidal,
     SoftmaxAttention,
     TransformerConfig,
+    UnstabilisedFavorAttention,
+    Window,
 )
 from icl.models.attention.mixed import MixedAttention
 from icl.models.attention.product import ProductAttention
 from icl.models.attention.sum_normalised import SumNormalisedAttention
 from icl.models.encoder import EncoderConfig, InterleavedTokens, PointTokens
+from icl.models.gpt2 import ExactGelu, GPT2Config, Relu
 from icl.models.linear_attention import LinearSelfAttentionConfig
+from icl.models.regression_transformer import RegressionTransformerConfig
+from icl.models.softmax_copy import SoftmaxCopyConfig
+from icl.models.supervision import EveryLayer
 from icl.protocols import AttentionConfig, ModelConfig
 from icl.tasks.discrimination import NoisyLabels, ShiftedMean, ShuffledPairs, Variance
 from icl.tasks.exemplar_label import (
@@ -51,7 +65,41 @@ from icl.tasks.exemplar_label import (
     Split,
     Zipf,
 )
-from icl.tasks.regression import GaussianInputs, LinearRegression
+from icl.tasks.functions import Curriculum, InContextFunction, Ramp
+from icl.tasks.functions.classes import (
+    AffineFunction,
+    DecisionTree,
+    LinearClassification,
+    NoisyLinear,
+    QuadraticFunction,
+    SparseLinear,
+    TwoLayerReLU,
+    UniformLinear,
+)
+from icl.tasks.functions.classes.noisy import ExpectedSize
+from icl.tasks.functions.shifts import (
+    OppositeQuery,
+    OrthantContext,
+    OrthogonalQuery,
+    OverlappingQuery,
+    ScaledInputs,
+    ScaledQuery,
+    SkewedInputs,
+    SubspaceInputs,
+)
+from icl.tasks.regression import (
+    CorrelatedInputs,
+    EasyToHard,
+    GaussianInputs,
+    HardToEasy,
+    LinearRegression,
+    MatchedMarginals,
+    NoisyValues,
+    RandomOrder,
+    RandomPairs,
+    SmallToLargeNorm,
+    UniformPairs,
+)
 
 
 CLASSES, EXEMPLARS, DIM = 6, 3, 7
@@ -72,6 +120,37 @@ def exemplar_label(**fields: Any) -> Callable[[], Any]:
 MIXTURE = Mixture(
     (Context(3, 1), Context(3, 0), Context(3, 2, no_support=True)), (0.5, 0.3, 0.2)
 )
+FUNCTIONS: dict[str, Callable[[], Any]] = {
+    "next_token": NextToken,
+    "function": lambda: InContextFunction(dim=3, points=5),
+    "noisy_function": lambda: InContextFunction(
+        NoisyLinear(size=ExpectedSize()), 3, 5, SkewedInputs()
+    ),
+    "sparse_function": lambda: InContextFunction(
+        SparseLinear(2),
+        dim=3,
+        points=5,
+        curriculum=Curriculum(Ramp(2, 3, 1, 8), Ramp(3, 5, 2, 8)),
+    ),
+    "affine_function": lambda: InContextFunction(
+        AffineFunction(), 3, 5, SubspaceInputs(1)
+    ),
+    "uniform_function": lambda: InContextFunction(
+        UniformLinear(), 3, 5, ScaledInputs(2.0)
+    ),
+    "classified": lambda: InContextFunction(LinearClassification(), 3, 5),
+    "query_quadratic": lambda: InContextFunction(
+        QuadraticFunction(), 3, 5, ScaledQuery(2.0)
+    ),
+    "query_relu": lambda: InContextFunction(TwoLayerReLU(4), 3, 5, OrthantContext(3)),
+    "query_tree": lambda: InContextFunction(DecisionTree(3), 3, 5, OppositeQuery(2)),
+    "query_orthogonal": lambda: InContextFunction(
+        dim=3, points=5, shift=OrthogonalQuery(2)
+    ),
+    "query_overlapping": lambda: InContextFunction(
+        dim=3, points=5, shift=OverlappingQuery()
+    ),
+}
 TASKS: dict[str, Callable[[], Any]] = {
     "pair": exemplar_label(),
     "four": exemplar_label(context=Context(4, 1)),
@@ -86,10 +165,34 @@ TASKS: dict[str, Callable[[], Any]] = {
     "regression": regression,
     "linear_regression": LinearRegression,
     "noisy_regression": lambda: LinearRegression(3, 5, GaussianInputs(0.7), noise=0.5),
+    "queries": lambda: LinearRegression(3, 5, GaussianInputs(), noise=0.5, queries=4),
+    "small_norm_first": lambda: LinearRegression(
+        2, 5, CorrelatedInputs(((2.0, 0.3), (0.3, 1.0))), ordering=SmallToLargeNorm()
+    ),
+    "random_order": lambda: LinearRegression(3, 5, ordering=RandomOrder()),
+    "noisy_first": lambda: LinearRegression(
+        3, 5, ordering=HardToEasy(), pair_noise=NoisyValues(0.4, 0.8, "noisy_first")
+    ),
+    "random_pairs": lambda: LinearRegression(3, 5, pair_noise=RandomPairs(0.4)),
+    "matched_pairs": lambda: LinearRegression(
+        3,
+        5,
+        ordering=EasyToHard(),
+        pair_noise=RandomPairs(0.4, MatchedMarginals(), "clean_first"),
+    ),
+    "uniform_pairs": lambda: LinearRegression(
+        3, 5, pair_noise=RandomPairs(0.4, UniformPairs())
+    ),
     "shifted_mean": lambda: ShiftedMean(3, 5, 0.7),
     "noisy_labels": lambda: ShiftedMean(4, 6, 0.3, context_change=NoisyLabels(0.3)),
     "variance": lambda: Variance(3, 5, context_change=ShuffledPairs()),
+    **FUNCTIONS,
 }
+# Arrays of an example that are the same in each.
+CONSTANT = {
+    name: {"mean_square", *(() if name.startswith("query_") else ("counts",))}
+    for name in FUNCTIONS
+} | dict.fromkeys(("random_pairs", "uniform_pairs"), {"order"})  # As they were drawn.
 
 
 @dataclass(frozen=True)
@@ -125,15 +228,60 @@ class _Signed(AbstractAttention):
 
 @dataclass(frozen=True)
 class Attention:
-    """A kind of attention, and an oracle: one query's weights on the keys it sees."""
+    """A kind of attention, and oracles for it.
+
+    - `weights`: One query's weights on the keys that it sees, `(query, keys, scale)`.
+    - `arrays`: What else `weights` takes: the kind's own arrays, of one head.
+    - `mix`: What enters the output projection, `(z [seq, head, d_head], kind)`.
+    - `epsilon`: What is added to the sum by which kernels are divided; `None` if rows
+        are not divided.
+    """
 
     config: AttentionConfig
     weights: Callable[..., np.ndarray] | None
+    arrays: Callable[[Any, int], dict[str, Any]] = lambda kind, head: {}
+    mix: Callable[[np.ndarray, Any], np.ndarray] = lambda z, kind: z
+    epsilon: float | None = None
+
+    def of_head(self, kind: Any, head: int) -> Callable[..., np.ndarray]:
+        """The weights of one head of a built kind."""
+        assert self.weights
+        return functools.partial(self.weights, **self.arrays(kind, head))
+
+
+def _directions(kind: Any, head: int) -> dict[str, Any]:
+    return {"directions": np.asarray(kind.directions.value, np.float64)}
+
+
+def _gain_and_offset(kind: Any, head: int) -> dict[str, Any]:
+    both = {"gain": kind.gain, "offset": kind.offset}
+    return {name: np.asarray(x[head], np.float64) for name, x in both.items()}
+
+
+def _gated(z: np.ndarray, kind: Any) -> np.ndarray:
+    return oracles.gated(z, np.asarray(kind.gain), np.asarray(kind.gate))
 
 
 ATTENTIONS: dict[str, Attention] = {
     "softmax": Attention(SoftmaxAttention(), oracles.softmax_weights),
-    "linear": Attention(LinearAttention(), oracles.linear_weights),
+    "linear": Attention(LinearAttention(), oracles.linear_weights, epsilon=0),
+    "rela": Attention(RelaAttention(), oracles.rela_weights, mix=_gated),
+    "favor": Attention(FavorAttention(), oracles.favor_weights, _directions, epsilon=0),
+    "unstabilised_favor": Attention(
+        UnstabilisedFavorAttention(),
+        oracles.unstabilised_favor_weights,
+        _directions,
+        epsilon=1e-6,
+    ),
+    "rebased": Attention(
+        RebasedAttention(), oracles.rebased_weights, _gain_and_offset, epsilon=1e-6
+    ),
+    "elementwise": Attention(
+        ElementwiseRebasedAttention(),
+        oracles.elementwise_weights,
+        _gain_and_offset,
+        epsilon=1e-6,
+    ),
     "product": Attention(ProductAttention(), oracles.product_weights),
     # Its weights depend on a learned number; test_gd_upstream.py has its oracle.
     "mixed": Attention(MixedAttention(), None),
@@ -149,6 +297,10 @@ MASKS = {
     "everything": Everything(),
     "context_only": ContextOnly(),
     "two_queries": ContextOnly(2),
+    "window": Window(3),
+    "global": Window(2, (1, 4, 90)),
+    "queries_see_context": QueriesSeeContext(2),
+    "causal_context": QueriesSeeContext(3, Causal()),
 }
 
 TRANSFORMERS: dict[str, TransformerConfig] = {
@@ -174,6 +326,27 @@ TRANSFORMERS: dict[str, TransformerConfig] = {
         mask=ContextOnly(), attention=LinearAttention(), positions=Learned(32)
     ),
     "product_attention": TransformerConfig(attention=ProductAttention()),
+    "mixed_layers": TransformerConfig(
+        num_layers=3,
+        num_heads=4,
+        attention=(RelaAttention(), SoftmaxAttention(), FavorAttention()),
+        mask=(Causal(), Window(2, (1,)), Window(3)),
+        num_kv_heads=(None, 1, 2),
+    ),
+    "mixed_kernels": TransformerConfig(
+        num_layers=3,
+        num_heads=4,
+        attention=(
+            UnstabilisedFavorAttention(),
+            ElementwiseRebasedAttention(),
+            RebasedAttention(),
+        ),
+        num_kv_heads=(2, None, 1),
+        qkv_bias=True,
+    ),
+    "scaled_kinds": TransformerConfig(
+        num_heads=4, attention=(RelaAttention(), FavorAttention(20)), scale=0.7
+    ),
     "context_only_product": TransformerConfig(
         mask=ContextOnly(), attention=ProductAttention(), scale=0.3, num_kv_heads=2
     ),
@@ -184,7 +357,9 @@ def _model(config: TransformerConfig) -> Model:
     build = lambda key: config.build(
         exemplar_label_interface(CLASSES, dim=DIM), key=key
     )
-    return Model(build, causal=isinstance(config.seen, Causal))
+    return Model(
+        build, causal=all(isinstance(mask, Causal | Window) for mask in config.seen)
+    )
 
 
 def _on(task: str, config: ModelConfig) -> Model:
@@ -196,8 +371,18 @@ def _regressing(task: str, **fields: Any) -> Model:
     return _on(task, LinearSelfAttentionConfig(**fields))
 
 
+def _transforming(task: str, **fields: Any) -> Model:
+    sizes = {"num_layers": 2, "d_model": 8, "num_heads": 2}
+    return _on(task, RegressionTransformerConfig(**sizes | fields))
+
+
 def _encoding(task: str, **fields: Any) -> Model:
     return _on(task, EncoderConfig(d_model=8, num_heads=2, **fields))
+
+
+def _gpt2(task: str, causal: bool = False, **fields: Any) -> Model:
+    config = GPT2Config(num_layers=2, d_model=8, num_heads=2, max_length=12, **fields)
+    return dataclasses.replace(_on(task, config), causal=causal)
 
 
 MODELS: dict[str, Model] = {
@@ -209,10 +394,42 @@ MODELS: dict[str, Model] = {
     "tied_linear_self_attention": _regressing(
         "noisy_regression", num_layers=3, tied=True
     ),
+    "queries_in_linear_self_attention": _regressing(
+        "queries", num_layers=2, supervision=EveryLayer()
+    ),
+    "softmax_copy": _on("noisy_regression", SoftmaxCopyConfig()),
+    "softmax_copy_of_queries": _on(
+        "queries", SoftmaxCopyConfig(position_channels=3, supervision=EveryLayer())
+    ),
+    "regression_transformer": _transforming("queries"),
+    "regression_transformer_of_one": _transforming(
+        "noisy_regression", positions=Learned(8), context_mask=Causal(), mlp_ratio=None
+    ),
+    "tied_regression_transformer": _transforming(
+        "queries", num_layers=3, tied=True, supervision=EveryLayer(), layer_norm=False
+    ),
     "encoder": _encoding("shifted_mean"),
     "encoder_without_positions": _encoding("variance", positions=NoPositions()),
     "encoder_of_points": _encoding("noisy_labels", num_layers=3, tokens=PointTokens()),
     "interleaved_encoder": _encoding("variance", tokens=InterleavedTokens()),
+    "gpt2": _gpt2("next_token"),
+    "untied_gpt2": _gpt2("next_token", tied=False, d_mlp=5, activation=ExactGelu()),
+    "gpt2_of_points": _gpt2("function", causal=True),
+    "windowed_gpt2_of_points": _gpt2(
+        "function",
+        causal=True,
+        attention=(RelaAttention(), ElementwiseRebasedAttention()),
+        mask=Window(6, (1,)),
+    ),
+    "mixed_gpt2_of_points": _gpt2(
+        "noisy_function",
+        causal=True,
+        attention=(LinearAttention(), SoftmaxAttention()),
+        num_kv_heads=1,
+        scale=(None, 0.7),
+        activation=Relu(),
+        layer_norm_epsilon=1e-3,
+    ),
 }
 
 

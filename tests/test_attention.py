@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from kinds import SignedAttention
+from kinds import ATTENTIONS, shaken, SignedAttention
 
 import opto
 from icl import measures, plots
@@ -19,36 +19,53 @@ from icl.models import (
     ContextOnly,
     Everything,
     exemplar_label_interface,
+    FavorAttention,
     fold_layer_norms,
     LinearAttention,
+    RebasedAttention,
+    RelaAttention,
     TransformerConfig,
 )
 from icl.models.attention import ProductAttention, SoftmaxAttention
-from icl.models.attention.linear import _Linear, AsPattern, AsScan, features
+from icl.models.attention._kernels import AsPattern, AsScan
 
 
-# Two forms of linear attention
+# Two forms of attention by kernels
+
+KERNELS = {
+    name: kind.config
+    for name, kind in ATTENTIONS.items()
+    if name in ("linear", "favor", "unstabilised_favor", "rebased", "elementwise")
+}
 
 
-@pytest.mark.parametrize("mask", [Causal(), Everything(), ContextOnly(3)])
-@pytest.mark.parametrize("start", [0, 20])
-def test_both_forms_of_linear_attention_are_one(mask, start, getkey):
-    q, k, v = jax.random.normal(getkey(), (3, 21, 3, 4))
-    seen = mask.seen(21, start)
-    k, v = k[: mask.keys(21)], v[: mask.keys(21)]
+@pytest.mark.parametrize("name", KERNELS)
+@pytest.mark.parametrize(
+    ("mask", "start"),
+    [(Causal(), 0), (Causal(), 20), (Everything(), 0), (ContextOnly(3), 20)],
+)
+def test_both_forms_of_a_kernel_are_one(name, mask, start, getkey):
+    kind = shaken(KERNELS[name].build(3, 4, scale=None, key=getkey()), getkey())
+    # More than a chunk of the running sum.
+    seq = start + 150
+    q, k, v = jax.random.normal(getkey(), (3, seq, 3, 4))
+    seen = mask.seen(seq, start)
+    k, v = k[: mask.keys(seq)], v[: mask.keys(seq)]
     assert AsScan.fits(seen)
 
     def loss(qkv, form):
         q, k, v = qkv
-        out = form(features(q), features(k), v, seen)
+        out = form(kind.queries(q), kind.keys(k), v, seen)
         return jnp.sum(jnp.sin(out)), out
 
-    of = jax.jit(jax.grad(loss, has_aux=True), static_argnums=1)
-    slope, out = of((q[start:], k, v), AsScan())
-    wanted, pattern_out = of((q[start:], k, v), AsPattern(_Linear(), opto.identity))
-    np.testing.assert_allclose(out, pattern_out, atol=1e-6)
+    of = lambda form: jax.jit(
+        jax.grad(functools.partial(loss, form=form), has_aux=True)
+    )
+    slope, out = of(AsScan(kind))((q[start:], k, v))
+    wanted, pattern_out = of(AsPattern(kind, opto.identity))((q[start:], k, v))
+    np.testing.assert_allclose(out, pattern_out, atol=2e-6)
     for ours, theirs in zip(slope, wanted, strict=True):
-        np.testing.assert_allclose(ours, theirs, atol=5e-6)
+        np.testing.assert_allclose(ours, theirs, atol=2e-5)
 
 
 def test_the_running_sum_is_for_queries_that_see_the_first_keys():
@@ -63,13 +80,13 @@ def test_the_running_sum_is_for_queries_that_see_the_first_keys():
 
 def test_long_sequences_take_the_form_that_is_asked_for(getkey):
     """Edits and records get the weights; without them no array is quadratic."""
-    model, inputs = small(LinearAttention(), pairs=60)
+    model, inputs = small(LinearAttention(), pairs=120)
     logits, record = opto.run(model, *inputs, record="**.pattern")
-    assert record["blocks.0.attn.pattern"].shape == (2, 121, 121)
+    assert record["blocks.0.attn.pattern"].shape == (2, 241, 241)
     program = jax.jit(lambda *x: model(*x)).lower(*inputs).as_text()
-    assert "121x121" not in program
+    assert "241x241" not in program
     np.testing.assert_allclose(eqx.filter_jit(model)(*inputs), logits, atol=1e-5)
-    clamp = opto.Clamp("**.pattern", jnp.eye(121), axes="seq kv_seq")
+    clamp = opto.Clamp("**.pattern", jnp.eye(241), axes="seq kv_seq")
     assert np.ptp(np.asarray(opto.run(model, *inputs, edits=[clamp])[0] - logits)) > 0
 
 
@@ -131,6 +148,17 @@ LACKING = {
         lambda: opto.Block(distance=1, site="**.pattern"),
         "is for rows that are 'logits' or 'kernel'; at 'blocks.0.attn.pattern'",
     ),
+    "temperature_of_features": (
+        FavorAttention(),
+        lambda: opto.Scale("blocks.1.attn.scores", 0.5),
+        "no site 'blocks.1.attn.scores': FavorAttention has no scores but",
+    ),
+    "pattern_of_rela": (
+        RelaAttention(),
+        lambda: opto.Pattern(opto.PreviousToken()),
+        "is for rows that are 'distribution'; at 'blocks.0.attn.pattern' "
+        "RelaAttention has 'non-negative'",
+    ),
     "scale_of_rows": (
         LinearAttention(),
         lambda: opto.Scale("**.kernel", 0.5, head=1),
@@ -187,6 +215,9 @@ EMPTY_ROWS = {
     "softmax": (SoftmaxAttention(), "**.scores", np.nan),
     "linear": (LinearAttention(), "**.kernel", np.nan),
     "product": (ProductAttention(), "**.kernel", 0),
+    "favor": (FavorAttention(), "**.kernel", np.nan),
+    "rebased": (RebasedAttention(), "**.kernel", 0),
+    "rela": (RelaAttention(), "**.kernel", 0),
 }
 
 

@@ -212,7 +212,9 @@ def forward(examples, labels, weights, config):
         labels,
         tree,
         heads=[config["num_heads"]] * config["depth"],
-        seen=oracles.everything if config.get("not_causal") else oracles.causal,
+        seen=[np.ones((seq, seq), bool)] * config["depth"]
+        if config.get("not_causal")
+        else None,
         theta=config.get("sin_time", 1e4) if kind == "rope" else None,
     )
 

@@ -15,6 +15,7 @@ from icl.unions import OpenUnion
 
 SPLIT = {"train": 5}
 TASK = {"type": "ExemplarLabel", "class_split": SPLIT, "exemplar_split": SPLIT}
+RAMP = {"start": 2, "end": 5, "increment": 1, "interval": 10}
 # Values for fields without a default, by class.
 REQUIRED: dict[str, dict[str, Any]] = {
     "Experiment": {"task": TASK},
@@ -36,10 +37,20 @@ REQUIRED: dict[str, dict[str, Any]] = {
     "Split": SPLIT,
     "RankedHeads": {"run": "a", "measure": "previous_token", "layer": 0},
     "Start": {"run": "a"},
+    "ScaledInputs": {"scale": 2.0},
+    "ScaledQuery": {"scale": 2.0},
+    "SubspaceInputs": {"removed": 1},
+    "Ramp": RAMP,
+    "Curriculum": {"dims": RAMP, "points": RAMP},
+    "CorrelatedInputs": {"covariance": [[1.0]]},
+    "NoisyValues": {"probability": 0.1},
+    "RandomPairs": {"probability": 0.1},
+    "Window": {"size": 3},
 }
 # Fields where a negative number has a meaning.
 SIGNED = {
     ("TransformerConfig", "scale"),
+    ("GPT2Config", "scale"),
     ("RankedHeads", "checkpoint"),
     ("Start", "checkpoint"),
 }

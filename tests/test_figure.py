@@ -25,9 +25,11 @@ from sweeps.figures import (
     Alike,
     all_figures,
     command as _figure,
+    dotted,
     Exceeds,
     Judged,
     Measured,
+    NUMBER,
     Ordering,
     Row,
     Same,
@@ -350,6 +352,19 @@ def test_the_command_of_another_package(monkeypatch):
 
 
 # Claims
+
+
+def test_drawn_intervals_stay_within_the_bounds_of_a_unit():
+    values = {"share": np.array([1.0, 1.0, 1.0, 0.0])}
+    rows = {"share": Row(math.nan, ACCURACY)}
+    drawn = dotted(values, rows, "a share").drawn
+    assert drawn["ours"].values[0] == 0.75
+    low, high = (drawn[f"ours/{end}"].values[0] for end in ("low", "high"))
+    assert 0 <= low < 0.75 < high <= 1
+    # Without bounds, Student's interval is .75 ± 3.18 · .5 / √4.
+    free = {"share": Row(math.nan, NUMBER)}
+    (above,) = dotted(values, free, "a number").drawn["ours/high"].values
+    assert above == pytest.approx(0.75 + 3.18245 * 0.5 / 2, abs=1e-4)
 
 
 @pytest.mark.parametrize(

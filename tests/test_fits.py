@@ -160,7 +160,7 @@ UNFIT = {
     ),
     "examples of a set": (
         lambda: regression(evaluations={"x": TaskSet(8, Points())}),
-        "'x' has examples of point, value, but training has examples of x, y, weights",
+        "'x': LinearRegression cannot score LinearSelfAttention: ",
     ),
 }
 

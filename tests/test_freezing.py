@@ -11,6 +11,7 @@ from small import small
 from icl import run_experiment
 from icl.config import from_json, to_json
 from icl.experiments import Experiment
+from icl.models import FavorAttention, TransformerConfig, UnstabilisedFavorAttention
 from icl.training import fit
 from icl.training._steps import initial_state
 from icl.training.optimizers import AdamW, Constant, SGD
@@ -71,6 +72,23 @@ def test_frozen_weights_have_no_state_in_the_optimizer():
     weights = by_path(small().build().model)
     frozen = sum(weights[path].size for path in under(weights, "blocks."))
     assert sizes(()) - sizes(("blocks",)) == 2 * frozen  # Adam has two moments.
+
+
+def test_random_features_are_never_trained():
+    """No update, no decay and no state in the optimizer; but they are in the state."""
+    kinds = FavorAttention(8), UnstabilisedFavorAttention(8)
+    model = TransformerConfig(d_model=16, num_heads=2, attention=kinds)
+    experiment = small(model=model, optimizer=OPTIMIZER)
+    moved, paths = changed(experiment)
+    features = {f"blocks.{i}.attn.kind.directions.value" for i in (0, 1)}
+    assert moved == paths - features
+    state = initial_state(experiment.build(), 32)
+    assert features < by_path(state.model).keys()
+    sizes = {path: x.size for path, x in by_path(state.model).items()}
+    states = sum(x.size for x in jax.tree.leaves(state.optimizer) if x.ndim)
+    assert states == 2 * sum(sizes[path] for path in moved)
+    with pytest.raises(ValueError, match="no weights at 'blocks.0.attn.kind'"):
+        small(model=model, freeze=("blocks.0.attn.kind",)).build()
 
 
 def test_the_unfrozen_weights_train_as_if_the_frozen_were_constants():

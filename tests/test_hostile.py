@@ -6,6 +6,7 @@ import json
 import math
 import os
 import pickle
+import re
 import shutil
 import subprocess
 import sys
@@ -138,6 +139,11 @@ def test_nothing_here_unpickles():
     for package in ("icl", "opto", "sweeps"):
         for file in (root / package).rglob("*.py"):
             text = file.read_text(encoding="utf-8")
+            if file == root / "icl/compat/limits_of_icl/_state.py":
+                # Its unpickler calls nothing (tests/test_limits_of_icl.py).
+                assert "def find_class" in text
+                assert not re.search(r"pickle\.loads?\(", text)
+                continue
             assert "import pickle" not in text, file
             assert "allow_pickle=True" not in text, file
             assert "torch.load" not in text or "weights_only=True" in text, file

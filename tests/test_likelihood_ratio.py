@@ -228,9 +228,11 @@ def _layer(name, fan_in, fan_out):
     return [(f"{name}.weight", (fan_out, fan_in)), (f"{name}.bias", (fan_out,))]
 
 
+SIZES = {"d_in": 3, "n_ctx": 5, "d_model": 8, "n_layers": 1, "n_heads": 4}
+
+
 def config(**changes):
-    sizes = {"d_in": 3, "n_ctx": 5, "d_model": 8, "n_layers": 1, "n_heads": 4}
-    return {"model_class": "ICLTransformer", "model_kwargs": sizes, **changes}
+    return {"model_class": "ICLTransformer", "model_kwargs": SIZES, **changes}
 
 
 def numpy_forward(p, x, y, query, heads):
@@ -279,6 +281,8 @@ def test_other_sizes_and_shorter_contexts(pairs):
         ({"model_class": "ICLTransformerNoPoss"}, "did you mean 'ICLTransformerNoPos'"),
         ({"model_class": "GPT"}, "no model_class 'GPT'; known: ICLTransformer"),
         ({"model_kwargs": {"d_in": 3}}, "model_kwargs lacks 'd_model'"),
+        ({"model_kwargs": {**SIZES, "d_in": "3"}}, "d_in must be a positive integer"),
+        ({"model_kwargs": {**SIZES, "n_heads": 3}}, "num_heads must divide d_model=8"),
         ({"norm": "pre"}, "norm must be 'post', got 'pre'"),
         ({"activation": "relu"}, "activation must be 'gelu exact', got 'relu'"),
         ({"layer_norm_eps": 1e-6}, "layer_norm_eps must be 1e-05, got 1e-06"),
@@ -295,6 +299,7 @@ def test_another_architecture_is_refused(changes, message):
     [
         (lambda p: p.pop("head.bias"), "lack head.bias"),
         (lambda p: p.pop("pos_emb"), "lack 'pos_emb'"),
+        (lambda p: p.update(pos_emb=np.ones(8)), r"shape \[1, token, d_model\], got"),
         (lambda p: p.update(extra=np.ones(3)), "has no parameters extra"),
         (
             lambda p: p.update({"head.weight": np.ones((2, 8))}),
@@ -307,6 +312,12 @@ def test_other_arrays_are_refused(change, message):
     change(parameters)
     with pytest.raises(ValueError, match=message):
         load_model(parameters, config())
+
+
+@pytest.mark.parametrize("text", ["{bad", "[1]"])
+def test_a_config_that_is_no_mapping_is_refused(text):
+    with pytest.raises(ValueError, match="config must be a mapping or its JSON"):
+        load_model(state_dict(), text)
 
 
 # The encoder
@@ -332,6 +343,9 @@ def test_attention_goes_both_ways_but_labels_do_not_reach_the_query_token():
             lambda: EncoderConfig(d_model=10, num_heads=4),
             "num_heads must divide d_model",
         ),
+        (lambda: EncoderConfig(num_heads=2.0), "num_heads must be a positive integer"),
+        (lambda: EncoderConfig(tokens="sum"), "tokens must be of type SummedTokens or"),
+        (lambda: EncoderConfig(positions=None), "positions must be of type Learned or"),
         (lambda: EncoderConfig(mlp_ratio=0.0), "mlp_ratio must be positive"),
         (lambda: EncoderConfig(init_scale=-1.0), "init_scale must be positive"),
         (
@@ -348,6 +362,6 @@ def test_attention_goes_both_ways_but_labels_do_not_reach_the_query_token():
         ),
     ],
 )
-def test_impossible_settings_are_refused(make, message):
+def test_impossible_settings_are_refused(make, message, unchecked):
     with pytest.raises(ValueError, match=message):
         make()

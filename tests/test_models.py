@@ -1,3 +1,4 @@
+import functools
 import hashlib
 import zlib
 from pathlib import Path
@@ -21,6 +22,7 @@ from icl.models import (
     Rope,
     Sinusoidal,
     TransformerConfig,
+    Window,
     with_known_exemplars,
     with_known_tokens,
 )
@@ -33,12 +35,33 @@ def inputs(pairs, dim, key):
     return examples, jax.random.randint(keys[1], (pairs + 1,), 0, 5)
 
 
-WEIGHTS = {type(kind.config): kind.weights for kind in ATTENTIONS.values()}
-SEEN = {
-    Causal: oracles.causal,
-    Everything: oracles.everything,
-    ContextOnly: oracles.context_only,
-}
+KINDS = {type(kind.config).__name__: kind for kind in ATTENTIONS.values()}
+
+
+def sees(mask, query, key, seq):
+    """Whether a token sees another one, said once more in plain Python."""
+    match mask:
+        case Causal():
+            return key <= query
+        case Everything():
+            return True
+        case ContextOnly(queries):
+            return key < seq - queries
+        case Window(size, known):
+            return key <= query and (key > query - size or {key, query} & {*known})
+
+
+def seen(mask, seq):
+    keys = range(seq - mask.num_queries if isinstance(mask, ContextOnly) else seq)
+    return np.array([[bool(sees(mask, i, j, seq)) for j in keys] for i in range(seq)])
+
+
+def kinds_of(model):
+    """The oracles of each layer: the weights of each head, and what follows `z`."""
+    for block in model.blocks:
+        kind, row = block.attn.kind, KINDS[block.attn.kind.name]
+        heads = [row.of_head(kind, head) for head in range(block.attn.num_heads)]
+        yield heads, functools.partial(row.mix, kind=kind)
 
 
 @pytest.mark.parametrize("name", TRANSFORMERS)
@@ -66,8 +89,8 @@ def test_forward_equals_numpy_in_float64(name, pairs, getkey):
         np.asarray(labels),
         w,
         heads=config.heads,
-        weights=WEIGHTS[type(config.attention)],
-        seen=SEEN[type(config.seen)],
+        kinds=[*kinds_of(model)],
+        seen=[seen(mask, seq) for mask in config.seen],
         scale=config.scale,
         theta=theta,
     )
@@ -276,7 +299,7 @@ def test_initialisation(getkey):
     ("build", "message"),
     [
         (lambda: TransformerConfig(num_heads=7), "divide d_model=64, got 7"),
-        (lambda: TransformerConfig(num_heads=(8,)), "one for each block; got 1"),
+        (lambda: TransformerConfig(num_heads=(8,)), "or one for each; got 1 for"),
         (
             lambda: TransformerConfig(num_kv_heads=3),
             "num_kv_heads must be None or divide num_heads=8, got 3",

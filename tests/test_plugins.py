@@ -366,7 +366,7 @@ def test_a_plug_in_of_a_package_is_known_by_itself(tmp_path, plugin):
     paths = os.environ | {"PYTHONPATH": str(tmp_path)}
     status, out, err = icl("train", "--help", env=paths)
     assert status == 0, err
-    assert "coopetition_icl, few_classes, induction" in out
+    assert "coopetition_icl, few_classes, function_" in out
     # If it fails, every command that looks for kinds says so.
     plugin.write_text("raise RuntimeError('not\\ntoday')")
     message = refused("train", "--help", env=paths)

@@ -2,6 +2,7 @@
 
 import csv
 import dataclasses
+import functools
 import subprocess
 import sys
 from collections.abc import Mapping
@@ -27,7 +28,15 @@ from icl.protocols import TaskConfig
 from icl.report import figures
 from icl.report.grouping import Inapplicable
 from icl.report.subject import Subject
-from icl.tasks.regression import GaussianInputs, LinearRegression, UniformInputs
+from icl.tasks.regression import (
+    _random,
+    CorrelatedInputs,
+    GaussianInputs,
+    LinearRegression,
+    NoisyValues,
+    RandomPairs,
+    UniformInputs,
+)
 from sweeps.folder import Folder
 from sweeps.watch import collect
 
@@ -37,6 +46,10 @@ TASKS = {
     "published": LinearRegression(),
     "gaussian": LinearRegression(3, 5, GaussianInputs(0.7)),
     "noise": LinearRegression(4, 12, UniformInputs(2.0), noise=0.5),
+    "correlated": LinearRegression(
+        3, 5, CorrelatedInputs(((1.0, 0.4, 0.0), (0.4, 0.5, -0.1), (0.0, -0.1, 0.3)))
+    ),
+    "scaled": LinearRegression(3, 5, noise=0.1, input_scale=1.5, weight_scale=2.0),
 }
 
 
@@ -74,15 +87,42 @@ def test_what_is_drawn(task):
     noise = y - np.einsum("tnd,td->tn", x, weights)
     np.testing.assert_allclose(noise[:, -1], 0, atol=1e-5)
     np.testing.assert_allclose(noise[:, :-1].std(), task.noise, rtol=0.01, atol=1e-5)
-    inputs = task.input_distribution
-    np.testing.assert_allclose(x.var(), inputs.variance, rtol=0.01)
-    np.testing.assert_allclose((x**4).mean(), inputs.fourth_moment, rtol=0.02)
+    inputs, scale = task.input_distribution, task.input_scale
+    covariance = np.eye(task.dim)
+    if isinstance(inputs, CorrelatedInputs):
+        covariance = np.array(inputs.covariance)
+    else:
+        covariance = scale**2 * inputs.variance * covariance
+        wanted = scale**4 * inputs.fourth_moment
+        np.testing.assert_allclose((x**4).mean(), wanted, rtol=0.02)
+    found = np.einsum("tni,tnj->ij", x, x) / (DRAWS * x.shape[1])
+    close = 6 * covariance.max() / np.sqrt(DRAWS * x.shape[1])
+    np.testing.assert_allclose(found, covariance, atol=close)
     # All are independent of each other.
+    x = x @ np.linalg.inv(np.linalg.cholesky(covariance)).T
     flat = np.concatenate([x.reshape(DRAWS, -1), weights, noise[:, :-1]], 1)
     parts = flat[:, flat.std(0) > 1e-4]
     off = np.corrcoef(parts.T) - np.eye(parts.shape[1])
     assert np.abs(off).max() < 6 / np.sqrt(DRAWS)
-    np.testing.assert_allclose(weights.var(), 1, rtol=0.01)
+    np.testing.assert_allclose(weights.std(), task.weight_scale, rtol=0.01)
+
+
+@pytest.mark.parametrize("x64", [False, True])
+def test_numbers_have_the_bits_of_jax(x64):
+    with jax.enable_x64(x64):
+        keys = jax.random.split(jax.random.key(3), 40)
+        pairs = [
+            (functools.partial(of.uniform, minval=-0.7, maxval=0.9), of.normal)
+            for of in (_random, jax.random)
+        ]
+        for shape in ((11, 10), (7,)):
+            for ours, theirs in zip(*pairs, strict=True):
+                found, wanted = (
+                    jax.jit(jax.vmap(lambda key, f=f, s=shape: f(key, shape=s)))(keys)
+                    for f in (ours, theirs)
+                )
+                assert found.dtype == wanted.dtype
+                np.testing.assert_array_equal(found, wanted)
 
 
 @each_task
@@ -103,6 +143,17 @@ def test_the_published_optimum():
     rate, loss = one_step(LinearRegression())
     assert rate == pytest.approx(6.06, abs=0.005)
     assert loss == pytest.approx(0.2062, abs=5e-5)
+
+
+def test_the_best_step_with_noise_on_some_values():
+    task = LinearRegression(4, 6, pair_noise=NoisyValues(0.25, 0.8))
+    rate, loss = one_step(task)
+    x, y, _ = draw(task)
+    found = 0.5 * (oracles.descended(x, y, rate) - y[:, -1]) ** 2
+    assert abs(found.mean() - loss) < 5 * found.std() / np.sqrt(DRAWS)
+    assert loss > one_step(LinearRegression(4, 6))[1]
+    with pytest.raises(ValueError, match="None or NoisyValues .* got RandomPairs"):
+        one_step(LinearRegression(pair_noise=RandomPairs(0.1)))
 
 
 def model(task, getkey, **settings):
@@ -183,6 +234,18 @@ def test_sites_and_circuits(getkey):
         (lambda: LinearRegression(noise=-1.0), "noise must be at least 0"),
         (lambda: UniformInputs(0.0), "bound must be positive"),
         (lambda: GaussianInputs(float("inf")), "std must be positive and finite"),
+        (lambda: CorrelatedInputs(((1.0, 0.0),)), "square, got rows of length 2"),
+        (lambda: CorrelatedInputs(((1.0, 2.0), (1.0, 1.0))), "finite and symmetric"),
+        (
+            lambda: CorrelatedInputs(((1.0, 2.0), (2.0, 1.0))),
+            "positive definite, got the eigenvalue -1",
+        ),
+        (
+            lambda: LinearRegression(3, 4, CorrelatedInputs(((1.0,),))),
+            "dim must be 1, the size of the covariance, got 3",
+        ),
+        (lambda: LinearRegression(queries=0), "queries must be a positive integer"),
+        (lambda: LinearRegression(input_scale=0.0), "input_scale must be positive"),
         (lambda: LinearSelfAttentionConfig(0), "num_layers must be a positive integer"),
         (lambda: LinearSelfAttentionConfig(init_variance=0.0), "init_variance must"),
         (

@@ -189,7 +189,7 @@ def test_the_mark_is_of_the_edited_model_and_of_any_data(trained):
 
 
 BAD = {
-    ("plot", "{run}"): "plot needs a kind of figure after the run: learning, metric",
+    ("plot", "{run}"): "plot needs a kind of figure after the run: learning, training",
     ("plot", "{run}", "inductoin"): "no figure 'inductoin'; did you mean 'induction'?",
     (
         "plot",
@@ -237,9 +237,9 @@ def test_kinds_that_edits_cannot_change_are_left_out(capsys, run, tmp_path):
     given = ["all", "--edit", "Zero('blocks.1.attn.z', head=0)", "--out", tmp_path]
     status, out, err = call(capsys, "plot", run, *given)
     assert status == 0
-    assert len(out.splitlines()) == len(KINDS) - 2
+    assert len(out.splitlines()) == len(KINDS) - 3
     drawn = {Path(line).name.split("-Zero")[0] for line in out.splitlines()}
-    assert drawn == {*KINDS} - {"learning", "biases"}
+    assert drawn == {*KINDS} - {"learning", "training", "biases"}
 
 
 def test_a_report_replaces_reports_alone(capsys, run, tmp_path):

@@ -21,7 +21,11 @@ from icl.models import exemplar_label_interface, TransformerConfig
 from icl.presets import presets
 from icl.training.schedules import At, Every
 from sweeps.plan import groups, needs
+from sweeps.studies.attention import runs as attention
 from sweeps.studies.coopetition import runs as coopetition
+from sweeps.studies.gradient_descent.layerwise import runs as layerwise
+from sweeps.studies.gradient_descent.noise import runs as noise
+from sweeps.studies.gradient_descent.order import runs as order
 from sweeps.studies.induction import runs as induction
 from sweeps.studies.induction.clamps import runs as clamps
 from sweeps.studies.induction.edits import but
@@ -41,6 +45,10 @@ STUDIES = {
     "replicas": replicas,
     "spread": spread,
     "likelihood_ratio": likelihood_ratio,
+    "order": order,
+    "noise": noise,
+    "layerwise": layerwise,
+    "attention": attention,
 }
 SCALES = ("smoke", "small", "paper")
 every_study = pytest.mark.parametrize("study", STUDIES)
@@ -62,6 +70,15 @@ def experiments(study, scale):
         *(("replicas", 5 * 47), ("spread", 5 * 3)),
         # Two tasks, twelve ablations, six of them also with more steps.
         ("likelihood_ratio", 3 * (2 + 12 + 6)),
+        # Eight seeds of three models; two models on contexts in two orders.
+        ("order", 8 * 3 + 3 * 2 * 2),
+        # One layer with five noises, a transformer with two.
+        ("noise", 3 * (5 + 2)),
+        # Five depths, two variants of the deepest, four noises, three contexts, one
+        # layer to roll out.
+        ("layerwise", 2 * (5 + 2 + 4 + 3 + 1)),
+        # Eight kinds and three windows.
+        ("attention", 8 + 3),
     ],
 )
 def test_a_paper_has_its_runs(study, count):
@@ -107,6 +124,10 @@ def test_what_a_run_needs_is_kept(study, scale):
         "transience": dict.fromkeys(SCALES, 0),
         "spread": dict.fromkeys(SCALES, 0),
         "likelihood_ratio": dict.fromkeys(SCALES, 0),
+        "order": dict.fromkeys(SCALES, 0),
+        "noise": dict.fromkeys(SCALES, 0),
+        "layerwise": dict.fromkeys(SCALES, 0),
+        "attention": dict.fromkeys(SCALES, 0),
         # All except the main run and the runs with one head.
         "replicas": {"smoke": 2 * 10, "small": 5 * 38, "paper": 5 * 38},
     }

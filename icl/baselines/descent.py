@@ -1,24 +1,20 @@
-"""Algorithms that learn a linear map from a context, step by step.
+"""Gradient descent on a context, step by step.
 
-Each is called with one example's pairs and query, and gives the predictions after 0, 1,
-… steps: `curve` is the loss of each. A transformer's layers have such a curve, too
-(`layer_predictions`). Weights start at zero, and the loss is half the squared error.
+Each algorithm is called with one example's pairs and query, and gives the predictions
+after 0, 1, … steps; `icl.baselines.curves` has the loss of each. Weights start at zero,
+and a rate is for the mean over the context of half the squared error.
 """
 
 from collections.abc import Callable, Sequence
-from typing import Any, TypeVar
+from typing import Any
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-import optax
-from jaxtyping import Array, ArrayLike, Float, PRNGKeyArray
+import numpy as np
+from jaxtyping import Array, ArrayLike, Float
 
-from opto.toolkit import run_within
-
-from ..batches import batch
 from ..checks import positive
-from ..tasks.regression import LinearRegression, RegressionExample
 
 
 Points = Float[Array, "pair dim"]
@@ -31,20 +27,23 @@ Algorithm = Callable[[Points, Values, Float[Array, " dim"]], Float[Array, " step
 class GradientDescent(eqx.Module):
     r"""$w \leftarrow w - \frac{\eta_t}{N} \sum_i (w \cdot x_i - y_i) x_i$.
 
-    **Fields:** `rates`: $\eta_t$ of each step.
+    **Fields:** `rates`: $\eta_t$ of each step. `times`: How often the algorithm goes
+    through the rates.
     """
 
     rates: Float[Array, " step"]
+    times: int = eqx.field(static=True)
 
-    def __init__(self, rates: Numbers):
-        self.rates = _each_step("rates", rates)
+    def __init__(self, rates: Numbers, times: int = 1):
+        self.rates, self.times = _each_step("rates", rates), _checked(times)
 
     def __call__(self, x: Points, y: Values, query: Float[Array, " dim"]):
         def step(w: Array, rate: Array) -> tuple[Array, Array]:
             w = w - rate / len(y) * (x @ w - y) @ x
             return w, w @ query
 
-        return _from_zero(jax.lax.scan(step, jnp.zeros_like(query), self.rates)[1])
+        rates = jnp.tile(self.rates, self.times)
+        return from_zero(jax.lax.scan(step, jnp.zeros_like(query), rates)[1])
 
 
 class GDPlusPlus(eqx.Module):
@@ -54,18 +53,21 @@ class GDPlusPlus(eqx.Module):
     and the query.
 
     **Fields:** `rates`: $\eta_t$ of each step. `curvatures`: $\gamma_t$ of each step.
+    `times`: How often the algorithm goes through both.
     """
 
     rates: Float[Array, " step"]
     curvatures: Float[Array, " step"]
+    times: int = eqx.field(static=True)
 
-    def __init__(
-        self,
-        rates: Numbers,
-        curvatures: Numbers,
-    ):
+    def __init__(self, rates: Numbers, curvatures: Numbers, times: int = 1):
         self.rates = _each_step("rates", rates)
         self.curvatures = _each_step("curvatures", curvatures)
+        self.times = _checked(times)
+        counts = len(self.rates), len(self.curvatures)
+        if counts[0] != counts[1]:
+            wanted = "rates and curvatures must be of the same steps"
+            raise ValueError(f"{wanted}, got {counts[0]} and {counts[1]}")
 
     def __call__(self, x: Points, y: Values, query: Float[Array, " dim"]):
         def step(carry: Any, pair: Any) -> tuple[Any, Array]:
@@ -79,20 +81,25 @@ class GDPlusPlus(eqx.Module):
             return (x, left, query, prediction), prediction
 
         start = x, y, query, jnp.zeros((), x.dtype)
-        return _from_zero(jax.lax.scan(step, start, (self.rates, self.curvatures))[1])
+        pairs = jnp.tile(jnp.stack([self.rates, self.curvatures], 1), (self.times, 1))
+        return from_zero(jax.lax.scan(step, start, pairs)[1])
 
 
 class Preconditioned(eqx.Module):
     r"""Gradient descent with $w \leftarrow w - \frac{\eta_t}{N} A \sum_i (\ldots) x_i$.
 
-    **Fields:** `rates`: $\eta_t$ of each step. `matrix`: $A$, symmetric.
+    **Fields:** `rates`: $\eta_t$ of each step. `matrix`: $A$, symmetric. `times`: How
+    often the algorithm goes through the rates.
     """
 
     rates: Float[Array, " step"]
     matrix: Float[Array, "dim dim"]
+    times: int = eqx.field(static=True)
 
-    def __init__(self, rates: Numbers, matrix: Float[ArrayLike, "dim dim"]):
-        self.rates = _each_step("rates", rates)
+    def __init__(
+        self, rates: Numbers, matrix: Float[ArrayLike, "dim dim"], times: int = 1
+    ):
+        self.rates, self.times = _each_step("rates", rates), _checked(times)
         self.matrix = jnp.asarray(matrix, float)
 
     def __call__(self, x: Points, y: Values, query: Float[Array, " dim"]):
@@ -100,7 +107,8 @@ class Preconditioned(eqx.Module):
             w = w - rate / len(y) * self.matrix @ ((x @ w - y) @ x)
             return w, w @ query
 
-        return _from_zero(jax.lax.scan(step, jnp.zeros_like(query), self.rates)[1])
+        rates = jnp.tile(self.rates, self.times)
+        return from_zero(jax.lax.scan(step, jnp.zeros_like(query), rates)[1])
 
 
 class SteepestDescent(eqx.Module):
@@ -122,99 +130,7 @@ class SteepestDescent(eqx.Module):
             return w, w @ query
 
         start = jnp.zeros_like(query)
-        return _from_zero(jax.lax.scan(step, start, length=self.steps)[1])
-
-
-class Ridge(eqx.Module):
-    r"""Ridge regression: one step, $w = (X^\top X + \lambda I)^{-1} X^\top y$.
-
-    With $\lambda = \sigma^2$, the noise's variance, it is the Bayes predictor for
-    weights $w \sim N(0, I)$. With $\lambda = 0$ it is Newton's step from zero: of the
-    weights that fit best, the smallest.
-
-    **Fields:** `penalty`: $\\lambda$, at least 0.
-    """
-
-    penalty: Float[Array, ""]
-
-    def __init__(self, penalty: float):
-        if not 0 <= penalty < float("inf"):
-            raise ValueError(f"penalty must be at least 0 and finite, got {penalty}")
-        self.penalty = jnp.asarray(penalty, float)
-
-    def __call__(self, x: Points, y: Values, query: Float[Array, " dim"]):
-        left, scales, right = jnp.linalg.svd(x, full_matrices=False)
-        kept = scales > 1e-6 * scales.max()
-        inverse = jnp.where(kept, scales, 0) / jnp.where(
-            kept, scales**2 + self.penalty, 1
-        )
-        return _from_zero((inverse * (y @ left) @ right @ query)[None])
-
-
-def predictions(
-    algorithm: Algorithm, examples: RegressionExample
-) -> Float[Array, "sequence step"]:
-    """What an algorithm predicts for a batch's queries, after each step."""
-
-    def one(x: Array, y: Array) -> Float[Array, " step"]:
-        return algorithm(x[:-1], y[:-1], x[-1])
-
-    return jax.vmap(one)(examples.x, examples.y)
-
-
-def layer_predictions(
-    model: Any, examples: RegressionExample
-) -> Float[Array, "sequence layer"]:
-    """What linear self-attention predicts if it is read before and after each layer."""
-    sites = ["embed", *(f"blocks.{i}.resid_post" for i in range(model.num_layers))]
-    _, record = run_within(model, examples.x, examples.y, record=sites)
-    return jnp.stack([-record[site][:, -1, -1] for site in sites], 1)
-
-
-def curve(
-    found: Float[Array, "sequence step"], examples: RegressionExample
-) -> Float[Array, " step"]:
-    """The loss after each step: half the mean squared error for the queries."""
-    return 0.5 * jnp.mean((found - examples.y[:, -1:]) ** 2, 0)
-
-
-_Fitted = TypeVar("_Fitted", bound=eqx.Module)
-
-
-def fitted(
-    algorithm: _Fitted,
-    task: LinearRegression,
-    *,
-    key: PRNGKeyArray,
-    steps: int = 500,
-    size: int = 2000,
-    rate: float = 0.03,
-) -> _Fitted:
-    """The algorithm with the numbers that minimise its last step's loss on the task.
-
-    Adam takes `steps` steps on `size` new sequences each, in logarithms of the numbers,
-    so they must be positive and stay so. The rate falls to zero.
-    """
-    logs, structure = eqx.partition(algorithm, eqx.is_inexact_array)
-    logs = jax.tree.map(jnp.log, logs)
-    optimizer = optax.adam(optax.cosine_decay_schedule(rate, steps))
-
-    @jax.grad
-    def slope(logs: Any, key: PRNGKeyArray) -> Float[Array, ""]:
-        of: Any = eqx.combine(jax.tree.map(jnp.exp, logs), structure)
-        examples = batch(task, size, key=key)
-        return curve(predictions(of, examples), examples)[-1]
-
-    def step(carry: Any, key: PRNGKeyArray) -> tuple[Any, None]:
-        logs, state = carry
-        updates, state = optimizer.update(slope(logs, key), state)
-        return (optax.apply_updates(logs, updates), state), None
-
-    start = logs, optimizer.init(logs)
-    (logs, _), _ = jax.jit(lambda keys: jax.lax.scan(step, start, keys))(
-        jax.random.split(key, steps)
-    )
-    return eqx.combine(jax.tree.map(jnp.exp, logs), structure)
+        return from_zero(jax.lax.scan(step, start, length=self.steps)[1])
 
 
 def spectral_bound(x: Points) -> Float[Array, ""]:
@@ -225,8 +141,29 @@ def spectral_bound(x: Points) -> Float[Array, ""]:
     return 2 * len(x) / jnp.linalg.norm(x, 2) ** 2
 
 
-def _from_zero(after: Float[Array, " step"]) -> Float[Array, " points"]:
+def best_preconditioner(
+    covariance: Float[np.ndarray, "dim dim"], context: int, noise: float = 0.0
+) -> Float[np.ndarray, "dim dim"]:
+    r"""The matrix with which one `Preconditioned` step of rate 1 has the least loss.
+
+    For points $x \sim N(0, \Sigma)$, weights $w \sim N(0, I)$, $N$ pairs and noise
+    $\sigma$ it is $(\frac{N + 1}{N} \Sigma + \frac{\operatorname{tr} \Sigma +
+    \sigma^2}{N} I)^{-1}$ (Ahn et al. 2023, arXiv 2306.00297, theorem 1, for $\sigma =
+    0$).
+    """
+    rest = (np.trace(covariance) + noise**2) / context
+    scaled = (context + 1) / context * covariance
+    return np.linalg.inv(scaled + rest * np.eye(len(covariance)))
+
+
+def from_zero(after: Float[Array, " step"]) -> Float[Array, " points"]:
+    """The predictions with that before the first step, which is 0."""
     return jnp.concatenate([jnp.zeros(1, after.dtype), after])
+
+
+def _checked(times: int) -> int:
+    positive("times", times)
+    return times
 
 
 def _each_step(name: str, values: Numbers) -> Float[Array, " step"]:

@@ -3,7 +3,7 @@
 import dataclasses
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Annotated, Any, ClassVar
+from typing import Annotated, Any, ClassVar, TYPE_CHECKING
 
 import tyro
 
@@ -11,13 +11,18 @@ from opto.hints import did_you_mean
 
 from ..config import from_json, to_json, with_fields
 from ..devices import cores, divide_cpu
-from ..experiments import Experiment, run_experiment
+from ..experiments import Experiment, load, run_experiment
+from ..experiments.training_log import write_training_log
 from ..plugins import made_with
 from ..presets import presets
 from ..runs import is_finished, Log, open_run, read_object, Run
 from ..training.loggers import Logger, open_logger
 from .options import parse
 from .options.train import train_usage, TrainOptions
+
+
+if TYPE_CHECKING:
+    from ..compat.function_yaml import PublishedRun
 
 
 def train(arguments: list[str]) -> None:
@@ -28,15 +33,19 @@ def train(arguments: list[str]) -> None:
     """
     divide_cpu(cores())
     known = presets()
-    if not arguments or arguments[0].startswith("-"):
+    published = _published(arguments)
+    if published is None and (not arguments or arguments[0].startswith("-")):
         if not {"-h", "--help"} & set(arguments):
             raise ValueError(f"train needs a preset first: {', '.join(known)}")
         print(train_usage(known))
         return
-    preset, *rest = arguments
-    options = parse(
-        _options_from(preset, _base(preset, known)), rest, f"train {preset}"
-    )
+    if published is None:
+        preset, *rest = arguments
+        base, out = _base(preset, known), None
+    else:
+        preset, rest = " ".join(arguments[:2]), arguments[2:]
+        base, out = published.experiment, published.out
+    options = parse(_options_from(preset, base, out), rest, f"train {preset}")
     experiment = with_fields(options.experiment, options.set)
     if options.resume and is_finished(options.out):
         # Refuses another config, and a run that somebody writes to.
@@ -48,7 +57,35 @@ def train(arguments: list[str]) -> None:
     result = run_experiment(
         experiment, options.out, resume=options.resume, logger=logger
     )
+    if hasattr(experiment.task, "stage"):
+        _write_stages(options.out, published)
     print(f"{options.out}: trained for {_last_line(result.log, experiment)}")
+
+
+def _published(arguments: list[str]) -> "PublishedRun | None":
+    """What the file of `--yaml FILE` says, if this comes first."""
+    if not arguments or arguments[0].partition("=")[0] != "--yaml":
+        return None
+    if len(arguments) < 2 or "=" in arguments[0]:
+        raise ValueError("--yaml needs a file after it: icl train --yaml FILE")
+    # Slow to import, as it knows the models of other codebases.
+    from ..compat.function_yaml import read_yaml
+
+    return read_yaml(arguments[1])
+
+
+def _write_stages(out: Path, published: "PublishedRun | None") -> None:
+    """Writes the loss by stage of the curriculum, and for a YAML config its figure."""
+    trained = load(out)
+    write_training_log(trained)
+    if published is not None:
+        # Slow to import, as they draw.
+        from ..report import figures
+        from ..report.subject import Subject
+
+        figure = figures.training(Subject(trained, ""))
+        # JPEG, whose name and format are those of limits_of_icl.
+        figure.savefig(out / f"{published.attention_type}_loss.jpg", dpi=200)
 
 
 def _base(preset: str, known: Mapping[str, Callable[[], Any]]) -> Experiment:
@@ -76,8 +113,11 @@ def _stored(path: Path) -> Experiment:
         return from_json(Experiment, data)
 
 
-def _options_from(name: str, base: Experiment) -> type:
-    """The options of `icl train NAME`; the preset gives their defaults."""
+def _options_from(name: str, base: Experiment, folder: Path | None) -> type:
+    """The options of `icl train NAME`; the preset gives their defaults.
+
+    **Arguments:** `folder`: The default of `out`; `None` if it must be given.
+    """
 
     @dataclasses.dataclass(frozen=True)
     class PresetOptions(TrainOptions):
@@ -87,7 +127,15 @@ def _options_from(name: str, base: Experiment) -> type:
 
         experiment: Annotated[Experiment, tyro.conf.arg(name="")] = base
 
-    return PresetOptions
+    if folder is None:
+        return PresetOptions
+
+    @dataclasses.dataclass(frozen=True)
+    class WithFolder(PresetOptions):
+        out: Path = folder
+
+    WithFolder.__doc__ = PresetOptions.__doc__
+    return WithFolder
 
 
 def _logger(options: TrainOptions, experiment: Experiment) -> Logger | None:

@@ -41,6 +41,7 @@ from ..protocols import (
     ModelConfig,
     Summary,
     TaskConfig,
+    TaskSet,
 )
 from ..runs import Run
 from ..training import (
@@ -330,12 +331,20 @@ def load(path: str | os.PathLike, checkpoint: int = -1) -> Trained:
     """
     run = Run(path)
     experiment = run.read(Experiment)
-    task = experiment.task.build(experiment.load_data())
+    data = experiment.load_data()
+    task = experiment.task.build(data)
     run.check_data(experiment.data and digest(experiment.data))
     saved = run.path / "eval_data.h5"
     sets = {}
     if saved.exists():
-        sets = load_batches(saved, example_of(task), owner=run.owner(saved))
+        # Only a task of the set's own may draw examples with other fields.
+        own = {
+            name: example_of(setting.of(experiment.task).build(data))
+            for name, setting in experiment.evaluations.items()
+            if isinstance(setting, TaskSet) and setting.task is not None
+        }
+        owner, example = run.owner(saved), example_of(task)
+        sets = load_batches(saved, example, owner=owner, examples=own)
     # In the order of the config, not of the file.
     order = [*(n for n in experiment.evaluations if n in sets), *sets]
     sets = {name: sets[name] for name in order}

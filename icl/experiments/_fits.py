@@ -10,7 +10,7 @@ from jaxtyping import Array, PyTree
 
 import opto
 
-from ..batches import example_of, fields_of
+from ..batches import example_of
 from ..protocols import ExperimentTask, TaskConfig
 
 
@@ -69,16 +69,15 @@ def check_scores(
         if (mine.count or 0) > (theirs.count or 0):
             got = f"{mine.count} {mine.name} for a model of {theirs.count or 'none'}"
             raise ValueError(f"{what} has {got}")
-    if len(own.inputs) != len(known.inputs) or own.num_outputs > known.num_outputs:
+    if (
+        len(own.inputs) != len(known.inputs)
+        or own.num_outputs > known.num_outputs
+        or own.num_queries != known.num_queries
+    ):
         raise ValueError(f"{what} is {own}, but the model is for {known}")
     example, theirs = example_of(sampler), example_of(trained)
     if sampler is not trained and eqx.tree_equal(example, theirs):
         return  # Scored like those of training, which were checked before.
-    got, wanted = (", ".join(x for x, _ in fields_of(e)) for e in (example, theirs))
-    if got != wanted:
-        raise ValueError(
-            f"{what} has examples of {got}, but training has examples of {wanted}"
-        )
 
     def score(model: eqx.Module, example: PyTree) -> dict[str, Array]:
         found = trained.metrics(opto.lift(trained.forward)(model, example), example)

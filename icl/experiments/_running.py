@@ -10,7 +10,7 @@ from typing import TypeVar
 
 import jax.numpy as jnp
 
-from ..batches import example_of, load_batches, save_batches
+from ..batches import example_of, first_of, load_batches, save_batches
 from ..checks import instance
 from ..data import digest
 from ..edits.ranked import find_heads, FoundHeads, keep_heads, kept_heads
@@ -183,7 +183,9 @@ def _with_kept_sets(member: Member, run: RunWriter) -> Member:
     """The member with the run's own sets: another version of JAX may draw others."""
     file = run.path / "eval_data.h5"
     if file.exists():
-        sets = load_batches(file, example_of(member.task), owner=run.owner(file))
+        own = {name: first_of(batch) for name, batch in member.evaluations.items()}
+        example, owner = example_of(member.task), run.owner(file)
+        sets = load_batches(file, example, owner=owner, examples=own)
         return dataclasses.replace(member, evaluations=sets)
     if member.evaluations:
         if (run.path / "log.h5").exists():

@@ -17,6 +17,7 @@ import opto
 
 from ..batches import size_of
 from ..checks import positive
+from ..training.freezing import trained_part
 from ._measure import OfModel
 from ._text import register
 
@@ -142,7 +143,7 @@ def _hessian(
     model: Any, task: Any, batch: PyTree, edits: tuple[opto.AbstractEdit, ...]
 ) -> tuple[Callable[[Float[Array, " n"]], Float[Array, " n"]], int]:
     """The Hessian's product with a vector, and the number of weights."""
-    weights, rest = eqx.partition(model, eqx.is_inexact_array)
+    weights, rest = trained_part(model)
     flat, unflatten = ravel_pytree(weights)
     forward = opto.lift(task.forward)
 

@@ -125,7 +125,7 @@ class OfModel:
     - `fn`: `fn(model, task, batch, edits)` gives an array of any shape; it runs
         compiled. The first axis of the batch is the sequence.
     - `axes`, `label`, `text`: As for `Measure`.
-    - `needs`: Attributes that the model must have, such as `unembed`.
+    - `needs`: Attributes that the model must have, such as `embedding.label`.
     - `reads`: `"weights"` if `fn` ignores the edits, so that a replay with edits
         refuses the measure.
     """
@@ -149,7 +149,7 @@ def lacking(measure: AnyMeasure, table: opto.Sites, model: Any) -> str:
     plain = measure.measure if isinstance(measure, Under) else measure
     kind = type(model).__name__
     if isinstance(plain, OfModel):
-        missing = [name for name in plain.needs if not hasattr(model, name)]
+        missing = [path for path in plain.needs if not _has(model, path)]
         return f"it needs {missing[0]!r}, which {kind} does not have" if missing else ""
     for pattern in plain.record:
         try:
@@ -162,6 +162,15 @@ def lacking(measure: AnyMeasure, table: opto.Sites, model: Any) -> str:
             if site.rows and site.rows.are != "distribution":
                 return _no_shares(plain.label, site.name, site.rows)
     return ""
+
+
+def _has(model: Any, path: str) -> bool:
+    """Whether there is such an attribute of an attribute of … the model."""
+    for name in path.split("."):
+        if not hasattr(model, name):
+            return False
+        model = getattr(model, name)
+    return True
 
 
 def check_shares(label: str, name: str, record: opto.Record) -> None:

@@ -27,7 +27,11 @@ Into = Literal["queries", "keys", "values"]
 
 
 _OF_LOGITS: Any = {"reads": "weights", "needs": ("unembed",)}
-_OF_HEADS: Any = {"reads": "weights", "needs": ("embedding", "blocks", "unembed")}
+_OF_HEADS: Any = {"reads": "weights", "needs": ("unembed", "blocks")}
+_OF_TOKENS: Any = {
+    "reads": "weights",
+    "needs": ("unembed", "blocks", "embedding.label", "embedding.exemplar"),
+}
 
 
 @register
@@ -91,7 +95,9 @@ def induction_matching(writer: int = 0, reader: int = 1) -> OfModel:
 
         return jax.vmap(score)(qk(late))
 
-    return OfModel(fn, "head writer_head", "matching score through a head", **_OF_HEADS)
+    return OfModel(
+        fn, "head writer_head", "matching score through a head", **_OF_TOKENS
+    )
 
 
 @register
@@ -152,13 +158,11 @@ def _per_head(
         return stacked([score(model, _heads(model, i), task) for i in layers])
 
     return OfModel(
-        fn, "head" if layer is not None else "layer head", label, **_OF_HEADS
+        fn, "head" if layer is not None else "layer head", label, **_OF_TOKENS
     )
 
 
-def _pair(
-    model: ExemplarLabelModel, writer: int, reader: int
-) -> tuple[HeadWeights, HeadWeights]:
+def _pair(model: Any, writer: int, reader: int) -> tuple[HeadWeights, HeadWeights]:
     """The heads of two layers; the reader's ignore the mean, as its norm does."""
     model = fold_layer_norms(model)
     late = _heads(model, reader)
@@ -168,7 +172,7 @@ def _pair(
     return _heads(model, writer), dataclasses.replace(late, **read)
 
 
-def _heads(model: ExemplarLabelModel, layer: int) -> HeadWeights:
+def _heads(model: Any, layer: int) -> HeadWeights:
     if layer >= len(model.blocks):
         raise ValueError(f"layer must be below {len(model.blocks)}, got {layer}")
     return model.blocks[layer].attn.head_weights
@@ -183,7 +187,7 @@ def _exemplars(model: ExemplarLabelModel, task: Any) -> Float[Array, "class d_mo
 
 
 def _read(
-    model: ExemplarLabelModel, vectors: Float[Array, "*batch d_model"]
+    model: Any, vectors: Float[Array, "*batch d_model"]
 ) -> Float[Array, "*batch d_model"]:
     """Removes the mean from vectors or weights, if the model's norms remove it."""
     if not isinstance(model.final_norm, eqx.nn.LayerNorm):

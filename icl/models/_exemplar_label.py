@@ -14,6 +14,8 @@ from ..protocols import AttentionConfig, Input, Interface, Mask, ModelConfig
 from ._embedding import embedding, ExemplarLabelEmbedding
 from ._init import linear, MOST_LAYERS
 from ._layers import per_token
+from ._mlp import check_ratio
+from ._per_layer import per_layer
 from ._positions import Positions, Rope
 from ._transformer import block, norm, TransformerBlock
 from .attention import Causal, Everything, SoftmaxAttention
@@ -125,40 +127,30 @@ class TransformerConfig(ModelConfig):
     """The factor on the attention scores; `None` is one over root `d_head`."""
     init_scale: float = 1.0
     """The factor on the initial weight matrices, except the label embedding."""
-    attention: AttentionConfig = SoftmaxAttention()
-    """How queries, keys and values are combined."""
-    num_kv_heads: int | None = None
-    """Number of key and value heads of each block. 1 is multi-query attention, a
-    divisor of `num_heads` is grouped-query attention, and `None` is as many as
-    `num_heads`."""
-    mask: Mask | None = None
-    """Which tokens a token sees; `None` leaves it to `causal`."""
+    attention: AttentionConfig | tuple[AttentionConfig, ...] = SoftmaxAttention()
+    """How queries, keys and values are combined, or one kind per block."""
+    num_kv_heads: int | tuple[int | None, ...] | None = None
+    """Number of key and value heads of each block, or one number per block. 1 is
+    multi-query attention, a divisor of `num_heads` is grouped-query attention, and
+    `None` is as many as `num_heads`."""
+    mask: Mask | tuple[Mask, ...] | None = None
+    """Which tokens a token sees, or one mask per block; `None` is as `causal` says."""
 
     def __post_init__(self):
         positive("num_layers", self.num_layers, MOST_LAYERS)
         positive("d_model", self.d_model, 2**31 - 1)
-        if (
-            self.mlp_ratio is not None
-            and not 1 <= self.mlp_ratio * self.d_model < 2**31
-        ):
-            wanted = "None or positive, with at least one hidden unit"
-            raise ValueError(f"mlp_ratio must be {wanted}, got {self.mlp_ratio}")
+        check_ratio(self.mlp_ratio, self.d_model)
         if self.scale is not None and not math.isfinite(self.scale):
             raise ValueError(f"scale must be finite or None, got {self.scale}")
         if not 0 < self.init_scale < math.inf:
             raise ValueError(f"init_scale must be positive, got {self.init_scale}")
-        heads = self.heads
-        if len(heads) != self.num_layers:
-            got = f"{len(heads)} numbers for num_layers={self.num_layers}"
-            raise ValueError(
-                f"num_heads must be one number, or one for each block; got {got}"
-            )
-        for count in heads:
+        for name in ("attention", "mask"):
+            per_layer(name, getattr(self, name), self.num_layers)
+        for count, kv in zip(self.heads, self.kv_heads, strict=True):
             if count < 1 or self.d_model % count:
                 raise ValueError(
                     f"num_heads must divide d_model={self.d_model}, got {count}"
                 )
-            kv = self.num_kv_heads
             if kv is not None and (kv < 1 or count % kv):
                 wanted = f"None or divide num_heads={count}"
                 raise ValueError(f"num_kv_heads must be {wanted}, got {kv}")
@@ -172,18 +164,21 @@ class TransformerConfig(ModelConfig):
             raise ValueError(f"give either mask={self.mask} or causal=False, not both")
 
     @property
-    def seen(self) -> Mask:
-        """Which tokens a token sees."""
-        if self.mask is not None:
-            return self.mask
-        return Causal() if self.causal else Everything()
+    def seen(self) -> tuple[Mask, ...]:
+        """Which tokens a token sees in each block."""
+        usual = Causal() if self.causal else Everything()
+        masks = usual if self.mask is None else self.mask
+        return per_layer("mask", masks, self.num_layers)
 
     @property
     def heads(self) -> tuple[int, ...]:
         """The number of heads of each block."""
-        if isinstance(self.num_heads, int):
-            return (self.num_heads,) * self.num_layers
-        return tuple(self.num_heads)
+        return per_layer("num_heads", self.num_heads, self.num_layers)
+
+    @property
+    def kv_heads(self) -> tuple[int | None, ...]:
+        """The number of key and value heads of each block, as configured."""
+        return per_layer("num_kv_heads", self.num_kv_heads, self.num_layers)
 
     def build(self, interface: Interface, *, key: PRNGKeyArray) -> ExemplarLabelModel:
         """A freshly initialised model of exemplar-label sequences.
@@ -195,21 +190,23 @@ class TransformerConfig(ModelConfig):
         embed_key, position_key, unembed_key, *keys = jax.random.split(
             key, 3 + self.num_layers
         )
+        kinds = per_layer("attention", self.attention, self.num_layers)
+        layers = zip(self.heads, self.kv_heads, kinds, self.seen, keys, strict=True)
         blocks = tuple(
             block(
                 self.d_model,
                 heads,
                 mlp_ratio=self.mlp_ratio,
                 layer_norm=self.layer_norm,
-                attention=self.attention,
-                num_kv_heads=self.num_kv_heads,
-                mask=self.seen,
+                attention=kind,
+                num_kv_heads=kv_heads,
+                mask=mask,
                 qkv_bias=self.qkv_bias,
                 scale=self.scale,
                 init_scale=self.init_scale,
                 key=block_key,
             )
-            for heads, block_key in zip(self.heads, keys, strict=True)
+            for heads, kv_heads, kind, mask, block_key in layers
         )
         return ExemplarLabelModel(
             embedding(

@@ -1,35 +1,41 @@
 """The same model with the scales and offsets of its LayerNorms in the next layers."""
 
 import dataclasses
+from typing import Any, TypeVar
 
 import equinox as eqx
-import jax
 import jax.numpy as jnp
 
 from ._exemplar_label import ExemplarLabelModel
+from ._gpt2 import GPT2Points, GPT2Tokens
+from ._init import linear_with
 from ._transformer import TransformerBlock
 from .attention import Attention
 
 
-def fold_layer_norms(model: ExemplarLabelModel) -> ExemplarLabelModel:
+Model = TypeVar("Model", ExemplarLabelModel, GPT2Points, GPT2Tokens)
+
+
+def fold_layer_norms(model: Model) -> Model:
     r"""A model that computes the same, but its norms have scale one and offset zero.
 
     A layer that reads a norm, $W (g \odot n + b) + c$, becomes $W'n + c'$ with
     $W' = W \operatorname{diag}(g)$ and $c' = W b + c$. These layers are queries, keys,
     values, the first layer of an MLP and the unembedding; afterwards all have a bias.
     Use these weights for `opto.circuits`. A model without norms is returned unchanged.
+    An unembedding that was tied to the embedding is its own layer afterwards.
     This works for every kind of attention, because all kinds read the stream through
     queries, keys and values.
 
     **Raises:** `ValueError` for a model that reads the stream in another way.
     """
-    if not isinstance(model, ExemplarLabelModel):
+    if not isinstance(model, ExemplarLabelModel | GPT2Points | GPT2Tokens):
         raise _cannot(model)
     final_norm, unembed = _fold(model.final_norm, model.unembed)
     blocks = tuple(_fold_block(block) for block in model.blocks)
-    return dataclasses.replace(
-        model, blocks=blocks, final_norm=final_norm, unembed=unembed
-    )
+    last = "untied" if isinstance(model, GPT2Tokens) else "unembed"
+    new: dict[str, Any] = {last: unembed, "final_norm": final_norm}
+    return dataclasses.replace(model, blocks=blocks, **new)
 
 
 def _fold_block(block: TransformerBlock) -> TransformerBlock:
@@ -47,7 +53,7 @@ def _fold_block(block: TransformerBlock) -> TransformerBlock:
 
 
 def _cannot(got: object) -> ValueError:
-    wanted = "queries, keys, values and MLPs of an ExemplarLabelModel's blocks"
+    wanted = "queries, keys, values and MLPs of pre-norm transformers"
     return ValueError(f"can only fold norms into {wanted}, got {type(got).__name__}")
 
 
@@ -64,8 +70,4 @@ def _absorb(layer: eqx.nn.Linear, scale, offset) -> eqx.nn.Linear:
     bias = layer.weight @ offset
     if layer.bias is not None:
         bias = bias + layer.bias
-    # Having a bias is part of a layer's structure, so make a new layer and fill it.
-    shape = layer.in_features, layer.out_features
-    fresh = eqx.nn.Linear(*shape, use_bias=True, key=jax.random.key(0))
-    new = layer.weight * scale, bias
-    return eqx.tree_at(lambda x: (x.weight, x.bias), fresh, new)
+    return linear_with(layer.weight * scale, bias)

@@ -3,7 +3,7 @@
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jaxtyping import PRNGKeyArray
+from jaxtyping import Array, Float, PRNGKeyArray
 
 
 MOST_LAYERS = 10_000
@@ -26,3 +26,16 @@ def linear(
         zeros = jnp.zeros(out_features)
         layer = eqx.tree_at(lambda x: x.bias, layer, zeros)
     return layer
+
+
+def linear_with(
+    weight: Float[Array, "out in"], bias: Float[Array, " out"] | None = None
+) -> eqx.nn.Linear:
+    """A linear layer with these arrays."""
+    out, into = weight.shape
+    empty = eqx.filter_eval_shape(
+        eqx.nn.Linear, into, out, use_bias=bias is not None, key=jax.random.key(0)
+    )
+    if bias is None:
+        return eqx.tree_at(lambda x: x.weight, empty, weight)
+    return eqx.tree_at(lambda x: (x.weight, x.bias), empty, (weight, bias))

@@ -110,7 +110,9 @@ class Sinusoidal:
         return _Sinusoidal(self.theta)
 
 
-class _Learned(AbstractPositions):
+class LearnedPositions(AbstractPositions):
+    """A vector for each position, added to the token there; see `Learned`."""
+
     table: Float[Array, "max_length d_model"]
 
     def embed(self, x):
@@ -145,7 +147,9 @@ class Learned:
     def build(self, d_model: int, *, key: PRNGKeyArray) -> AbstractPositions:
         bound = 32**-0.5
         shape = self.max_length, d_model
-        return _Learned(jax.random.uniform(key, shape, minval=-bound, maxval=bound))
+        return LearnedPositions(
+            jax.random.uniform(key, shape, minval=-bound, maxval=bound)
+        )
 
 
 Positions = Rope | Sinusoidal | Learned | NoPositions

@@ -5,25 +5,32 @@ $W \leftarrow W - \frac{\eta}{N} \sum_i (W x_i - y_i) x_i^\top$ for $N$ pairs.
 """
 
 from collections.abc import Sequence
+from typing import Any, TypeVar
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, ArrayLike, Float
 
+from ..config import of_kind
+from ..protocols import Mask
 from ._positions import NoPositions
 from .attention import Attention, ContextOnly, ProductAttention
 from .linear_attention import LinearSelfAttention
 from .stack import ResidualUpdate, StackBlock
 
 
+Model = TypeVar("Model", bound=Any)
+
+
 def descent_block(
     dim: int,
     context: int,
-    rate: float,
+    rate: float | Float[Array, ""],
     *,
     curvature: float = 0.0,
     start: Float[ArrayLike, "output dim"] | None = None,
+    queries: int = 1,
 ) -> StackBlock:
     r"""A layer that does one step of gradient descent on tokens $(x, y)$.
 
@@ -35,6 +42,7 @@ def descent_block(
         $x \leftarrow (I - \gamma \sum_i x_i x_i^\top) x$. 0 is plain gradient descent.
     - `start`: The weights $W_0$ before the step, which query tokens must have as
         $-W_0 x$; 0 by default, for one output.
+    - `queries`: The number of queries, the last tokens.
     """
     weights = jnp.zeros((1, dim)) if start is None else jnp.asarray(start)
     outputs = len(weights)
@@ -47,7 +55,7 @@ def descent_block(
     output = jnp.diag(-curvature * points + rate / context * (1 - points))
     selects = jnp.diag(points)
     return StackBlock(
-        _attention(selects, selects, values, output),
+        _attention(selects, selects, values, output, ContextOnly(queries)),
         eqx.nn.Identity(),
         None,
         ResidualUpdate(),
@@ -63,7 +71,24 @@ def descent_model(blocks: Sequence[StackBlock], steps: int = 1) -> LinearSelfAtt
         wanted = f"one block or steps={steps}"
         raise ValueError(f"blocks must be {wanted}, got {len(blocks)}")
     positions = NoPositions().build(1, key=jax.random.key(0))
-    return LinearSelfAttention(tuple(blocks), positions, steps)
+    mask = of_kind(blocks[0].attn.mask, ContextOnly, "descent_model")
+    return LinearSelfAttention(tuple(blocks), positions, steps, mask.num_queries)
+
+
+def with_block(model: Model, layer: int, block: StackBlock) -> Model:
+    """A model of such blocks with another one in one layer.
+
+    Tied layers become untied: only this application of the block is replaced.
+
+    **Raises:** `ValueError` if there is no such layer.
+    """
+    if not 0 <= layer < model.num_layers:
+        wanted = f"layer must be in [0, {model.num_layers})"
+        raise ValueError(f"{wanted}, got {layer}")
+    layers = range(model.num_layers)
+    blocks = [model.blocks[i % len(model.blocks)] for i in layers]
+    blocks[layer] = block
+    return eqx.tree_at(lambda m: m.blocks, model, tuple(blocks))
 
 
 def interpolated(
@@ -88,7 +113,8 @@ def interpolated(
     mixed_qk = (1 - share) * qk + share * other_qk
     mixed_ov = (1 - share) * ov + share * other_ov
     identity = jnp.eye(len(qk))
-    attn = _attention(mixed_qk.T, identity, identity, mixed_ov)
+    mask = first.attn.mask
+    attn = _attention(mixed_qk.T, identity, identity, mixed_ov, mask)
     return eqx.tree_at(lambda block: block.attn, first, attn)
 
 
@@ -105,14 +131,16 @@ def _products(
     return qk / beta, beta * ov
 
 
-def _attention(query: Array, key: Array, value: Array, output: Array) -> Attention:
+def _attention(
+    query: Array, key: Array, value: Array, output: Array, mask: Mask
+) -> Attention:
     """Linear attention of one head with these matrices, `[out, in]`."""
     attn = Attention(
         query.shape[1],
         1,
         kind=ProductAttention(),
         num_kv_heads=None,
-        mask=ContextOnly(),
+        mask=mask,
         qkv_bias=False,
         scale=None,
         init_scale=1.0,

@@ -9,8 +9,9 @@ from jaxtyping import Array, Float, Int, PRNGKeyArray
 
 from opto import identity, Tap
 
-from ..checks import positive
+from ..checks import instance, positive
 from ..protocols import Interface, ModelConfig
+from ._activations import ExactGelu
 from ._init import linear, MOST_LAYERS
 from ._labelled_points import (
     AbstractPointEmbedding,
@@ -22,7 +23,7 @@ from ._labelled_points import (
     SummedTokens as SummedTokens,
 )
 from ._layers import per_token
-from ._mlp import MLP
+from ._mlp import check_ratio, MLP
 from ._positions import AbstractPositions, Learned, NoPositions
 from ._post_norm import PostNormBlock
 from .attention import Attention, Everything, SoftmaxAttention
@@ -91,14 +92,15 @@ class EncoderConfig(ModelConfig):
     def __post_init__(self):
         positive("num_layers", self.num_layers, MOST_LAYERS)
         positive("d_model", self.d_model, 2**31 - 1)
-        if self.num_heads < 1 or self.d_model % self.num_heads:
+        positive("num_heads", self.num_heads)
+        if self.d_model % self.num_heads:
             wanted = f"must divide d_model={self.d_model}"
             raise ValueError(f"num_heads {wanted}, got {self.num_heads}")
-        if not 1 <= self.mlp_ratio * self.d_model < 2**31:
-            wanted = "positive, with at least one hidden unit"
-            raise ValueError(f"mlp_ratio must be {wanted}, got {self.mlp_ratio}")
+        check_ratio(self.mlp_ratio, self.d_model)
         if not 0 < self.init_scale < math.inf:
             raise ValueError(f"init_scale must be positive, got {self.init_scale}")
+        instance("tokens", self.tokens, PointTokenKind)
+        instance("positions", self.positions, Learned | NoPositions)
 
     def build(self, interface: Interface, *, key: PRNGKeyArray) -> Encoder:
         """A freshly initialised encoder.
@@ -142,15 +144,10 @@ class EncoderConfig(ModelConfig):
             int(self.mlp_ratio * self.d_model),
             init_scale=self.init_scale,
             key=mlp_key,
-            activation=exact_gelu,
+            activation=ExactGelu(),
         )
         norms = eqx.nn.LayerNorm(self.d_model), eqx.nn.LayerNorm(self.d_model)
         return PostNormBlock(attn, norms[0], mlp, norms[1])
-
-
-def exact_gelu(x: Array) -> Array:
-    """GELU with the error function, not its tanh form."""
-    return jax.nn.gelu(x, approximate=False)
 
 
 def _sizes(interface: Interface) -> tuple[int, int]:

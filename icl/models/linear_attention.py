@@ -20,9 +20,11 @@ from ..checks import positive
 from ..protocols import Interface, ModelConfig
 from ._init import MOST_LAYERS
 from ._positions import AbstractPositions, NoPositions
+from ._regression import answer_axes, answers, dim_of
 from .attention import Attention, ContextOnly
 from .attention.product import ProductAttention
 from .stack import ResidualUpdate, StackBlock, stacked
+from .supervision import FinalLayer, Supervision
 
 
 class LinearSelfAttention(eqx.Module):
@@ -34,6 +36,8 @@ class LinearSelfAttention(eqx.Module):
     blocks: tuple[StackBlock, ...]
     positions: AbstractPositions
     num_layers: int = eqx.field(static=True)
+    num_queries: int = eqx.field(static=True, default=1)
+    supervision: Supervision = eqx.field(static=True, default=FinalLayer())
     input_axes: tuple[str, str] = eqx.field(static=True, default=("point dim", "point"))
 
     def __call__(
@@ -42,12 +46,27 @@ class LinearSelfAttention(eqx.Module):
         y: Float[Array, " point"],
         *,
         tap: Tap = identity,
-    ) -> Float[Array, ""]:
-        """The prediction for the last point; its value is not read."""
-        tokens = jnp.concatenate([x, y.at[-1].set(0)[:, None]], 1)
-        sizes = self.blocks, self.num_layers
-        stream = stacked(*sizes, tokens, self.positions, tap=tap)
-        return tap("prediction", -stream[-1, -1], "")
+    ) -> Float[Array, "*answer"]:
+        """The prediction for the last point, or `[query]` for several.
+
+        Queries' values are not read. With `EveryLayer`, the first axis is `layer`.
+        """
+        known = y.at[-self.num_queries :].set(0)
+        tokens = jnp.concatenate([x, known[:, None]], 1)
+        streams = stacked(
+            self.blocks,
+            self.num_layers,
+            tokens,
+            self.positions,
+            num_queries=self.num_queries,
+            tap=tap,
+        )
+        found = self.supervision.predict(self.read, streams)
+        return tap("prediction", found, answer_axes(self))
+
+    def read(self, stream: Float[Array, "seq d_model"]) -> Float[Array, "*query"]:
+        """The prediction from the residual stream after a layer."""
+        return answers(-stream[:, -1], self.num_queries)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -65,6 +84,8 @@ class LinearSelfAttentionConfig(ModelConfig):
     """The scale of the initial weights, as a variance, not a standard deviation."""
     update: ResidualUpdate = ResidualUpdate()
     """How a layer changes the residual stream."""
+    supervision: Supervision = FinalLayer()
+    """Which layers' predictions the model gives, so that their loss is trained."""
 
     def __post_init__(self):
         positive("num_layers", self.num_layers, MOST_LAYERS)
@@ -78,34 +99,24 @@ class LinearSelfAttentionConfig(ModelConfig):
 
         **Raises:** `ValueError` for other inputs.
         """
-        d_model = 1 + _dim(interface)
+        d_model, queries = 1 + dim_of(self, interface), interface.num_queries
         keys = jax.random.split(key, 1 if self.tied else self.num_layers)
-        blocks = tuple(self._block(d_model, block_key) for block_key in keys)
+        blocks = tuple(self._block(d_model, queries, block_key) for block_key in keys)
         positions = NoPositions().build(d_model, key=key)
-        return LinearSelfAttention(blocks, positions, self.num_layers)
+        return LinearSelfAttention(
+            blocks, positions, self.num_layers, queries, self.supervision
+        )
 
-    def _block(self, d_model: int, key: PRNGKeyArray) -> StackBlock:
+    def _block(self, d_model: int, queries: int, key: PRNGKeyArray) -> StackBlock:
         attn = Attention(
             d_model,
             1,
             kind=ProductAttention(),
             num_kv_heads=None,
-            mask=ContextOnly(),
+            mask=ContextOnly(queries),
             qkv_bias=False,
             scale=None,
             init_scale=math.sqrt(self.init_variance / self.num_layers),
             key=key,
         )
         return StackBlock(attn, eqx.nn.Identity(), None, self.update)
-
-
-def _dim(interface: Interface) -> int:
-    """The number of components of a point."""
-    ranks = [len(x.shape) for x in interface.inputs]
-    real = all(x.count is None for x in interface.inputs)
-    if ranks == [2, 1] and real and interface.num_outputs == 1:
-        return interface.inputs[0].shape[-1]
-    wanted = "points [point, dim], a value for each, and one output"
-    raise ValueError(
-        f"LinearSelfAttentionConfig needs {wanted}; this task has {interface}"
-    )

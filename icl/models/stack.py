@@ -15,6 +15,7 @@ from jaxtyping import Array, Float
 
 from opto import identity, Tap
 
+from ._few_queries import attended
 from ._layers import per_token
 from ._mlp import MLP
 from ._positions import AbstractPositions
@@ -74,14 +75,15 @@ class StackBlock(eqx.Module):
         x: Float[Array, "seq d_model"],
         positions: AbstractPositions,
         *,
+        start: int = 0,
         tap: Tap = identity,
-    ) -> Float[Array, "seq d_model"]:
-        """The residual stream after this block."""
+    ) -> Float[Array, "query_seq d_model"]:
+        """The residual stream after this block, for the tokens from `start` on."""
         attn_tap = tap.scope("attn")
         x = tap("resid_pre", x, "seq d_model")
         normed = attn_tap("normed", per_token(self.attn_norm, x), "seq d_model")
-        out = self.attn(normed, positions, tap=attn_tap)
-        x = self.update.attention(x, out)
+        out = attended(self.attn, normed, positions, start=start, tap=attn_tap)
+        x = self.update.attention(x[start:], out)
         if self.mlp is not None:
             x = tap("resid_mid", x, "seq d_model")
             x = self.update.mlp(x, self.mlp(x, tap=tap.scope("mlp")))
@@ -94,15 +96,20 @@ def stacked(
     x: Float[Array, "seq d_model"],
     positions: AbstractPositions,
     *,
+    num_queries: int,
     tap: Tap = identity,
-) -> Float[Array, "seq d_model"]:
-    """The residual stream after blocks that are applied `num_layers` times in all.
+) -> list[Float[Array, "_ d_model"]]:
+    """The residual stream after each of `num_layers` applications of blocks.
 
     Blocks take turns; with one block, the layers are tied. An edit at `blocks.0`,
-    `blocks.1`, … changes only that application.
+    `blocks.1`, … changes only that application. The last application computes only the
+    rows of the queries, which come last, unless `tap` asks for a site there.
     """
-    stream = tap("embed", x, "seq d_model")
+    stream, after = tap("embed", x, "seq d_model"), []
     for i in range(num_layers):
-        block = blocks[i % len(blocks)]
-        stream = block(stream, positions, tap=tap.scope(f"blocks.{i}"))
-    return stream
+        block, name = blocks[i % len(blocks)], f"blocks.{i}"
+        last = i == num_layers - 1 and not tap.wants(name)
+        start = len(x) - num_queries if last else 0
+        stream = block(stream, positions, start=start, tap=tap.scope(name))
+        after.append(stream)
+    return after

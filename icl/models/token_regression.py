@@ -32,7 +32,8 @@ class TokenRegression(eqx.Module):
         if self.position_channels:
             table = sinusoids(len(x), self.position_channels)
             x = jnp.concatenate([x, table.astype(x.dtype)], 1)
-        stream = stacked(self.blocks, self.num_layers, x, self.positions, tap=tap)
+        sizes = self.blocks, self.num_layers
+        stream = stacked(*sizes, x, self.positions, num_queries=1, tap=tap)[-1]
         if self.num_outputs == 1:
             return tap("prediction", -stream[-1, -1], "")
         return tap("prediction", -stream[-1, -self.num_outputs :], "output")

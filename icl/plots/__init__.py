@@ -31,6 +31,7 @@ from ._interval import (
     Quantiles as Quantiles,
 )
 from ._learning_times import learning_times as learning_times
+from ._lines import Line as Line, lines as lines
 from ._patterns import (
     attention_patterns as attention_patterns,
     token_maps as token_maps,
@@ -47,3 +48,4 @@ from ._toys import (
     vector_progress as vector_progress,
 )
 from ._traces import output_biases as output_biases, traces as traces
+from ._training_loss import training_loss as training_loss

@@ -2,6 +2,7 @@
 
 import dataclasses
 
+from ..checks import positive
 from ..experiments import Experiment
 from ..models.encoder import EncoderConfig
 from ..protocols import TaskConfig, TaskSet
@@ -64,6 +65,9 @@ def _experiment(
 
     The rate is largest after three tenths of the steps.
     """
+    positive("steps", steps)
+    if steps < 4:
+        raise ValueError(f"steps must be at least 4 for a one-cycle rate, got {steps}")
     batch = 64
     # The units of PyTorch's schedule, whose first step is the first of `steps`.
     total, warmup = (steps - 1.0) * batch, (0.3 * steps - 1) * batch

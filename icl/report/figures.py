@@ -8,7 +8,9 @@ import opto
 from opto.hints import did_you_mean
 
 from .. import measures, plots
+from ..experiments.training_log import training_log
 from ..plots import DrawnFigure
+from ..summaries import CountedMean
 from .grouping import GROUPS, Inapplicable, missing_field
 from .subject import Subject
 
@@ -38,6 +40,25 @@ def learning(subject: Subject) -> DrawnFigure:
     )
 
 
+def training(subject: Subject) -> DrawnFigure:
+    """The loss of each step's batch, with ticks where a curriculum changes."""
+    if subject.edits is not None:
+        raise Inapplicable(
+            "the training's loss comes from the log: leave out the edits"
+        )
+    trained = subject.trained
+    found = training_log(trained, every=1)
+    if not len(found["step"]):
+        raise Inapplicable(f"{trained.run.path} has no steps in its log")
+    sequences = found.pop("step") * trained.experiment.training.batch_size
+    loss = found.pop("loss")
+    # What is left are the numbers of the stage.
+    moved = [np.diff(x) != 0 for x in found.values()]
+    changed = np.any(moved, 0) if moved else np.zeros(len(loss) - 1, bool)
+    label = f"{subject.label('loss')} of a batch"
+    return plots.training_loss(sequences, loss, sequences[1:][changed], label=label)
+
+
 _ACCURACIES = {
     "in_context_accuracy": "accuracy among labels in context",
     "accuracy": "accuracy",
@@ -61,7 +82,7 @@ def metric(subject: Subject) -> DrawnFigure:
         raise Inapplicable(f"metric {subject.metric!r} has no finite value")
     label = subject.label(subject.metric)
     if values.ndim == 3:
-        means = values.mean(1)
+        means = _by_position(subject, values)
         return plots.traces(
             sequences,
             means,
@@ -198,6 +219,7 @@ def similarity(subject: Subject) -> DrawnFigure:
 
 KINDS: dict[str, Callable[[Subject], DrawnFigure]] = {
     "learning": learning,
+    "training": training,
     "metric": metric,
     "attention": attention,
     "induction": induction,
@@ -229,6 +251,19 @@ def kinds_of(names: Sequence[str]) -> list[str]:
 
 def _described(by: str) -> str:
     return GROUPS[by][1] if by in GROUPS else by.replace("-", " ")
+
+
+def _by_position(subject: Subject, values: np.ndarray) -> np.ndarray:
+    """The means over sequences at each event, `[event, position]`.
+
+    Where NaN marks positions that do not count, they are left out, as in the summary.
+    """
+    summary = subject.trained.summaries.get(subject.metric)
+    if not isinstance(summary, CountedMean):
+        return values.mean(1)
+    # A model that diverged gives NaN in every sequence, so its loss is not needed.
+    finite = {"loss": np.zeros(1)}
+    return np.stack([summary({**finite, subject.metric: rows}) for rows in values])
 
 
 def _metric(subject: Subject) -> tuple[np.ndarray, np.ndarray]:

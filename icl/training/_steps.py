@@ -135,7 +135,8 @@ def _step(member: Any, state: State, training: Training, sharing: int):
         model = eqx.combine(trained, rest)
 
         def one(key):
-            example = member.task.sample(key=key, seen=seen)
+            with jax.named_scope("sample"):  # A name in profiles of a step.
+                example = member.task.sample(key=key, seen=seen)
             outputs = forward(model, example, edits=member.edits)
             return member.task.metrics(outputs, example)["loss"]
 
@@ -146,12 +147,13 @@ def _step(member: Any, state: State, training: Training, sharing: int):
         # One array: each communication between devices costs time.
         flat, unflat = ravel_pytree((value, grad))
         value, grad = unflat(jax.lax.pmean(flat, BATCH))
-    updates, optimizer = member.optimizer.transform(batch_size).update(
-        grad, state.optimizer, trained
-    )
-    model = eqx.combine(optax.apply_updates(trained, updates), rest)
+    with jax.named_scope("optimizer"):
+        updates, optimizer = member.optimizer.transform(batch_size).update(
+            grad, state.optimizer, trained
+        )
+        model = eqx.combine(optax.apply_updates(trained, updates), rest)
+        row = {"loss": value, "grad_norm": _norm(grad)}
     arrays = eqx.filter(model, eqx.is_array)
-    row = {"loss": value, "grad_norm": _norm(grad)}
     return State(arrays, optimizer, state.step + 1), row
 
 

@@ -1,4 +1,4 @@
-"""Weights that training leaves as they are, named by their paths in the model."""
+"""Weights that training leaves as they are: named by their paths, or `Untrained`."""
 
 from collections.abc import Sequence
 
@@ -9,9 +9,13 @@ from jaxtyping import PyTree
 from opto.hints import did_you_mean
 from opto.toolkit import glob
 
+from ..protocols import Untrained
 
-def trained_part(model: PyTree, freeze: Sequence[str]) -> tuple[PyTree, PyTree]:
+
+def trained_part(model: PyTree, freeze: Sequence[str] = ()) -> tuple[PyTree, PyTree]:
     """The floating-point arrays that training changes, and the rest of the model.
+
+    Arrays in an `icl.protocols.Untrained` are among the rest.
 
     **Arguments:**
 
@@ -22,7 +26,12 @@ def trained_part(model: PyTree, freeze: Sequence[str]) -> tuple[PyTree, PyTree]:
     def is_trained(path, leaf) -> bool:
         return eqx.is_inexact_array(leaf) and not frozen(_name(path))
 
-    return eqx.partition(model, jax.tree_util.tree_map_with_path(is_trained, model))
+    chosen = jax.tree_util.tree_map_with_path(is_trained, model, is_leaf=_is_untrained)
+    return eqx.partition(model, chosen)
+
+
+def _is_untrained(node: object) -> bool:
+    return isinstance(node, Untrained)
 
 
 def check_freeze(model: PyTree, freeze: Sequence[str]) -> None:
@@ -32,14 +41,16 @@ def check_freeze(model: PyTree, freeze: Sequence[str]) -> None:
     stands for everything below it, too: `blocks.0.attn`. `*` stands for anything within
     one part (`blocks.*.attn.query`), and `**` for any number of parts (`**.bias`).
 
-    **Raises:** `ValueError` for a path without any weights; it suggests the nearest.
-    Also if no weights are left to train.
+    **Raises:** `ValueError` for a path without any weights that could be trained; it
+    suggests the nearest. Also if no weights are left to train.
     """
     if isinstance(freeze, str):
         raise ValueError(f"freeze must be a tuple: write ({freeze!r},)")
     names = [
         _name(path)
-        for path, leaf in jax.tree_util.tree_leaves_with_path(model)
+        for path, leaf in jax.tree_util.tree_leaves_with_path(
+            model, is_leaf=_is_untrained
+        )
         if eqx.is_inexact_array(leaf)
     ]
     for pattern in freeze:

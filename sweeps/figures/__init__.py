@@ -15,6 +15,7 @@ from ._claims import (
     Within as Within,
 )
 from ._curves import crossings as crossings, curves as curves, has_set as has_set
+from ._dotted import dotted as dotted
 from ._figure import Figure as Figure, Measured as Measured, Runs as Runs
 from ._found import (
     all_figures as all_figures,
@@ -36,6 +37,9 @@ from ._row import (
     SEQUENCES as SEQUENCES,
     SHARE as SHARE,
     STEPS as STEPS,
+    Unit as Unit,
+    WithinDifference as WithinDifference,
+    WithinFactor as WithinFactor,
 )
 from ._table import Judged as Judged, NOT_REACHED as NOT_REACHED
 from ._verdict import Verdict as Verdict, verdict_of_row as verdict_of_row

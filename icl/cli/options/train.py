@@ -30,7 +30,8 @@ def train_usage(presets: Iterable[str]) -> str:
     """What `icl train --help` prints."""
     return (
         "usage: icl train PRESET --out DIR [--resume] [options]\n\nPRESET is one of "
-        f"{', '.join(presets)};\nor a run folder or its config.json, to repeat a run.\n"
+        f"{', '.join(presets)};\nor a run folder or its config.json, to repeat a run;\n"
+        "or --yaml FILE, a config of Garg et al. (2022) or limits_of_icl.\n"
         "icl train PRESET --help lists every option of its config.\n\n"
         "example: icl train induction --out runs/wide --model.d-model 128"
     )

@@ -11,6 +11,7 @@ from jaxtyping import Array, ArrayLike
 
 from opto.hints import did_you_mean
 
+from ...checks import positive
 from ...models import Learned, NoPositions
 from ...models.encoder import (
     Encoder,
@@ -57,7 +58,7 @@ def load_model(
     **Raises:** `ValueError` for another class or architecture, and for arrays that are
     missing, left over or of another shape.
     """
-    settings = json.loads(config) if isinstance(config, str) else config
+    settings = _read(config)
     kind = _kind(settings)
     sizes = settings["model_kwargs"]
     arrays = {name: jnp.asarray(value) for name, value in parameters.items()}
@@ -71,6 +72,9 @@ def load_model(
         table = arrays.get("pos_embed", arrays.get("pos_emb"))
         if table is None:
             raise ValueError(f"parameters of {kind} lack 'pos_emb' or 'pos_embed'")
+        if table.ndim not in (2, 3):
+            wanted = "positions must have shape [1, token, d_model]"
+            raise ValueError(f"{wanted}, got {[*table.shape]}")
         positions = Learned(table.shape[-2])
     hidden = arrays.get("transformer.layers.0.linear1.weight")
     d_model = sizes["d_model"]
@@ -86,6 +90,17 @@ def load_model(
     return _filled(empty, arrays, kind)
 
 
+def _read(config: Mapping[str, Any] | str) -> Mapping[str, Any]:
+    try:
+        settings = json.loads(config) if isinstance(config, str) else config
+    except json.JSONDecodeError as error:
+        raise ValueError(f"config must be a mapping or its JSON: {error}") from None
+    if not isinstance(settings, Mapping):
+        kind = type(settings).__name__
+        raise ValueError(f"config must be a mapping or its JSON, got a {kind}")
+    return settings
+
+
 def _kind(settings: Mapping[str, Any]) -> str:
     for name in ("model_class", "model_kwargs"):
         if name not in settings:
@@ -97,6 +112,7 @@ def _kind(settings: Mapping[str, Any]) -> str:
     for name in ("d_in", "d_model", "n_layers", "n_heads"):
         if name not in settings["model_kwargs"]:
             raise ValueError(f"config: model_kwargs lacks {name!r}")
+        positive(f"config: {name}", settings["model_kwargs"][name])
     return kind
 
 

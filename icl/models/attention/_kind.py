@@ -94,6 +94,20 @@ class AbstractAttention(eqx.Module):
         return "scores" if self.before == "logits" else "kernel"
 
 
+class AbstractMixingAttention(AbstractAttention):
+    """Attention with a step after `z` that mixes what all heads gathered.
+
+    Its result has the site `z_post`. What a head writes then depends on all heads. So
+    there is no site `result`, and heads have no OV circuit.
+    """
+
+    @abc.abstractmethod
+    def mix(
+        self, z: Float[Array, "seq head d_head"]
+    ) -> Float[Array, "seq head d_head"]:
+        """What enters the output projection; it must not mix tokens."""
+
+
 def by_head(
     tap: Tap,
     name: str,

@@ -12,7 +12,7 @@ from ...protocols import AttentionConfig, Mask
 from .._init import linear
 from .._layers import per_token
 from .._positions import AbstractPositions
-from ._kind import AbstractAttention, by_head
+from ._kind import AbstractAttention, AbstractMixingAttention, by_head
 
 
 # By site: what each head reads, and what it would read unedited; both normalised.
@@ -97,7 +97,8 @@ class Attention(eqx.Module):
             )
         )
         output = self.output.weight.reshape(d_model, self.num_heads, -1).swapaxes(0, 1)
-        return HeadWeights(q, k, v, output, kind.bilinear, kind.name)
+        additive = not isinstance(kind, AbstractMixingAttention)
+        return HeadWeights(q, k, v, output, kind.bilinear, kind.name, additive)
 
     def __call__(
         self,
@@ -129,6 +130,8 @@ class Attention(eqx.Module):
             k, v = (jnp.repeat(shared, times, 1) for shared in (k, v))
         z = self.kind(q, k, v, self.mask.seen(len(x), start), tap=tap)
         z = by_head(tap, "z", z)
+        if isinstance(self.kind, AbstractMixingAttention):
+            z = by_head(tap, "z_post", self.kind.mix(z))
         return tap("out", self._project(z, tap), "seq d_model")
 
     @property
@@ -140,7 +143,8 @@ class Attention(eqx.Module):
         self, z: Float[Array, "seq head d_head"], tap: Tap
     ) -> Float[Array, "seq d_model"]:
         out = per_token(self.output, z.reshape(len(z), -1))
-        if not tap.wants("result"):
+        mixing = isinstance(self.kind, AbstractMixingAttention)
+        if mixing or not tap.wants("result"):
             return out
         weight = self.output.weight.reshape(-1, self.num_heads, z.shape[-1])
         result = jnp.einsum("mhd,shd->hsm", weight, z)

@@ -4,9 +4,11 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 
-# For up to this many (query, key) pairs, XLA's CPU backend is faster at sums of
-# products than at small batched matrix products; measured in benchmarks/choices.py.
-_ELEMENTWISE_PAIRS = 512
+# For up to this many (query, key) pairs of narrow heads, XLA's CPU backend is faster at
+# sums of products than at small batched matrix products; measured in
+# benchmarks/choices.py. With 9 tokens and heads of width 32, products take a third of
+# the time.
+_ELEMENTWISE_PAIRS, _ELEMENTWISE_WIDTH = 300, 8
 
 
 class Sums:
@@ -49,6 +51,9 @@ class Products:
         return jnp.einsum("hqk,khd->qhd", pattern, v)
 
 
-def faster(queries: int, keys: int) -> Sums | Products:
-    """The faster form for this many queries and keys."""
-    return Sums() if queries * keys <= _ELEMENTWISE_PAIRS else Products()
+def faster(
+    q: Float[Array, "seq head width"], k: Float[Array, "kv_seq head width"]
+) -> Sums | Products:
+    """The faster form for queries and keys, or their features, of these sizes."""
+    few = len(q) * len(k) <= _ELEMENTWISE_PAIRS
+    return Sums() if few and q.shape[-1] <= _ELEMENTWISE_WIDTH else Products()

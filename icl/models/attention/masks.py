@@ -51,3 +51,64 @@ class ContextOnly(Mask):
 
     def seen(self, seq: int, start: int) -> Bool[np.ndarray, "seq kv_seq"]:
         return np.ones((seq - start, self.keys(seq)), bool)
+
+
+@dataclasses.dataclass(frozen=True)
+class Window(Mask):
+    """A token sees itself, the tokens just before it, and global tokens before it.
+
+    A global token is seen by all later tokens, and sees all earlier ones (Beltagy et
+    al. 2020, "Longformer", made causal).
+    """
+
+    size: int
+    """How many tokens a token sees: itself and `size - 1` before it."""
+    global_tokens: tuple[int, ...] = ()
+    """Positions of global tokens; those beyond a sequence do nothing."""
+
+    def __post_init__(self):
+        if self.size < 1:
+            raise ValueError(f"size must be positive, got {self.size}")
+        if any(position < 0 for position in self.global_tokens):
+            raise ValueError(
+                f"global_tokens must be positions from 0 on, got {self.global_tokens}"
+            )
+
+    def keys(self, seq: int) -> int:
+        return seq
+
+    def seen(self, seq: int, start: int) -> Bool[np.ndarray, "seq kv_seq"]:
+        query, key = np.arange(start, seq)[:, None], np.arange(seq)
+        near = query - key < self.size
+        shared = np.isin(query, self.global_tokens) | np.isin(key, self.global_tokens)
+        return (query >= key) & (near | shared)
+
+
+@dataclasses.dataclass(frozen=True)
+class QueriesSeeContext(Mask):
+    """Queries at the end see the whole context and themselves, but no other query.
+
+    The context sees only the context.
+    """
+
+    num_queries: int = 1
+    """Number of tokens at the end that are queries."""
+    context: Mask = Everything()
+    """Which tokens of the context each of them sees."""
+
+    def __post_init__(self):
+        if self.num_queries < 1:
+            raise ValueError(f"num_queries must be positive, got {self.num_queries}")
+
+    def keys(self, seq: int) -> int:
+        return seq
+
+    def seen(self, seq: int, start: int) -> Bool[np.ndarray, "seq kv_seq"]:
+        pairs = seq - self.num_queries
+        if pairs < 1:
+            raise ValueError(f"{self} leaves no context of {seq} tokens")
+        seen = np.eye(seq, dtype=bool)
+        seen[:pairs, :pairs] = False
+        seen[:pairs, : self.context.keys(pairs)] = self.context.seen(pairs, 0)
+        seen[pairs:, :pairs] = True
+        return seen[start:]

@@ -24,7 +24,7 @@ class _Mixed(AbstractAttention):
     bilinear: ClassVar = False
 
     def __call__(self, q, k, v, seen, *, tap):
-        form = faster(len(q), len(k))
+        form = faster(q, k)
         visible = jnp.expand_dims(seen, form.head)
         products = form.scores(q, k)
         scores = jnp.where(visible, self.scale * products, MASKED)

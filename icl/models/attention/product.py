@@ -25,7 +25,7 @@ class _Product(AbstractAttention):
             # Sum over keys first: this needs no weights.
             sums = self.scale * jnp.einsum("khd,khe->hde", k, v)
             return jnp.einsum("qhd,hde->qhe", q, sums)
-        form = faster(len(q), len(k))
+        form = faster(q, k)
         kernel = self.scale * form.scores(q, k)
         if not seen.all():
             kernel = jnp.where(jnp.expand_dims(seen, form.head), kernel, 0)
@@ -45,3 +45,8 @@ class ProductAttention(AttentionConfig):
         self, num_heads: int, d_head: int, *, scale: float | None, key: PRNGKeyArray
     ) -> AbstractAttention:
         return _Product(1.0 if scale is None else scale)
+
+
+def product_scale(kind: AbstractAttention) -> float | None:
+    """The factor on the products, if they are the weights of this kind."""
+    return kind.scale if isinstance(kind, _Product) else None

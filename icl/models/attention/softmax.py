@@ -27,7 +27,7 @@ class _Softmax(AbstractAttention):
     bilinear: ClassVar = True
 
     def __call__(self, q, k, v, seen, *, tap):
-        form = faster(len(q), len(k))
+        form = faster(q, k)
         scores = self.scale * form.scores(q, k)
         if not seen.all():
             scores = jnp.where(jnp.expand_dims(seen, form.head), scores, MASKED)

@@ -21,7 +21,7 @@ class _SumNormalised(AbstractAttention):
     bilinear: ClassVar = False
 
     def __call__(self, q, k, v, seen, *, tap):
-        form = faster(len(q), len(k))
+        form = faster(q, k)
         q, k = (x / (x.sum(-1, keepdims=True) + 1e-6) for x in (q, k))
         kernel = self.scale * form.scores(q, k)
         kernel = jnp.where(jnp.expand_dims(seen, form.head), kernel, 0)

@@ -8,6 +8,7 @@ from typing import Any, ClassVar
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Float, Int, PRNGKeyArray
 
 from opto import identity, Tap
@@ -45,6 +46,10 @@ class DiscriminationExample(eqx.Module):
         """Raises `ValueError` if some numbers are not finite."""
         finite("context_x", self.context_x)
         finite("query_x", self.query_x)
+        for name in ("context_y", "query_y"):
+            labels = np.asarray(getattr(self, name))
+            if wrong := sorted({*labels.ravel().tolist()} - {0, 1}):
+                raise ValueError(f"{name} must be 0 or 1, got {wrong[0]}")
 
 
 class Discrimination(TaskConfig):
@@ -80,6 +85,12 @@ class Discrimination(TaskConfig):
         self, x: Float[Array, " dim"], parameters: dict[str, Float[Array, "..."]]
     ) -> Float[Array, ""]:
         """Of class 1 over class 0 at `x`, in nats, for known parameters."""
+
+    @abc.abstractmethod
+    def exchanged(
+        self, parameters: dict[str, Float[Array, "..."]]
+    ) -> dict[str, Float[Array, "..."]]:
+        """The hidden parameters with which class 0 is class 1, and 1 is 0."""
 
     @abc.abstractmethod
     def log_odds(
@@ -161,20 +172,20 @@ class Discrimination(TaskConfig):
     def corruptions(self) -> dict[str, Callable[[Any], Any]]:
         """`labels_exchanged`: the labels 0 and 1 of the context are exchanged, so the
         other answer is right."""
-        return {"labels_exchanged": _exchanged}
+        return {"labels_exchanged": self._labels_exchanged}
+
+    def _labels_exchanged(self, batch: DiscriminationExample) -> DiscriminationExample:
+        return dataclasses.replace(
+            batch,
+            context_y=1 - batch.context_y,
+            query_y=1 - batch.query_y,
+            log_odds=-batch.log_odds,
+            log_likelihood_ratio=-batch.log_likelihood_ratio,
+            parameters=self.exchanged(batch.parameters),
+        )
 
 
 def _cross_entropy(
     logit: Float[Array, ""], label: Float[Array, ""]
 ) -> Float[Array, ""]:
     return jax.nn.softplus(logit) - label * logit
-
-
-def _exchanged(batch: DiscriminationExample) -> DiscriminationExample:
-    return dataclasses.replace(
-        batch,
-        context_y=1 - batch.context_y,
-        query_y=1 - batch.query_y,
-        log_odds=-batch.log_odds,
-        log_likelihood_ratio=-batch.log_likelihood_ratio,
-    )

@@ -12,18 +12,34 @@ from jaxtyping import Array, Float
 _SPHERE_NODES, _SCALE_NODES = 160, 600
 
 
-def log_sphere_mean(h: Float[Array, " dim"]) -> Float[Array, ""]:
-    r"""$\ln E[e^{h \cdot \mu}]$ for $\mu$ uniform on the unit sphere.
+def log_sphere_ratio(
+    middle: Float[Array, " dim"], half: Float[Array, " dim"]
+) -> Float[Array, ""]:
+    r"""$L(m + u) - L(m - u)$, with $L(h) = \ln E[e^{h \cdot \mu}]$.
 
-    With $v = d/2 - 1$ this is $\ln I_v(|h|) - v \ln |h|$, up to a constant. The
-    component of $\mu$ along $h$ has the density $\propto (1 - t^2)^{(d - 3)/2}$.
+    Here $\mu$ is uniform on the unit sphere. With $v = d/2 - 1$, $L(h)$ is $\ln
+    I_v(|h|) - v \ln |h|$, up to a constant. The component of $\mu$ along $h$ has the
+    density $\propto (1 - t^2)^{(d - 3)/2}$.
+
+    **Arguments:** `middle`: $m$. `half`: $u$.
     """
     # JAX compiles for the type of a constant, which `jax.enable_x64` may change.
-    nodes, log_weights = (jnp.asarray(x, h.dtype) for x in _sphere(len(h)))
+    nodes, log_weights = (jnp.asarray(x, middle.dtype) for x in _sphere(len(middle)))
+    plus, minus = _length(middle + half), _length(middle - half)
+    # L(h) is |h| and a small rest. In float32, the difference of two long lengths is
+    # not exact; that of their squares is.
+    both = plus + minus
+    longer = 4 * jnp.vdot(middle, half) / jnp.where(both > 0, both, 1.0)
+    rests = (
+        jax.nn.logsumexp(length * (nodes - 1) + log_weights) for length in (plus, minus)
+    )
+    return longer + next(rests) - next(rests)
+
+
+def _length(h: Float[Array, " dim"]) -> Float[Array, ""]:
     # The gradient of a norm is not finite at 0.
     squared = jnp.sum(h**2)
-    length = jnp.sqrt(jnp.where(squared > 0, squared, 1.0)) * (squared > 0)
-    return jax.nn.logsumexp(length * nodes + log_weights)
+    return jnp.sqrt(jnp.where(squared > 0, squared, 1.0)) * (squared > 0)
 
 
 @functools.lru_cache
@@ -39,20 +55,36 @@ def _sphere(dim: int) -> tuple[np.ndarray, np.ndarray]:
     return nodes, np.log(weights / weights.sum())
 
 
-def log_scale_mean(
-    squares: Float[Array, ""], count: Float[Array, ""], low: float, high: float
+def log_scale_gain(
+    seen: tuple[Float[Array, ""], Float[Array, ""]],
+    new: tuple[Float[Array, ""], Float[Array, ""]],
+    low: float,
+    high: float,
 ) -> Float[Array, ""]:
-    r"""$\ln E[s^{-n} e^{-q / 2 s^2}]$ for $s$ uniform between `low` and `high`.
+    r"""$G(q + r, n + m) - G(q, n)$, with $G(q, n) = \ln E[s^{-n} e^{-q / 2 s^2}]$.
+
+    Here $s$ is uniform between `low` and `high`.
 
     **Arguments:**
 
-    - `squares`: $q$, a sum of squares.
-    - `count`: $n$, how many numbers were squared.
+    - `seen`: $q$, a sum of squares, and $n$, how many numbers were squared.
+    - `new`: $r$ and $m$, the same of further numbers.
     """
+    squares, count = seen
     nodes = _scales(low, high)
     log_scale, log_weights = (jnp.asarray(x, squares.dtype) for x in nodes)
-    exponent = -count * log_scale - 0.5 * squares * jnp.exp(-2 * log_scale)
-    return jax.nn.logsumexp(exponent + log_weights)
+    # Exponents are of n, too much for float32. Near the likeliest scale, those that are
+    # relative to it are small.
+    usual = 0.5 * jnp.log(jnp.where(count > 0, squares / jnp.maximum(count, 1), 1.0))
+    usual = jax.lax.stop_gradient(jnp.clip(usual, np.log(low), np.log(high)))
+    apart = log_scale - usual
+    exponent = -count * apart - 0.5 * squares * jnp.exp(-2 * usual) * jnp.expm1(
+        -2 * apart
+    )
+    squares, count = new
+    further = -count * log_scale - 0.5 * squares * jnp.exp(-2 * log_scale)
+    before = jax.nn.logsumexp(exponent + log_weights)
+    return jax.nn.logsumexp(exponent + further + log_weights) - before
 
 
 @functools.lru_cache

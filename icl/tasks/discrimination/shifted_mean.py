@@ -7,10 +7,10 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Int, PRNGKeyArray
 
-from ...checks import positive
+from ...checks import instance, positive
 from ._context import ContextChange, Unchanged
 from ._example import Discrimination
-from ._posterior import log_sphere_mean
+from ._posterior import log_sphere_ratio
 
 
 @dataclasses.dataclass(frozen=True)
@@ -37,6 +37,7 @@ class ShiftedMean(Discrimination):
     def __post_init__(self):
         positive("dim", self.dim)
         positive("context", self.context)
+        instance("context_change", self.context_change, ContextChange)
         for name in ("nuisance_std", "assumed_nuisance_std"):
             value = getattr(self, name)
             if value is not None and not 0 <= value < math.inf:
@@ -54,6 +55,9 @@ class ShiftedMean(Discrimination):
     def log_likelihood_ratio(self, x: Float[Array, " dim"], parameters):
         r"""$2 \mu \cdot (x - k)$."""
         return 2 * jnp.vdot(parameters["mean"], x - parameters["shift"])
+
+    def exchanged(self, parameters):
+        return {**parameters, "mean": -parameters["mean"]}
 
     def log_odds(
         self,
@@ -75,11 +79,12 @@ class ShiftedMean(Discrimination):
             std = self.assumed_nuisance_std
         signs = (2 * context_y - 1).astype(context_x.dtype)
         balance = signs.sum()
-        share = std**2 / ((len(signs) + 1) * std**2 + 1)  # 1 / c
-        total = context_x.sum(0) + query_x
-
-        def evidence(sign: int) -> Float[Array, ""]:
-            h = signs @ context_x + sign * query_x - (balance + sign) * share * total
-            return log_sphere_mean(h)
-
-        return evidence(1) - evidence(-1) + 2 * share * balance
+        scale = 1 / ((len(signs) + 1) * std**2 + 1)
+        share = std**2 * scale  # 1 / c
+        # From the context's mean, as in float32 a wide shift drowns the points.
+        origin = context_x.mean(0)
+        x, query = context_x - origin, query_x - origin
+        # h is the middle plus or minus the half.
+        middle = signs @ x + balance * scale * origin - (balance * share) * query
+        half = query + scale * origin - share * query
+        return log_sphere_ratio(middle, half) + 2 * share * balance

@@ -7,10 +7,10 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Int, PRNGKeyArray
 
-from ...checks import positive
+from ...checks import instance, positive
 from ._context import ContextChange, Unchanged
 from ._example import Discrimination
-from ._posterior import log_scale_mean
+from ._posterior import log_scale_gain
 
 
 @dataclasses.dataclass(frozen=True)
@@ -35,6 +35,7 @@ class Variance(Discrimination):
     def __post_init__(self):
         positive("dim", self.dim)
         positive("context", self.context)
+        instance("context_change", self.context_change, ContextChange)
         if not 0 < self.least_std < self.largest_std < math.inf:
             got = f"{self.least_std} and {self.largest_std}"
             wanted = "least_std and largest_std must be positive and in this order"
@@ -53,6 +54,9 @@ class Variance(Discrimination):
         precisions = std0**-2.0 - std1**-2.0
         return len(x) * jnp.log(std0 / std1) + 0.5 * jnp.sum(x**2) * precisions
 
+    def exchanged(self, parameters):
+        return {"stds": parameters["stds"][..., ::-1]}
+
     def log_odds(
         self,
         context_x: Float[Array, "pair dim"],
@@ -66,15 +70,12 @@ class Variance(Discrimination):
         $G(q_1 + |x|^2, n_1 + 1) - G(q_1, n_1)$ minus the same of class 0.
         """
         squares = jnp.sum(context_x**2, -1)
-        own = jnp.sum(query_x**2)
+        own = jnp.sum(query_x**2), jnp.asarray(self.dim, query_x.dtype)
+        bounds = self.least_std, self.largest_std
 
         def gain(label: int) -> Float[Array, ""]:
             of_class = (context_y == label).astype(context_x.dtype)
-            q, n = of_class @ squares, of_class.sum()
-            return self._evidence(q + own, n + 1) - self._evidence(q, n)
+            seen = of_class @ squares, self.dim * of_class.sum()
+            return log_scale_gain(seen, own, *bounds)
 
         return gain(1) - gain(0)
-
-    def _evidence(self, squares: Float[Array, ""], points: Float[Array, ""]):
-        bounds = self.least_std, self.largest_std
-        return log_scale_mean(squares, self.dim * points, *bounds)

@@ -11,7 +11,6 @@ from pathlib import Path
 import numpy as np
 
 import icl
-from icl import plots
 from icl.measures.discrimination import (
     exchanged_patching,
     lens_correlation,
@@ -21,12 +20,12 @@ from icl.measures.discrimination import (
 from icl.measures.kernel_fit import bayes_kernel_fit, kernel_fit
 from icl.measures.label_directions import ov_alignment, ov_alignment_p
 
-from ...analysis import Estimate
 from ...figures import (
     ACCURACY,
     CORRELATION,
     crossings,
     curves,
+    dotted,
     Exceeds,
     Figure,
     Measured,
@@ -56,21 +55,6 @@ def _runs(names: Iterable[str]) -> dict[str, str]:
     return {name: f"{name}-seed-{{seed}}" for name in names}
 
 
-def _dotted(
-    values: Mapping[str, np.ndarray], targets: Mapping[str, float], label: str
-) -> plots.DrawnFigure:
-    """A dot with an interval over seeds for each row, beside the published numbers."""
-    ours = {}
-    for name, each in values.items():
-        found = Estimate.of(np.where(np.isinf(each), _NAN, each))
-        ours[name] = (found.value, found.low, found.high)
-    groups = {"ours": ours}
-    published = {name: targets[name] for name in values}
-    if not all(map(math.isnan, published.values())):
-        groups = {"published": published, **groups}
-    return plots.intervals(groups, label=label)
-
-
 # Ablations
 
 
@@ -80,7 +64,7 @@ def _ablations(runs: Runs) -> Measured:
         for name, folders in runs.folders.items()
     }
     label = "accuracy above chance,\nas a share of the exact Bayes predictor's"
-    return Measured(values, _dotted(values, _SHARES, label))
+    return Measured(values, dotted(values, rows_of(SHARE, _SHARES), label))
 
 
 def _set(name: str) -> str:
@@ -110,8 +94,8 @@ _SHARES = {
 def _escapes(runs: Runs) -> Measured:
     values = crossings(curves(runs), _LEFT)
     label = "sequences seen until the loss\nfalls .02 nats below ln 2"
-    targets = dict.fromkeys(values, _NAN)
-    return Measured(values, _dotted(values, targets, label))
+    rows = rows_of(SEQUENCES, dict.fromkeys(values, _NAN))
+    return Measured(values, dotted(values, rows, label))
 
 
 # The models that learnt
@@ -136,8 +120,7 @@ def _bayes(runs: Runs) -> Measured:
     values = {name: values[name] for name in _BAYES if name in values}
     shown = {k: v for k, v in values.items() if "minus" not in k and "slope" not in k}
     label = "accuracy, correlation, or nats"
-    targets = {name: row.target for name, row in _BAYES.items()}
-    return Measured(values, _dotted(shown, targets, label))
+    return Measured(values, dotted(shown, _BAYES, label))
 
 
 _MEASURES: Mapping[str, Callable[[], icl.measures.AnyMeasure]] = {
@@ -160,8 +143,7 @@ def _mechanism(runs: Runs) -> Measured:
     each = [_read(folder) for folder in runs.folders[_BASE]]
     values = {name: np.array([found[name] for found in each]) for name in each[0]}
     label = "correlation, share, cosine or ratio"
-    targets = {name: row.target for name, row in _MECHANISM.items()}
-    return Measured(values, _dotted(values, targets, label))
+    return Measured(values, dotted(values, _MECHANISM, label))
 
 
 def _read(folder: Path) -> dict[str, float]:

@@ -1,0 +1,176 @@
+"""Arrays by their names in PyTorch as a GPT-2 of ours, and back.
+
+A stored array may be several of ours side by side, and it may be transposed.
+"""
+
+import dataclasses
+import math
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any, TypeVar
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, ArrayLike
+
+from ..models.gpt2 import AbstractGPT2
+from ..protocols import Interface, ModelConfig
+
+
+_FLOATS = ("float16", "bfloat16", "float32", "float64")
+_MASKS = re.compile(r"h\.\d+\.attn\.(bias|masked_bias|causal_mask|local_global_mask)")
+
+Model = TypeVar("Model", bound=AbstractGPT2)
+
+
+@dataclasses.dataclass(frozen=True)
+class Stored:
+    """How a stored array fills arrays of our model."""
+
+    paths: tuple[str, ...]
+    """Where they are in our model; more than one are joined along their first axis."""
+    transposed: bool = False
+    """Whether the stored array is `[in, out]`."""
+    flat: bool = False
+    """Whether the stored array has one axis, ours in order."""
+
+
+def layer(theirs: str, *ours: str, transposed: bool = False) -> dict[str, Stored]:
+    """Weight and bias of one layer or norm of theirs, which is one or more of ours."""
+    return {
+        f"{theirs}.{part}": Stored(
+            tuple(f"{name}.{part}" for name in ours), transposed and part == "weight"
+        )
+        for part in ("weight", "bias")
+    }
+
+
+TOGETHER = {"c_attn": ("query", "key", "value")}
+APART = {"q_proj": ("query",), "k_proj": ("key",), "v_proj": ("value",)}
+
+
+def body(
+    model: AbstractGPT2,
+    *,
+    transposed: bool,
+    projections: Mapping[str, tuple[str, ...]] = TOGETHER,
+) -> dict[str, Stored]:
+    """The arrays of positions, blocks and last norm, without those of a kind's own.
+
+    **Arguments:**
+
+    - `transposed`: Whether matrices of blocks are `[in, out]`, as in Hugging Face.
+    - `projections`: Which layers of ours a layer before attention holds: `TOGETHER` or
+        `APART`.
+    """
+    found = {"wpe.weight": Stored(("positions.table",))}
+    matrices = {
+        **{f"attn.{name}": paths for name, paths in projections.items()},
+        "attn.c_proj": ("output",),
+    }
+    settings = {"transposed": transposed}
+    for i in range(len(model.blocks)):
+        theirs, ours = f"h.{i}", f"blocks.{i}"
+        found |= layer(f"{theirs}.ln_1", f"{ours}.attn_norm")
+        for name, paths in matrices.items():
+            whole = (f"{ours}.attn.{path}" for path in paths)
+            found |= layer(f"{theirs}.{name}", *whole, **settings)
+        found |= layer(f"{theirs}.ln_2", f"{ours}.mlp_norm")
+        found |= layer(f"{theirs}.mlp.c_fc", f"{ours}.mlp.expand", **settings)
+        found |= layer(f"{theirs}.mlp.c_proj", f"{ours}.mlp.contract", **settings)
+    return found | layer("ln_f", "final_norm")
+
+
+def is_mask(name: str) -> bool:
+    """Whether an array is a mask of attention, which some versions also store."""
+    return _MASKS.fullmatch(name) is not None
+
+
+def empty(config: ModelConfig, interface: Interface) -> Any:
+    """The model of a config with shapes in place of arrays."""
+    return eqx.filter_eval_shape(config.build, interface, key=jax.random.key(0))
+
+
+def filled(
+    model: Model, arrays: Mapping[str, ArrayLike], stored: Mapping[str, Stored]
+) -> Model:
+    """The model with these arrays in place of its own. Floats of 16 bits become 32.
+
+    **Arguments:**
+
+    - `stored`: What each array is; together they are all arrays of the model.
+
+    **Raises:** `ValueError` for arrays that are missing, left over, of another shape or
+    no floats.
+    """
+    _check_names(arrays, stored)
+    leaves = dict(_leaves(model))
+    values: dict[str, Array] = {}
+    for name, how in stored.items():
+        values |= _parts(name, arrays[name], how, leaves)
+    fill = lambda path, leaf: values[_path(path)] if _is_leaf(leaf) else leaf
+    return jax.tree_util.tree_map_with_path(fill, model)
+
+
+def read(model: AbstractGPT2, stored: Mapping[str, Stored]) -> dict[str, np.ndarray]:
+    """The arrays of a model by their stored names."""
+    leaves = {path: np.asarray(leaf) for path, leaf in _leaves(model)}
+    found = {}
+    for name, how in stored.items():
+        joined = np.concatenate([leaves[path] for path in how.paths])
+        found[name] = np.ascontiguousarray(joined.T if how.transposed else joined)
+    return found
+
+
+def _check_names(arrays: Mapping[str, Any], stored: Mapping[str, Any]) -> None:
+    if missing := [name for name in stored if name not in arrays]:
+        raise ValueError(f"parameters lack {_listed(missing)}")
+    if left := [name for name in arrays if name not in stored]:
+        raise ValueError(f"parameters that the model does not have: {_listed(left)}")
+
+
+def _listed(names: list[str]) -> str:
+    most = 5
+    more = f" and {len(names) - most} more" if len(names) > most else ""
+    return ", ".join(names[:most]) + more
+
+
+def _parts(
+    name: str, given: ArrayLike, how: Stored, leaves: Mapping[str, Any]
+) -> Iterator[tuple[str, Array]]:
+    """The arrays of ours that a stored one fills, by path."""
+    array = np.asarray(given)
+    shapes = [leaves[path].shape for path in how.paths]
+    whole = (sum(shape[0] for shape in shapes), *shapes[0][1:])
+    wanted = whole[::-1] if how.transposed else whole
+    if how.flat:
+        wanted = (math.prod(whole),)
+    if array.shape != wanted:
+        got = f"got {[*array.shape]}"
+        raise ValueError(f"{name} must have the shape {[*wanted]}, {got}")
+    if array.dtype.name not in _FLOATS:
+        wanted = f"{name} must be of type {' or '.join(_FLOATS)}"
+        raise ValueError(f"{wanted}, got {array.dtype.name}")
+    if array.dtype.itemsize < 4:
+        array = array.astype(np.float32)
+    array = array.T if how.transposed else array.reshape(whole)
+    ends = np.cumsum([shape[0] for shape in shapes])[:-1]
+    for path, part in zip(how.paths, np.split(array, ends), strict=True):
+        yield path, jnp.asarray(part)
+
+
+def _is_leaf(leaf: Any) -> bool:
+    return eqx.is_array(leaf) or isinstance(leaf, jax.ShapeDtypeStruct)
+
+
+def _leaves(model: eqx.Module) -> Iterator[tuple[str, Any]]:
+    """The arrays of a model, or their shapes, by path."""
+    for path, leaf in jax.tree_util.tree_leaves_with_path(model):
+        if _is_leaf(leaf):
+            yield _path(path), leaf
+
+
+def _path(path: Any) -> str:
+    return jax.tree_util.keystr(path, simple=True, separator=".")

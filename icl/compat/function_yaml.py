@@ -1,0 +1,281 @@
+"""YAML configs of functions in context, of Garg et al. (2022) and limits_of_icl.
+
+`icl train --yaml FILE` reads them. Their schema is that of both public codes; a key
+that neither knows is refused. What they say about W&B is ignored: use `--logger`.
+"""
+
+import dataclasses
+import os
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+from opto.hints import did_you_mean
+
+from ..checks import positive
+from ..experiments import Experiment
+from ..protocols import TaskSet
+from ..tasks.functions import Curriculum, FunctionClass, InContextFunction, Ramp
+from ..tasks.functions.classes import (
+    AffineFunction,
+    DecisionTree,
+    LinearClassification,
+    LinearFunction,
+    NoisyLinear,
+    QuadraticFunction,
+    SparseLinear,
+    TwoLayerReLU,
+    UniformLinear,
+)
+from ..tasks.functions.classes.noisy import ExpectedSize, KeptSize
+from ..training import Training
+from ..training.optimizers import Adam, Constant
+from ..training.schedules import Every
+from .limits_of_icl import model_config
+
+
+# Each key and its default; `...` has none, and must be given.
+_SCHEMA: dict[str, Any] = {
+    "out_dir": ...,
+    "test_run": False,
+    "model": {
+        "family": ...,
+        "n_dims": ...,
+        "n_positions": ...,
+        "n_embd": ...,
+        "n_layer": ...,
+        "n_head": ...,
+        "attention_type": "softmax_causal",
+        "attention_kwargs": {},
+    },
+    "training": {
+        "task": ...,
+        "task_kwargs": {},
+        "num_tasks": None,
+        "num_training_examples": None,
+        "data": "gaussian",
+        "batch_size": 64,
+        "learning_rate": 3e-4,
+        "train_steps": 1000,
+        "save_every_steps": 1000,
+        "keep_every_steps": -1,
+        "resume_id": None,
+        "curriculum": {
+            part: {"start": ..., "end": ..., "inc": ..., "interval": ...}
+            for part in ("dims", "points")
+        },
+    },
+    "wandb": {
+        "project": "",
+        "entity": "",
+        "notes": "",
+        "name": None,
+        "log_every_steps": 10,
+    },
+}
+# Arguments of any kind, which are checked where they are used.
+_FREE = ("attention_kwargs", "task_kwargs")
+_EVALUATED = 1280  # Prompts, as in both codes.
+
+
+@dataclasses.dataclass(frozen=True)
+class PublishedRun:
+    """What a YAML config says."""
+
+    experiment: Experiment
+    out: Path
+    """Its `out_dir`."""
+    attention_type: str
+    """Its kind of attention, which names the figure of the loss."""
+
+
+def read_yaml(path: str | os.PathLike) -> PublishedRun:
+    """The experiment of a YAML config; files that it inherits from are read, too.
+
+    Steps become sequences. The weights are kept every `keep_every_steps`, and the model
+    is evaluated every `save_every_steps` steps. Runs resume by themselves.
+
+    **Raises:** `ValueError`, in one line, for a file that cannot be read, a key that is
+    unknown or missing, and a value that is not supported.
+    """
+    path = Path(path)
+    try:
+        return _run(_filled(_SCHEMA, _read(path, ()), ""))
+    except ValueError as error:
+        raise ValueError(f"{path}: {error}") from None
+
+
+def _run(given: Mapping[str, Any]) -> PublishedRun:
+    model, training = given["model"], given["training"]
+    for name, wanted, value in (
+        ("test_run", False, given["test_run"]),
+        ("training.num_tasks", None, training["num_tasks"]),
+        ("training.num_training_examples", None, training["num_training_examples"]),
+        ("training.resume_id", None, training["resume_id"]),
+        ("training.data", "gaussian", training["data"]),
+    ):
+        if value != wanted:
+            raise ValueError(f"{name} must be {wanted or 'null'}, got {value!r}")
+    for name in ("batch_size", "train_steps", "save_every_steps"):
+        positive(f"training.{name}", training[name])
+    batch, steps = training["batch_size"], training["train_steps"]
+    total, kept = steps * batch, training["keep_every_steps"]
+    experiment = Experiment(
+        _task(model, training),
+        model=model_config(model),
+        optimizer=Adam(Constant(_number("learning_rate", training["learning_rate"]))),
+        training=Training(
+            num_sequences=total,
+            batch_size=batch,
+            evaluate_at=Every(training["save_every_steps"] * batch),
+            checkpoint_at=Every(kept * batch if kept > 0 else total),
+        ),
+        evaluations={"train": TaskSet(_EVALUATED)},
+    )
+    return PublishedRun(experiment, Path(given["out_dir"]), model["attention_type"])
+
+
+def _task(model: Mapping[str, Any], training: Mapping[str, Any]) -> InContextFunction:
+    ramps = {
+        part: _ramp(f"training.curriculum.{part}", given, training["batch_size"])
+        for part, given in training["curriculum"].items()
+    }
+    dim, points = model["n_dims"], ramps["points"].end
+    grows = ramps["dims"].start < dim or ramps["points"].start < points
+    return InContextFunction(
+        _function(training["task"], training["task_kwargs"] or {}),
+        dim,
+        points,
+        curriculum=Curriculum(**ramps) if grows else None,
+    )
+
+
+def _ramp(name: str, given: Mapping[str, Any], batch: int) -> Ramp:
+    start, end = given["start"], given["end"]
+    # A ramp that does not grow may have any increment.
+    increment = max(given["inc"], 1) if start == end else given["inc"]
+    try:
+        positive("interval", given["interval"])
+        return Ramp(start, end, increment, given["interval"] * batch)
+    except ValueError as error:
+        raise ValueError(f"{name}: {error}") from None
+
+
+def _noisy(
+    scale: float = 1.0, noise_std: float = 0.0, renormalize_ys: bool = False
+) -> FunctionClass:
+    size = ExpectedSize() if renormalize_ys else KeptSize()
+    if noise_std == 0 and not renormalize_ys:
+        return LinearFunction(scale)
+    return NoisyLinear(noise_std, scale, size)
+
+
+_FUNCTIONS: dict[str, tuple[Callable[..., FunctionClass], dict[str, str]]] = {
+    "linear_regression": (LinearFunction, {"scale": "scale"}),
+    "uniform_linear_regression": (UniformLinear, {"scale": "scale"}),
+    "sparse_linear_regression": (
+        SparseLinear,
+        {"scale": "scale", "sparsity": "sparsity"},
+    ),
+    "linear_classification": (LinearClassification, {}),
+    "noisy_linear_regression": (
+        _noisy,
+        {x: x for x in ("scale", "noise_std", "renormalize_ys")},
+    ),
+    "affine_regression": (AffineFunction, {"scale": "scale", "bias_std": "bias_std"}),
+    "quadratic_regression": (QuadraticFunction, {"scale": "scale"}),
+    "relu_2nn_regression": (
+        TwoLayerReLU,
+        {"scale": "scale", "hidden_layer_size": "hidden"},
+    ),
+    "decision_tree": (DecisionTree, {"depth": "depth"}),
+}
+"""By the name of a task: what makes its functions, and our names of its arguments."""
+
+
+def _function(task: str, arguments: Mapping[str, Any]) -> FunctionClass:
+    if task not in _FUNCTIONS:
+        raise ValueError(f"training.task: no task {task!r}{_hint(task, _FUNCTIONS)}")
+    make, names = _FUNCTIONS[task]
+    given = {}
+    for name, value in arguments.items():
+        if name not in names:
+            hint = _hint(name, names)
+            raise ValueError(f"training.task_kwargs: {task} has no {name!r}{hint}")
+        whole = isinstance(value, bool) or name in _WHOLE
+        given[names[name]] = value if whole else _number(name, value)
+    try:
+        return make(**given)
+    except ValueError as error:
+        raise ValueError(f"training.task_kwargs: {error}") from None
+
+
+_WHOLE = ("sparsity", "hidden_layer_size", "depth")
+
+
+def _number(name: str, value: Any) -> float:
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise ValueError(f"{name} must be a number, got {value!r}")
+    return float(value)
+
+
+def _read(path: Path, above: tuple[Path, ...]) -> dict[str, Any]:
+    """The keys of a file, over those of the files that it inherits from."""
+    import yaml  # Slow to import.
+
+    if path.resolve() in above:
+        raise ValueError(f"{path} inherits from itself")
+    try:
+        found = yaml.safe_load(path.read_text("utf-8"))
+    except OSError as error:
+        raise ValueError(f"cannot read {path}: {error.strerror or error}") from None
+    except (yaml.YAMLError, UnicodeDecodeError) as error:
+        reason = " ".join(str(error).split())
+        raise ValueError(f"cannot read {path}: {reason}") from None
+    if not isinstance(found, dict):
+        raise ValueError(f"{path} must have keys, got {type(found).__name__}")
+    parents = found.pop("inherit", None) or []
+    if not isinstance(parents, list) or not all(isinstance(x, str) for x in parents):
+        raise ValueError(f"{path}: inherit must be a list of files, got {parents!r}")
+    merged: dict[str, Any] = {}
+    for parent in parents:
+        inherited = _read(path.parent / parent, (*above, path.resolve()))
+        merged = _merged(merged, inherited)
+    return _merged(merged, found)
+
+
+def _merged(under: Any, over: Any) -> Any:
+    if not isinstance(under, dict) or not isinstance(over, dict):
+        return over
+    both = {key: _merged(under[key], over[key]) for key in under if key in over}
+    return {**under, **over, **both}
+
+
+def _filled(schema: Mapping[str, Any], given: Any, where: str) -> dict[str, Any]:
+    """The given values with defaults for the others.
+
+    **Raises:** `ValueError` for keys that are unknown or missing.
+    """
+    given = {} if given is None else given
+    if not isinstance(given, dict):
+        raise ValueError(f"{where or 'it'} must have keys, got {given!r}")
+    for key in given:
+        if key not in schema:
+            there = f"{where}: " if where else ""
+            raise ValueError(f"{there}no key {key!r}{_hint(str(key), schema)}")
+    found = {}
+    for key, default in schema.items():
+        path = f"{where}.{key}" if where else key
+        if isinstance(default, dict) and key not in _FREE:
+            found[key] = _filled(default, given.get(key), path)
+        elif key in given:
+            found[key] = given[key]
+        elif default is ...:
+            raise ValueError(f"{path} is missing")
+        else:
+            found[key] = default
+    return found
+
+
+def _hint(name: str, known: Iterable[str]) -> str:
+    return did_you_mean(name, known) or f"; known: {', '.join(known) or 'none'}"

@@ -1,0 +1,8 @@
+"""GPT-2 as Hugging Face stores it: `config.json` and weights in `safetensors`.
+
+Models of every size are read and written, with a language-model head. Tokenisers, other
+architectures and other file formats do not belong here.
+"""
+
+from ._load import load as load
+from ._save import save as save

@@ -1,0 +1,147 @@
+"""Arrays by their names in PyTorch as a GPT-2 of points."""
+
+import dataclasses
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from jaxtyping import ArrayLike
+
+from opto.hints import did_you_mean
+
+from ...checks import positive
+from ...models import (
+    Causal,
+    ElementwiseRebasedAttention,
+    RelaAttention,
+    SoftmaxAttention,
+    UnstabilisedFavorAttention,
+    Window,
+)
+from ...models.gpt2 import ExactGelu, GPT2Config, GPT2Points, TanhGelu
+from ...protocols import Input, Interface
+from .._stored import APART, body, empty, filled, is_mask, layer, Stored, TOGETHER
+
+
+_SIZES = ("n_dims", "n_positions", "n_embd", "n_layer", "n_head")
+_PREFIXES = {"gpt2": "_backbone.", "nanogpt": "_backbone.transformer."}
+_KINDS = ("softmax_causal", "local_global", "mqa", "rela", "favor", "rebased")
+_KEYWORDS = ("local_window_size", "global_attn_indices", "rf_dim")
+
+# By kind: its own arrays in each block's `attn`, by their paths in ours.
+_OWN = {
+    "rela": {"rms_gain": "gain", "gate_w": "gate"},
+    "favor": {"omega": "directions.value"},
+    "rebased": {"gamma": "gain", "beta": "offset"},
+}
+
+
+def load_model(
+    parameters: Mapping[str, ArrayLike], constructor: Mapping[str, Any] | str
+) -> GPT2Points:
+    """The model with these weights, for one prompt.
+
+    `model(xs, ys)` takes points `[point, dim]` and values `[point]`, and gives the
+    prediction at each point, which does not depend on the point's own value.
+
+    **Arguments:**
+
+    - `parameters`: The `state_dict`: arrays by name, as `load_state` gives them. Masks
+        and the unused table of words are ignored.
+    - `constructor`: The arguments of that code's `build_model`, or their JSON text.
+
+    **Raises:** `ValueError` for settings that are missing or not supported, and for
+    arrays that are missing, left over, of another shape or no floats.
+    """
+    settings = json.loads(constructor) if isinstance(constructor, str) else constructor
+    kind = _kind(settings)
+    config = _config(settings, kind)
+    inputs = (
+        Input("xs", (1, settings["n_dims"]), "float32"),
+        Input("ys", (1,), "float32"),
+    )
+    model = empty(config, Interface(inputs, num_outputs=1))
+    prefix = _PREFIXES[settings["family"]]
+    unused = f"{prefix}wte.weight"
+    arrays = {
+        name: array
+        for name, array in parameters.items()
+        if name != unused and not is_mask(name.removeprefix(prefix))
+    }
+    return filled(model, arrays, _stored(model, kind, prefix))
+
+
+def model_config(constructor: Mapping[str, Any]) -> GPT2Config:
+    """The config of the models that `build_model` makes with these arguments.
+
+    **Raises:** `ValueError` for settings that are missing or not supported.
+    """
+    return _config(constructor, _kind(constructor))
+
+
+def _kind(settings: Mapping[str, Any]) -> str:
+    """The kind of attention; checks the settings that all kinds have."""
+    for name in ("family", *_SIZES):
+        if name not in settings:
+            raise ValueError(f"constructor lacks {name!r}")
+    for name in _SIZES:
+        positive(f"constructor: {name}", settings[name])
+    family = settings["family"]
+    if family not in _PREFIXES:
+        known = ", ".join(_PREFIXES)
+        raise ValueError(f"constructor: family must be {known}; got {family!r}")
+    if settings["n_embd"] % settings["n_head"]:
+        wanted = f"constructor: n_head must divide n_embd={settings['n_embd']}"
+        raise ValueError(f"{wanted}, got {settings['n_head']}")
+    if family == "gpt2":
+        return "gpt2"
+    kind = settings.get("attention_type", "softmax_causal")
+    if kind not in _KINDS:
+        hint = did_you_mean(str(kind), _KINDS) or f"; known: {', '.join(_KINDS)}"
+        raise ValueError(f"constructor: no attention_type {kind!r}{hint}")
+    for name in settings.get("attention_kwargs") or {}:
+        if name not in _KEYWORDS:
+            hint = did_you_mean(name, _KEYWORDS)
+            raise ValueError(f"constructor: no attention_kwargs {name!r}{hint}")
+    return kind
+
+
+def _config(settings: Mapping[str, Any], kind: str) -> GPT2Config:
+    common = GPT2Config(
+        num_layers=settings["n_layer"],
+        d_model=settings["n_embd"],
+        num_heads=settings["n_head"],
+        max_length=2 * settings["n_positions"],
+        activation=TanhGelu() if kind == "gpt2" else ExactGelu(),
+    )
+    given = settings.get("attention_kwargs") or {}
+    fields = {
+        "local_global": lambda: {"mask": _mask(given)},
+        "mqa": lambda: {"num_kv_heads": 1},
+        "rela": lambda: {"attention": RelaAttention()},
+        "favor": lambda: {"attention": UnstabilisedFavorAttention(given.get("rf_dim"))},
+        "rebased": lambda: {"attention": ElementwiseRebasedAttention()},
+    }
+    own = fields[kind]() if kind in fields else {"attention": SoftmaxAttention()}
+    return dataclasses.replace(common, **own)
+
+
+def _mask(given: Mapping[str, Any]) -> Causal | Window:
+    size = given.get("local_window_size")
+    if size is None:  # Then global tokens change nothing.
+        return Causal()
+    positive("constructor: local_window_size", size)
+    # Global positions outside of a sequence do nothing in that code.
+    positions = given.get("global_attn_indices") or ()
+    return Window(size, tuple(int(x) for x in positions if x >= 0))
+
+
+def _stored(model: GPT2Points, kind: str, prefix: str) -> dict[str, Stored]:
+    projections = APART if kind == "mqa" else TOGETHER
+    found = body(model, transposed=kind == "gpt2", projections=projections)
+    for i in range(len(model.blocks)):
+        for theirs, ours in _OWN.get(kind, {}).items():
+            path = f"blocks.{i}.attn.kind.{ours}"
+            found[f"h.{i}.attn.{theirs}"] = Stored((path,), flat=kind == "rela")
+    ends = layer("_read_in", "read_in") | layer("_read_out", "unembed")
+    return ends | {f"{prefix}{name}": how for name, how in found.items()}

@@ -1,0 +1,69 @@
+"""Prompting strategies of Garg et al. (2022) and limits_of_icl as shifts of ours.
+
+Settings with which those codes changed nothing are refused; the error names the setting
+of ours that does what was meant.
+"""
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from opto.hints import did_you_mean
+
+from ..tasks.functions import InputShift
+from ..tasks.functions.shifts import (
+    OppositeQuery,
+    OrthantContext,
+    OrthogonalQuery,
+    OverlappingQuery,
+    ScaledQuery,
+    SkewedInputs,
+    SubspaceInputs,
+)
+
+
+def published_shift(
+    strategy: str, arguments: Mapping[str, Any], *, points: int, dim: int
+) -> InputShift | None:
+    """The shift of a prompting strategy; `None` for `standard`.
+
+    **Arguments:**
+
+    - `strategy`, `arguments`: `prompting_strategy` and `prompting_strategy_kwargs`.
+    - `points`, `dim`: The size of a prompt, whose last point is the query.
+
+    **Raises:** `ValueError` for a strategy or an argument that does not exist, and for
+    settings with which the public code changes nothing.
+    """
+    if strategy not in _SHIFTS:
+        hint = did_you_mean(strategy, _SHIFTS) or f"; known: {', '.join(_SHIFTS)}"
+        raise ValueError(f"no prompting strategy {strategy!r}{hint}")
+    name, make = _SHIFTS[strategy]
+    for given in arguments:
+        if given != name:
+            known = name or "none"
+            raise ValueError(f"{strategy} has no argument {given!r}; known: {known}")
+    value = arguments.get(name)
+    if strategy == "opposite_quadrants" and value is not None:
+        why = "flips random signs of a query whose signs are random"
+        ours = f"OppositeQuery({value}), or OrthantContext() for that distribution"
+        raise ValueError(f"{strategy} with {name}={value} {why}: use {ours}")
+    if strategy == "orthogonal_train_test" and value is not None and points > dim:
+        why = f"does not change a query after more than dim={dim} points"
+        raise ValueError(f"{strategy} {why}: use OrthogonalQuery({value})")
+    shift = make() if value is None else make(value)
+    if shift is not None:
+        shift.check(points, dim)
+    return shift
+
+
+_SHIFTS: dict[str, tuple[str, Callable[..., InputShift | None]]] = {
+    "standard": ("", lambda: None),
+    "scaled_query": ("scale", lambda scale=2.0: ScaledQuery(float(scale))),
+    "opposite_quadrants": ("num_flipped_dims", OppositeQuery),
+    "random_quadrants": ("num_constrained_points", OrthantContext),
+    "orthogonal_train_test": ("num_orthogonal_vectors", OrthogonalQuery),
+    "overlapping_train_test": ("", OverlappingQuery),
+    "subspace": ("num_dim", lambda removed=1: SubspaceInputs(removed)),
+    "skewed": ("exponent", lambda exponent=1.0: SkewedInputs(float(exponent))),
+}
+"""By strategy: the name of its argument, and what makes the shift."""

@@ -1,0 +1,81 @@
+r"""Two ways in which a layer of linear self-attention can do a step of descent.
+
+With $y$ read by the values, a layer's prediction is $x^\top A \sum_i x_i y_i$ with $A
+= -(W_Q^\top W_K)_{xx} (P W_V)_{yy}$: a step of gradient descent, if $A$ is a multiple
+of the identity. It may also read $y$ by the keys and $x$ by the values. Then $A =
+-(W_Q^\top W_K)_{xy} (P W_V)_{yx}$ has rank 1: a step in a single direction.
+"""
+
+from typing import Any, get_args, Literal
+
+import jax.numpy as jnp
+from jaxtyping import Array, Float
+
+import opto
+from opto.toolkit import run_within
+
+from ..models.linear_attention import LinearSelfAttention
+from ._measure import OfModel
+from ._regression import answers, check_regression
+from ._text import register
+
+
+Reads = Literal["k", "v"]
+
+
+@register
+def descent_terms() -> OfModel:
+    r"""How large both terms of the first layer's step are: `[straight or swapped]`.
+
+    The Frobenius norms of both matrices $A$: $y$ read by the values, and by the keys.
+    Gradient descent has $\sqrt d\, \eta / N$ and 0.
+    """
+
+    def fn(model: Any, task: Any, batch: Any, edits: tuple) -> Array:
+        return jnp.stack([jnp.linalg.norm(term) for term in terms(model)])
+
+    label = "size of the step's terms"
+    settings: Any = {"reads": "weights", "needs": ("blocks",)}
+    return OfModel(fn, "straight_or_swapped", label, **settings)
+
+
+@register
+def loss_without_values(reads: Reads = "k") -> OfModel:
+    """The loss if the first layer's keys do not see the pairs' values $y$.
+
+    They are taken from a run in which all values are 0.
+
+    **Arguments:** `reads`: What does not see them: keys, `"k"`, or values, `"v"`.
+    """
+    if reads not in get_args(Reads):
+        raise ValueError(f"reads must be one of k, v, got {reads!r}")
+    site = f"blocks.0.attn.{reads}"
+
+    def fn(model: Any, task: Any, batch: Any, edits: tuple) -> Array:
+        check_regression(batch)
+        zeros = jnp.zeros_like(batch.y)
+        _, record = run_within(model, batch.x, zeros, record=[site], edits=edits)
+        patch = opto.Patch(site, {site: record[site]})
+        found = answers(model, batch, [*edits, patch])
+        return 0.5 * jnp.mean((found - batch.query_y) ** 2)
+
+    what = "keys" if reads == "k" else "values"
+    label = f"loss if {what} do not see y"
+    return OfModel(fn, "", label, needs=("blocks",))
+
+
+def terms(model: Any) -> tuple[Float[Array, "dim dim"], Float[Array, "dim dim"]]:
+    """The matrices $A$ of the first layer: with $y$ read by values, and by keys.
+
+    **Raises:** `ValueError` for another model, several heads or biases.
+    """
+    if not isinstance(model, LinearSelfAttention):
+        kind = type(model).__name__
+        raise ValueError(f"it needs a LinearSelfAttention, got {kind}")
+    attn = model.blocks[0].attn
+    layers = attn.query, attn.key, attn.value, attn.output
+    if attn.num_heads != 1 or any(layer.bias is not None for layer in layers):
+        raise ValueError("it needs layers with one head and no biases")
+    qk = attn.query.weight.T @ attn.key.weight
+    ov = attn.output.weight @ attn.value.weight
+    return -ov[-1, -1] * qk[:-1, :-1], -jnp.outer(qk[:-1, -1], ov[-1, :-1])

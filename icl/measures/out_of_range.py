@@ -1,0 +1,47 @@
+"""What a model does with points of another scale than in training.
+
+For tasks of `icl.tasks.regression`.
+"""
+
+import dataclasses
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float
+
+from ._measure import OfModel
+from ._regression import answers, check_regression
+from ._text import register
+
+
+SCALES = (0.5, 1.0, 1.5, 2.0)
+
+
+@register
+def ood_curve(scales: Sequence[float] = SCALES) -> OfModel:
+    r"""The loss on scaled points, divided by that of predicting 0: `[scale]`.
+
+    All points, their values and the targets are multiplied by $\alpha$; the weights are
+    the same. A linear learner has the same value for each scale, gradient descent has
+    not: it diverges for large points.
+
+    **Arguments:** `scales`: The $\alpha$, above 0.
+    """
+    if not len(scales) or not all(0 < scale < math.inf for scale in scales):
+        raise ValueError(f"scales must be positive and finite, got {scales}")
+
+    def fn(model: Any, task: Any, batch: Any, edits: tuple) -> Array:
+        check_regression(batch)
+
+        def ratio(scale: Array) -> Float[Array, ""]:
+            scaled = dataclasses.replace(batch, x=scale * batch.x, y=scale * batch.y)
+            errors = answers(model, scaled, edits) - scaled.query_y
+            return jnp.sum(errors**2) / jnp.sum(scaled.query_y**2)
+
+        return jax.lax.map(ratio, jnp.asarray(scales, batch.x.dtype))
+
+    label = "loss, divided by that of predicting 0"
+    return OfModel(fn, "scale", label, needs=("blocks",))

@@ -1,0 +1,22 @@
+"""Settings that are the same in all layers, or one for each layer."""
+
+from typing import TypeVar
+
+
+Setting = TypeVar("Setting")
+
+
+def per_layer(
+    name: str, value: Setting | tuple[Setting, ...], num_layers: int
+) -> tuple[Setting, ...]:
+    """The setting of each layer.
+
+    **Raises:** `ValueError` for another number of settings than layers.
+    """
+    if not isinstance(value, tuple | list):
+        return (value,) * num_layers
+    if len(value) != num_layers:
+        wanted = "one for all layers, or one for each"
+        got = f"{len(value)} for num_layers={num_layers}"
+        raise ValueError(f"{name} must be {wanted}; got {got}")
+    return tuple(value)

@@ -1,0 +1,68 @@
+"""What a class of functions is, and the maps that several classes share."""
+
+import abc
+import math
+from typing import Any, ClassVar
+
+from jaxtyping import Array, Float, Int, PRNGKeyArray
+
+from ...unions import OpenUnion
+from ._scoring import Scoring, SquaredError
+
+
+Parameters = dict[str, Array]
+"""What makes one function of a class: arrays by name."""
+
+
+class FunctionClass(OpenUnion, packages=("icl.tasks.functions.classes",)):
+    """A distribution over functions of a point, as a frozen dataclass."""
+
+    scoring: ClassVar[Scoring] = SquaredError()
+    """How predictions of its values are scored."""
+
+    @abc.abstractmethod
+    def check(self, dim: int) -> None:
+        """Raises `ValueError` if there are no such functions of `dim` components."""
+
+    @abc.abstractmethod
+    def draw(
+        self, points: int, dim: int, *, active: Int[Array, ""] | int, key: PRNGKeyArray
+    ) -> Parameters:
+        """The parameters of one function.
+
+        **Arguments:**
+
+        - `points`: How many points it will be evaluated at, for noise on each value.
+        - `active`: How many components of a point are not zero: the first ones.
+        """
+
+    @abc.abstractmethod
+    def values(
+        self, parameters: Parameters, xs: Float[Array, "point dim"]
+    ) -> Float[Array, " point"]:
+        """The values of the function at some points."""
+
+    @abc.abstractmethod
+    def mean_square(self, dim: int, spread: float) -> float:
+        """The mean square of its values, averaged over functions.
+
+        Noise and offsets do not count. Errors are divided by this number, so that a
+        model that always predicts 0 has an error of about 1.
+
+        **Arguments:**
+
+        - `spread`: The standard deviation of each component of the normal points.
+        """
+
+
+def linear(
+    xs: Float[Array, "point dim"], weights: Float[Array, " dim"], scale: float
+) -> Float[Array, " point"]:
+    r"""$s\, w \cdot x$ at each point."""
+    return scale * (xs @ weights)
+
+
+def check_above_zero(name: str, value: Any) -> None:
+    """Raises `ValueError` unless a number is above 0 and finite."""
+    if isinstance(value, bool) or not 0 < value < math.inf:
+        raise ValueError(f"{name} must be above 0 and finite, got {value!r}")

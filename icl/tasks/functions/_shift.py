@@ -1,0 +1,54 @@
+"""What a shift of the inputs is, and prompts before a query is chosen."""
+
+import abc
+from typing import ClassVar
+
+from jaxtyping import Array, Float, PRNGKeyArray
+
+from ...unions import OpenUnion
+
+
+Choices = dict[str, Array]
+"""The random choices of a shift for one prompt, by name."""
+Points = Float[Array, "point dim"]
+
+
+class InputShift(OpenUnion, packages=("icl.tasks.functions.shifts",)):
+    """Moves points away from the standard normal distribution, for evaluation sets.
+
+    A shift of the prompt moves all points alike. A shift of the query gives each point
+    a second value: the context has the first ones, and the point whose value is to be
+    predicted has the second one.
+    """
+
+    spread: ClassVar[float] = 1.0
+    """The root mean square of a query's component, by which errors are normalised."""
+
+    @abc.abstractmethod
+    def check(self, points: int, dim: int) -> None:
+        """Raises `ValueError` where it cannot be, or where it would change nothing."""
+
+    @abc.abstractmethod
+    def queries(self, points: int, dim: int) -> range | None:
+        """The positions at which the shifted point may be the query.
+
+        `None` for a shift of the prompt: then each point is the query of those before.
+        """
+
+    @abc.abstractmethod
+    def choices(self, points: int, dim: int, *, key: PRNGKeyArray) -> Choices:
+        """Draws its random choices."""
+
+    @abc.abstractmethod
+    def apply(self, xs: Points, choices: Choices) -> tuple[Points, Points]:
+        """The points of the context, and each point as it is as a query.
+
+        **Arguments:**
+
+        - `xs`: Standard normal points.
+        """
+
+
+def refuse_no_change(name: str, value: object) -> None:
+    """Raises the error for a setting with which a shift would change nothing."""
+    raise ValueError(f"{name}={value!r} changes nothing: leave the shift out")

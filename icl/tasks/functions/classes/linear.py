@@ -1,0 +1,34 @@
+"""Linear functions."""
+
+import dataclasses
+
+import jax
+from jaxtyping import Array, Float
+
+from .._function import check_above_zero, FunctionClass, linear, Parameters
+
+
+@dataclasses.dataclass(frozen=True)
+class LinearFunction(FunctionClass):
+    r"""$f(x) = s\, w \cdot x$ with $w \sim N(0, I)$ (Garg et al. 2022, section 3)."""
+
+    scale: float = 1.0
+    """$s$, above 0."""
+
+    def __post_init__(self):
+        check_above_zero("scale", self.scale)
+
+    def check(self, dim: int) -> None:
+        """Any number of components will do."""
+
+    def draw(self, points, dim, *, active, key) -> Parameters:
+        return {"w": jax.random.normal(key, (dim,))}
+
+    def values(
+        self, parameters: Parameters, xs: Float[Array, "point dim"]
+    ) -> Float[Array, " point"]:
+        return linear(xs, parameters["w"], self.scale)
+
+    def mean_square(self, dim: int, spread: float) -> float:
+        r"""$s^2 d$ times the variance of a component."""
+        return self.scale**2 * dim * spread**2

@@ -1,0 +1,89 @@
+"""Linear functions with noise on each value."""
+
+import dataclasses
+import math
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float
+
+from .._function import check_above_zero, FunctionClass, linear, Parameters
+
+
+@dataclasses.dataclass(frozen=True)
+class KeptSize:
+    """The values as they are."""
+
+    def factor(self, scale, noise_std, dim, active) -> Float[Array, ""]:
+        return jnp.ones(())
+
+    def mean_square(self, scale: float, dim: int) -> float:
+        return scale**2 * dim
+
+
+@dataclasses.dataclass(frozen=True)
+class ExpectedSize:
+    r"""The values times $\sqrt d / \sqrt{s^2 d' + \sigma^2}$, $d'$ components used.
+
+    The denominator is the expected standard deviation of the values at standard normal
+    points, so that the values have the size of those without noise. The public code
+    divides by the standard deviation of the whole batch instead (`batch_renormalized`):
+    there, a prompt depends on the others in its batch. Both are the same for a large
+    batch. For 64 prompts of 20 dimensions the batch's number varies by 4 %.
+    """
+
+    def factor(self, scale, noise_std, dim, active) -> Float[Array, ""]:
+        return jnp.sqrt(dim / (scale**2 * active + noise_std**2))
+
+    def mean_square(self, scale: float, dim: int) -> float:
+        return float(dim)
+
+
+def batch_renormalized(
+    ys: Float[Array, "sequence point"], dim: int
+) -> Float[Array, "sequence point"]:
+    """The public code's renormalisation of noisy values: their sample standard
+    deviation over the whole batch (with n - 1) becomes the root of `dim`."""
+    return ys * math.sqrt(dim) / jnp.std(ys, ddof=1)
+
+
+@dataclasses.dataclass(frozen=True)
+class NoisyLinear(FunctionClass):
+    r"""$f(x) = s\, w \cdot x + \epsilon$ with noise $\epsilon \sim N(0, \sigma^2)$.
+
+    Each point has noise of its own. As in the public code, the values to predict are
+    noisy, too: the error of a perfect learner is at least $\sigma^2$.
+    """
+
+    noise_std: float = 1.0
+    r"""$\sigma$, above 0."""
+    scale: float = 1.0
+    """$s$, above 0."""
+    size: KeptSize | ExpectedSize = KeptSize()
+    """Whether the noisy values are brought back to the size of those without noise."""
+
+    def __post_init__(self):
+        check_above_zero("noise_std", self.noise_std)
+        check_above_zero("scale", self.scale)
+
+    def check(self, dim: int) -> None:
+        """Any number of components will do."""
+
+    def draw(self, points, dim, *, active, key) -> Parameters:
+        weights_key, noise_key = jax.random.split(key)
+        return {
+            "w": jax.random.normal(weights_key, (dim,)),
+            "noise": jax.random.normal(noise_key, (points,)),
+            "factor": self.size.factor(self.scale, self.noise_std, dim, active),
+        }
+
+    def values(
+        self, parameters: Parameters, xs: Float[Array, "point dim"]
+    ) -> Float[Array, " point"]:
+        """The noisy values; point *i* has the noise *i*."""
+        exact = linear(xs, parameters["w"], self.scale)
+        return parameters["factor"] * (exact + self.noise_std * parameters["noise"])
+
+    def mean_square(self, dim: int, spread: float) -> float:
+        r"""That of a linear function, or its `size`: the noise does not count."""
+        return self.size.mean_square(self.scale, dim) * spread**2

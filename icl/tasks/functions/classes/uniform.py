@@ -1,0 +1,39 @@
+"""Linear functions with uniform weights."""
+
+import dataclasses
+import math
+
+import jax
+from jaxtyping import Array, Float
+
+from .._function import check_above_zero, FunctionClass, linear, Parameters
+
+
+@dataclasses.dataclass(frozen=True)
+class UniformLinear(FunctionClass):
+    r"""$f(x) = s\, w \cdot x$ with each weight uniform in $\pm\sqrt 3$.
+
+    The weights have the mean and variance of normal ones (limits_of_icl).
+    """
+
+    scale: float = 1.0
+    """$s$, above 0."""
+
+    def __post_init__(self):
+        check_above_zero("scale", self.scale)
+
+    def check(self, dim: int) -> None:
+        """Any number of components will do."""
+
+    def draw(self, points, dim, *, active, key) -> Parameters:
+        bound = math.sqrt(3)
+        return {"w": jax.random.uniform(key, (dim,), minval=-bound, maxval=bound)}
+
+    def values(
+        self, parameters: Parameters, xs: Float[Array, "point dim"]
+    ) -> Float[Array, " point"]:
+        return linear(xs, parameters["w"], self.scale)
+
+    def mean_square(self, dim: int, spread: float) -> float:
+        r"""$s^2 d$ times the variance of a component."""
+        return self.scale**2 * dim * spread**2

@@ -1,0 +1,71 @@
+"""Larger or smaller points."""
+
+import dataclasses
+
+from .._function import check_above_zero
+from .._shift import Choices, InputShift, Points, refuse_no_change
+
+
+def _check_scale(scale: float) -> None:
+    check_above_zero("scale", scale)
+    if scale == 1:
+        refuse_no_change("scale", scale)
+
+
+@dataclasses.dataclass(frozen=True)
+class ScaledInputs(InputShift):
+    """All points times a number (Garg et al. 2022, appendix). For scaled values, use
+    the `scale` of the function's class."""
+
+    scale: float
+    """Above 0, and not 1."""
+
+    def __post_init__(self):
+        _check_scale(self.scale)
+
+    @property
+    def spread(self) -> float:  # pyright: ignore[reportIncompatibleVariableOverride]
+        """The scale."""
+        return self.scale
+
+    def check(self, points: int, dim: int) -> None:
+        """Any size of a prompt will do."""
+
+    def queries(self, points: int, dim: int) -> None:
+        """Each point: it shifts the whole prompt."""
+
+    def choices(self, points, dim, *, key) -> Choices:
+        return {}
+
+    def apply(self, xs: Points, choices: Choices) -> tuple[Points, Points]:
+        moved = self.scale * xs
+        return moved, moved
+
+
+@dataclasses.dataclass(frozen=True)
+class ScaledQuery(InputShift):
+    """Only the query times a number (limits_of_icl)."""
+
+    scale: float
+    """Above 0, and not 1."""
+
+    def __post_init__(self):
+        _check_scale(self.scale)
+
+    @property
+    def spread(self) -> float:  # pyright: ignore[reportIncompatibleVariableOverride]
+        """The scale."""
+        return self.scale
+
+    def check(self, points: int, dim: int) -> None:
+        """Any size of a prompt will do."""
+
+    def queries(self, points: int, dim: int) -> range:
+        """Every position."""
+        return range(points)
+
+    def choices(self, points, dim, *, key) -> Choices:
+        return {}
+
+    def apply(self, xs: Points, choices: Choices) -> tuple[Points, Points]:
+        return xs, self.scale * xs

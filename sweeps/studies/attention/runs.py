@@ -1,0 +1,108 @@
+"""The runs of the study: kinds of attention that learn linear functions in context.
+
+`small` has 5 components, 11 points and three layers of 64, as in `icl.presets`; `paper`
+is as in limits_of_icl, which has one seed and 100,000 steps. Windows count tokens, of
+which a pair has two; at `small` they cover the same share of a prompt.
+"""
+
+import dataclasses
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from icl import Experiment
+from icl.data import Source
+from icl.models import (
+    ElementwiseRebasedAttention,
+    FavorAttention,
+    LinearAttention,
+    RebasedAttention,
+    RelaAttention,
+    UnstabilisedFavorAttention,
+    Window,
+)
+from icl.models.gpt2 import GPT2Config
+from icl.presets.functions import function_linear, function_linear_published
+from icl.protocols import TaskSet
+from icl.training.schedules import Every
+
+from ...study import StudyScale, Trial
+
+
+SEEDS = (10, 11, 12)
+"""The seeds at `small`."""
+
+KINDS: Mapping[str, Mapping[str, Any]] = {
+    "softmax": {},
+    "multi-query": {"num_kv_heads": 1},
+    "rela": {"attention": RelaAttention()},
+    "favor": {"attention": FavorAttention()},
+    "favor-published": {"attention": UnstabilisedFavorAttention()},
+    "rebased": {"attention": RebasedAttention()},
+    "rebased-published": {"attention": ElementwiseRebasedAttention()},
+    "linear": {"attention": LinearAttention()},
+}
+"""By the name of a kind: the fields of its model. Two kinds are as in limits_of_icl,
+whose formulas differ from the papers'."""
+
+WINDOWS: Mapping[str, Mapping[str, tuple[int, tuple[int, ...]]]] = {
+    "paper": {"local-5": (5, ()), "local-15": (15, ()), "global": (15, (20, 40))},
+    "small": {"local-2": (2, ()), "local-5": (5, ()), "global": (5, (5, 11))},
+}
+"""The windows of each scale, and their global tokens."""
+
+
+def trials(scale: StudyScale, folder: Path, data: Source | None) -> list[Trial]:
+    """The runs of the study; see `sweeps.study.StudyModule`.
+
+    **Raises:** `ValueError` if `data` is given, as the task draws its own.
+    """
+    if data is not None:
+        raise ValueError("the study attention draws its own points; give it no --data")
+    seeds = {"paper": SEEDS[:1], "small": SEEDS, "smoke": SEEDS[:1]}[scale]
+    base = _base(scale)
+    return [
+        Trial(
+            f"{kind}-seed-{seed}",
+            dataclasses.replace(
+                _with_model(base, **fields), init_seed=seed, train_seed=seed
+            ),
+        )
+        for kind, fields in kinds(scale).items()
+        for seed in seeds
+    ]
+
+
+def kinds(scale: StudyScale) -> dict[str, Mapping[str, Any]]:
+    """The kinds of a scale by name, with the fields of their models."""
+    if scale == "smoke":  # Each is another program.
+        few = ("softmax", "rela", "favor", "rebased")
+        return {name: KINDS[name] for name in few}
+    windows = WINDOWS[scale].items()
+    return {**KINDS, **{name: {"mask": Window(*window)} for name, window in windows}}
+
+
+def _with_model(base: Experiment, **fields: Any) -> Experiment:
+    return dataclasses.replace(base, model=dataclasses.replace(base.model, **fields))
+
+
+def _base(scale: StudyScale) -> Experiment:
+    if scale == "paper":
+        return function_linear_published(100_001)
+    if scale == "small":
+        return function_linear()
+    base = function_linear(20)
+    tiny = GPT2Config(num_layers=1, d_model=8, num_heads=2, max_length=22)
+    often = Every(base.training.seen_sequences // 2)
+    return dataclasses.replace(
+        base,
+        model=tiny,
+        training=dataclasses.replace(
+            base.training, evaluate_at=often, checkpoint_at=often
+        ),
+        evaluations={
+            name: dataclasses.replace(each, size=20)
+            for name, each in base.evaluations.items()
+            if isinstance(each, TaskSet)
+        },
+    )

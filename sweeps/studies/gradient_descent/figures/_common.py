@@ -1,0 +1,42 @@
+"""What the figures of these studies share."""
+
+import math
+from collections.abc import Iterable, Mapping
+
+import numpy as np
+from jaxtyping import Float
+
+from ....figures import Unit, WithinDifference, WithinFactor
+
+
+PAPER = "arXiv 2212.07677, and numbers computed independently from its definitions"
+NAN = math.nan
+
+LOSS = Unit("half squared error", WithinFactor(1.03), low=0.0)
+FAR_LOSS = Unit("half squared error", WithinFactor(1.1), low=0.0)
+RATIO = Unit("quotient", WithinFactor(1.03), low=0.0)
+COSINE = Unit("cosine", WithinDifference(0.01), low=-1.0, high=1.0)
+AREA = Unit("AUROC", WithinDifference(0.05), low=0.0, high=1.0)
+FRACTION = Unit("share of seeds", WithinDifference(0.25), low=0.0, high=1.0)
+PLAIN = Unit("number", WithinDifference(0.01))
+
+GREEN, PURPLE, GREY = "#2a9d3a", "#7b3fa0", "0.5"
+"""Gradient descent, trained transformers, and closed forms."""
+
+
+def by_name(each: Iterable[Mapping[str, float]]) -> dict[str, np.ndarray]:
+    """The numbers of all seeds, `[seed]` by name."""
+    rows = [*each]
+    return {name: np.array([row[name] for row in rows], float) for name in rows[0]}
+
+
+def over_seeds(
+    curves: Float[np.ndarray, "seed point"],
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """The mean over seeds, the least and the largest."""
+    return curves.mean(0), curves.min(0), curves.max(0)
+
+
+def constant(value: float, like: np.ndarray) -> np.ndarray:
+    """A number about all seeds together, as the number of each."""
+    return np.full(len(like), value)

@@ -1,0 +1,94 @@
+"""Models trained on noisy contexts, beside the descent that is best with that noise."""
+
+import numpy as np
+
+from ....figures import dotted, Figure, Measured, rows_of, Runs, Within
+from .. import analysis
+from ..noise.runs import NOISES, SEEDS, SEPARATED
+from ._common import AREA, by_name, LOSS, NAN, RATIO
+
+
+_LSA = {f"lsa, {name}": f"lsa-{name}-seed-{{seed}}" for name in NOISES}
+_SEPARATED = {
+    f"{model}, {name}": f"{model}-{name}-seed-{{seed}}"
+    for model in ("lsa", "transformer")
+    for name in SEPARATED
+}
+_PARTS = ("influence", "influence, control")
+_LAYERS = ("layer 0", "layer 1", "layer 2", "control")
+
+
+def _robustness(runs: Runs) -> Measured:
+    values: dict[str, np.ndarray] = {}
+    for name, folders in runs.folders.items():
+        found = by_name(analysis.beside_descent(folder) for folder in folders)
+        values |= {f"{name}: {what}": each for what, each in found.items()}
+    shown = {k: v for k, v in values.items() if not k.endswith(": loss")}
+    label = "loss, divided by that of one step of descent"
+    return Measured(values, dotted(shown, _RATIOS, label))
+
+
+def _separation(runs: Runs) -> Measured:
+    values: dict[str, np.ndarray] = {}
+    for name, folders in runs.folders.items():
+        found = by_name(analysis.separation(folder) for folder in folders)
+        values |= {f"{name}: {what}": each for what, each in found.items()}
+    values = {k: values[k] for k in _AREAS if k in values}
+    return Measured(values, dotted(values, _AREAS, "AUROC; .5 is chance"))
+
+
+_RATIOS = {
+    **rows_of(LOSS, {f"{name}: loss": NAN for name in _LSA}),
+    **rows_of(RATIO, {f"{name}: ÷ GD": NAN for name in _LSA}),
+    **rows_of(RATIO, {f"{name}: ÷ clean rate": NAN for name in _LSA}),
+}
+_AREAS = rows_of(
+    AREA,
+    {
+        f"{name}: {what}": NAN
+        for name in _SEPARATED
+        for what in (_PARTS if name.startswith("lsa") else (*_PARTS, *_LAYERS))
+    },
+)
+
+FIGURES = (
+    Figure(
+        "gd/noise_robustness",
+        "with noise, linear self-attention is as good as descent with the best rate",
+        "the public study of order and noise judges against one fixed rate",
+        cost="4 min",
+        about="losses divided by that of one step with the best rate for the noise",
+        study="noise",
+        runs=_LSA,
+        measure=_robustness,
+        rows=_RATIOS,
+        claims=(
+            *(Within(f"{name}: ÷ GD", low=0.97, high=1.02) for name in _LSA),
+            # The model finds the rate for its noise: it beats the clean one.
+            Within("lsa, pairs-0.5: ÷ clean rate", high=0.97),
+        ),
+        fresh=SEEDS,
+    ),
+    Figure(
+        "gd/attention_separation",
+        "one linear layer cannot tell noisy pairs from clean ones",
+        "the public study of order and noise",
+        cost="10 min",
+        about="AUROC of low influence or attention; with shuffled masks as a control",
+        study="noise",
+        runs=_SEPARATED,
+        measure=_separation,
+        rows=_AREAS,
+        claims=(
+            *(
+                Within(f"lsa, {name}: influence", low=0.48, high=0.52)
+                for name in SEPARATED
+            ),
+            *(
+                Within(f"transformer, {name}: control", low=0.47, high=0.53)
+                for name in SEPARATED
+            ),
+        ),
+        fresh=SEEDS,
+    ),
+)

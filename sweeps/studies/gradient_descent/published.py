@@ -1,0 +1,26 @@
+"""What von Oswald et al. (2023) and two public repositories report, and our figures."""
+
+from ...figures import Published
+
+
+PAPER = "Transformers learn in-context by gradient descent, 2212.07677"
+
+PUBLISHED = (
+    Published("2", "one layer does one step of descent", "gd/alignment_metrics"),
+    Published("2 (o.o.d.)", "points of another scale", "gd/ood_curve"),
+    Published("3", "two layers do GD++", "gd/alignment_metrics"),
+    Published(
+        "notebook, cell 10",
+        "one layer, applied again and again",
+        "gd/compare_gd_vs_transformer",
+    ),
+    Published("? (order)", "orders of the context", "gd/order_sensitivity"),
+    Published("? (noise)", "noisy pairs of the context", "gd/noise_robustness"),
+    Published("? (attention)", "attention to noisy pairs", "gd/attention_separation"),
+    Published("ours", "seeds that find no descent", "gd/second_basin"),
+    Published(
+        "4",
+        "non-linear regression with MLPs",
+        absent="the tasks of sine waves are not among ours",
+    ),
+)

@@ -1,0 +1,94 @@
+"""The studies of gradient descent in context: their tables, and curves of steps."""
+
+import csv
+import json
+import math
+
+import numpy as np
+import pytest
+
+from icl import plots
+from sweeps.analysis import Study
+from sweeps.studies.gradient_descent import analysis, tables
+
+
+def test_lines_keep_what_they_show():
+    x, y = np.arange(3), np.array([3.0, math.nan, 1.0])
+    line = plots.Line(x, y, y - 1, y + 1, colour="#7b3fa0", marker="+")
+    other = plots.Line(x, 2.0 * x, dashed=True)
+    figure = plots.lines({"a": {"b": line}, "c": {"b": other}}, x="steps", y="loss")
+    np.testing.assert_array_equal(figure.drawn["a/b"].values, y)
+    np.testing.assert_array_equal(figure.drawn["a/b/high"].values, y + 1)
+    assert [*figure.drawn] == ["a/b", "a/b/low", "a/b/high", "c/b"]
+    assert [*figure.drawn["c/b"].axes] == ["steps"]
+    first, second = figure.axes
+    (drawn,) = first.get_lines()
+    np.testing.assert_array_equal(drawn.get_xdata(), [0.0, 2.0])  # Without the NaN.
+    assert drawn.get_color() == "#7b3fa0"
+    assert drawn.get_marker() == "+"
+    assert second.get_lines()[0].get_linestyle() == "--"
+
+
+def test_no_text_of_a_log_axis_is_a_formula():
+    line = plots.Line(np.arange(3), np.array([0.1, 1.0, 100.0]))
+    figure = plots.lines({"": {"a": line}}, x="x", y="y", scale="log")
+    figure.draw_without_rendering()
+    texts = [each.get_text() for each in figure.axes[0].get_yticklabels()]
+    assert {"0.1", "1", "100"} <= {*texts}
+    assert not any("$" in text for text in texts)
+
+
+def test_lines_that_cannot_be(unchecked):
+    x = np.arange(3)
+    with pytest.raises(ValueError, match=r"low must be \[3\] as x is, got \[2\]"):
+        plots.Line(x, 1.0 * x, low=np.zeros(2))
+    with pytest.raises(ValueError, match="panels must have at least one panel"):
+        plots.lines({}, x="steps", y="loss")
+
+
+def test_where_descent_is_fitted():
+    assert analysis.counts(1) == [1]
+    assert analysis.counts(8) == [1, 2, 4, 8]
+    assert analysis.counts(12) == [1, 2, 4, 8, 12]
+
+
+@pytest.mark.slow
+def test_the_table_of_orders(smoke, tmp_path):
+    out = tmp_path / "results.csv"
+    assert tables.main([str(smoke("order")), str(out)]) == 0
+    with open(out) as file:
+        rows = [*csv.DictReader(file)]
+    assert tuple(rows[0]) == tables.COLUMNS
+    runs = Study.read(smoke("order")).names
+    assert len(rows) == len(analysis.ORDERS) * len(runs)
+    for row in rows:
+        noisy = row["ordering"] in ("easy_to_hard", "hard_to_easy")
+        assert (row["noise_mode"] == "label_noise") == noisy
+        assert bool(row["auroc"]) == noisy
+        assert 0 < float(row["test_mse"]) < 10
+    # Without positions, the order of the same pairs has no effect.
+    pair = [
+        float(row["test_mse"])
+        for row in rows
+        if row["exp"] == "lsa-1" and row["seed"] == "10" and row["noise_mode"] == "none"
+    ]
+    assert pair[0] == pytest.approx(pair[1], rel=1e-5)
+
+
+@pytest.mark.slow
+def test_the_metrics_of_layers(smoke, tmp_path):
+    assert tables.main([str(smoke("layerwise")), str(tmp_path)]) == 0
+    descent = json.loads((tmp_path / "gd_metrics.json").read_text())
+    (curve,) = descent
+    assert curve["steps"] == [0, 1, 2]
+    assert curve["mse"][0] > curve["mse"][1] > curve["mse"][2]
+    found = json.loads((tmp_path / "layerwise_metrics.json").read_text())
+    for each in found:
+        assert len(each["layers"]) == len(each["mse"]) == len(each["sem"])
+        assert min(each["sem"]) > 0
+
+
+def test_a_folder_without_runs(tmp_path, capsys):
+    assert tables.main([str(tmp_path), str(tmp_path / "x.csv")]) == 1
+    assert "no finished runs" in capsys.readouterr().err
+    assert tables.main([]) == 2

@@ -7,11 +7,14 @@ folders to `results/` beside this file, and then writes everything in `results/`
 numbers of each seed are in those files.
 """
 
+import io
 import json
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
+
+from PIL import Image
 
 from icl.files import write_bytes
 from sweeps.figures import all_published, NOT_REACHED, Published, Verdict
@@ -48,15 +51,30 @@ sequences, as the one nearest to the paper's 257 thousand. No study here uses it
 
 
 def keep(folders: list[Path]) -> int:
-    """Copies the results of whole studies at scale `small`; returns how many."""
+    """Copies the results of whole studies at scale `small`; returns how many.
+
+    Their pictures are copied, too, reduced for the site's gallery.
+    """
     count = 0
     for file in (file for folder in folders for file in sorted(folder.glob("*.json"))):
         found = _read(file)
         if found["scale"] in ("small", "") and not found["chosen"]:
             KEPT.mkdir(exist_ok=True)
             write_bytes(KEPT / file.name, file.read_bytes())
+            if (drawn := file.with_suffix(".png")).is_file():
+                write_bytes(KEPT / drawn.name, small(drawn))
             count += 1
     return count
+
+
+def small(picture: Path) -> bytes:
+    """A picture for the gallery of the site: at most 900 pixels wide, 64 colours."""
+    with Image.open(picture) as image:
+        reduced = image.convert("RGB")
+    reduced.thumbnail((900, 900))
+    content = io.BytesIO()
+    reduced.quantize(64).save(content, "PNG", optimize=True)
+    return content.getvalue()
 
 
 def kept() -> list[dict[str, Any]]:

@@ -10,7 +10,7 @@ EXTRA ?=
 unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: install demo test slow all-tests slurm lint types contract check bench \
-	notebooks demo_copy demo_concat figs eval_order eval_noise clean
+	notebooks docs docs-serve wheel demo_copy demo_concat figs eval_order eval_noise clean
 .DEFAULT_GOAL := install
 
 # One stamp for each extra, so that a new extra triggers an install.
@@ -83,6 +83,24 @@ bench: install
 notebooks: install
 	$(VENV)/bin/python notebooks/_build.py
 
+# The site in site/, strict: a warning is an error. Its packages are a group of their own.
+DOCS := $(VENV)/.installed-docs
+MKDOCS := NO_MKDOCS_2_WARNING=1 $(VENV)/bin/python -m mkdocs
+
+$(DOCS): $(STAMP)
+	$(VENV)/bin/uv sync --quiet --frozen --inexact --group docs
+	@touch $@
+
+docs: $(DOCS)
+	$(MKDOCS) build --quiet
+
+docs-serve: $(DOCS)
+	$(MKDOCS) serve
+
+# Builds the wheel, and uses it in an empty environment outside of the repository.
+wheel: install
+	tests/wheel
+
 # In-context learning as gradient descent: few runs, to a figure. Seed 10 of linear
 # self-attention stays in the second basin, and 11 does not.
 demo_concat: install
@@ -107,4 +125,4 @@ eval_noise: install
 	$(GD_TABLE) runs/noise results_noise.csv
 
 clean:
-	rm -rf $(VENV) runs/demo
+	rm -rf $(VENV) runs/demo site

@@ -7,14 +7,17 @@ folders to `results/` beside this file, and then writes everything in `results/`
 numbers of each seed are in those files.
 """
 
+import io
 import json
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
+from PIL import Image
+
 from icl.files import write_bytes
-from sweeps.figures import all_published, NOT_REACHED, Verdict
+from sweeps.figures import all_published, NOT_REACHED, Published, Verdict
 
 
 HERE = Path(__file__).parent
@@ -48,42 +51,86 @@ sequences, as the one nearest to the paper's 257 thousand. No study here uses it
 
 
 def keep(folders: list[Path]) -> int:
-    """Copies the results of whole studies at scale `small`; returns how many."""
+    """Copies the results of whole studies at scale `small`; returns how many.
+
+    Their pictures are copied, too, reduced for the site's gallery.
+    """
     count = 0
     for file in (file for folder in folders for file in sorted(folder.glob("*.json"))):
         found = _read(file)
         if found["scale"] in ("small", "") and not found["chosen"]:
             KEPT.mkdir(exist_ok=True)
             write_bytes(KEPT / file.name, file.read_bytes())
+            if (drawn := file.with_suffix(".png")).is_file():
+                write_bytes(KEPT / drawn.name, small(drawn))
             count += 1
     return count
 
 
+def small(picture: Path) -> bytes:
+    """A picture for the gallery of the site: at most 900 pixels wide, 64 colours."""
+    with Image.open(picture) as image:
+        reduced = image.convert("RGB")
+    reduced.thumbnail((900, 900))
+    content = io.BytesIO()
+    reduced.quantize(64).save(content, "PNG", optimize=True)
+    return content.getvalue()
+
+
+def kept() -> list[dict[str, Any]]:
+    """All results that are kept."""
+    return [_read(file) for file in sorted(KEPT.glob("*.json"))]
+
+
 def text() -> str:
     """The whole file."""
-    found = [_read(file) for file in sorted(KEPT.glob("*.json"))]
+    found = kept()
     return "\n".join([HEAD, *coverage(found), *(x for f in found for x in section(f))])
+
+
+def place(published: Published) -> str:
+    """Our figure's name, or the notebook that has it."""
+    return f"`{published.figure}`" if published.figure else published.notebook or "–"
 
 
 def coverage(found: list[dict[str, Any]]) -> Iterator[str]:
     """Every figure and table of the papers, with the verdict on ours."""
+    verdicts = verdicts_of(found)
+    yield "## Every figure of the papers\n"
+    for paper, published in all_published().items():
+        yield f"### {paper}\n"
+        yield from figures_of(published, verdicts)
+        yield ""
+
+
+def figures_of(
+    published: Iterable[Published],
+    verdicts: dict[str, str],
+    where: Callable[[Published], str] = place,
+) -> Iterator[str]:
+    """The table of a paper's figures.
+
+    **Arguments:**
+
+    - `verdicts`: By the name of our figure; none if it was not drawn.
+    - `where`: The text that says where a figure is.
+    """
+    yield "| figure | shows | where | verdict |"
+    yield "| --- | --- | --- | --- |"
+    for each in published:
+        reason = each.absent or "not drawn yet"
+        verdict = verdicts.get(each.figure) or f"{Verdict.ABSENT}: {reason}"
+        yield f"| {each.number} | {each.shows} | {where(each)} | {verdict} |"
+
+
+def verdicts_of(found: list[dict[str, Any]]) -> dict[str, str]:
+    """What was found, by the name of our figure; several results are joined."""
     verdicts: dict[str, list[str]] = {}
     for each in found:
         own = "Omniglot: " if each["own_data"] else ""
         verdict = f"{own}{each['verdict']}{undecided(each)}"
         verdicts.setdefault(each["figure"], []).append(verdict)
-    yield "## Every figure of the papers\n"
-    for paper, published in all_published().items():
-        yield f"### {paper}\n"
-        yield "| figure | shows | where | verdict |"
-        yield "| --- | --- | --- | --- |"
-        for each in published:
-            where = f"`{each.figure}`" if each.figure else each.notebook or "–"
-            drawn = ", ".join(verdicts.get(each.figure, ()))
-            reason = each.absent or "not drawn yet"
-            verdict = drawn or f"{Verdict.ABSENT}: {reason}"
-            yield f"| {each.number} | {each.shows} | {where} | {verdict} |"
-        yield ""
+    return {name: ", ".join(each) for name, each in verdicts.items()}
 
 
 def undecided(found: dict[str, Any]) -> str:

@@ -2,7 +2,6 @@ import importlib
 import importlib.metadata
 import inspect
 import json
-import re
 import shlex
 import subprocess
 import sys
@@ -25,7 +24,6 @@ from icl.experiments import evaluate
 from icl.report.figures import KINDS
 
 
-README = Path(__file__).parents[1] / "README.md"
 OMNIGLOT = Path(__file__).parents[1].parent / "shared/data/omniglot"
 
 
@@ -341,16 +339,6 @@ def test_a_process_of_its_own_is_quiet_when_piped(run):
     done = subprocess.run(["sh", "-c", command], capture_output=True, text=True)
     assert done.stdout.startswith("site ")
     assert done.stderr == ""
-
-
-def test_readme_example_runs(run, capsys):
-    """The README's Python, unchanged except for the run it reads."""
-    code = re.search(r"```python\n(.*?)```", README.read_text(), re.DOTALL)[1]
-    names = {}
-    exec(code.replace("runs/demo", str(run)), names)
-    out = capsys.readouterr().out
-    assert "(20, 2, 5, 5)" in out
-    assert names["logits"].shape == (20, 3, 5)
 
 
 def test_a_folder_does_not_hide_a_preset(capsys, run, tmp_path, monkeypatch):

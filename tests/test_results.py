@@ -3,12 +3,14 @@
 import dataclasses
 import functools
 import importlib.util
+import io
 import json
 import math
 from pathlib import Path
 
 import numpy as np
 import pytest
+from PIL import Image
 
 from icl import plots
 from sweeps.analysis import Study
@@ -130,3 +132,11 @@ def test_a_table_of_what_was_drawn(tmp_path, monkeypatch):
 def test_a_study_that_was_not_run_has_no_figure(tmp_path):
     table = drawn_from("induction/4b", Study(tmp_path / "replicas"))
     assert table.texts == [["replicas: not run", "induction/4b"]]
+
+
+def test_a_picture_is_kept_small(tmp_path):
+    noise = np.random.default_rng(0).integers(0, 255, (600, 1800, 3), np.uint8)
+    Image.fromarray(noise).save(tmp_path / "large.png")
+    with Image.open(io.BytesIO(results().small(tmp_path / "large.png"))) as kept:
+        assert kept.size == (900, 300)
+        assert len(kept.getcolors()) <= 64

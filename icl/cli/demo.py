@@ -20,4 +20,5 @@ def demo(arguments: list[str]) -> None:
         source = LowRankClasses()
     else:
         source = HDF5Classes(str(options.data), options.path)
-    print(report(run_demo(source, options.out), options.out))
+    found = run_demo(source, options.out, num_sequences=options.sequences)
+    print(report(found, options.out))

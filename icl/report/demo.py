@@ -84,7 +84,9 @@ class DemoFindings:
     ablations: dict[str, Ablations]
 
 
-def demo(source: Source, out: str | os.PathLike) -> DemoFindings:
+def demo(
+    source: Source, out: str | os.PathLike, *, num_sequences: int = 1_000_000
+) -> DemoFindings:
     """Runs the main experiment of the induction-head paper and draws four figures.
 
     Trains into `out` (or continues the run there), replays the checkpoints, ablates
@@ -93,7 +95,9 @@ def demo(source: Source, out: str | os.PathLike) -> DemoFindings:
     **Raises:** `ValueError` if the data is not enough, or if `out` holds another run.
     """
     out = Path(out)
-    run_experiment(induction(source), out, resume=True)
+    base = induction(source)
+    training = dataclasses.replace(base.training, num_sequences=num_sequences)
+    run_experiment(dataclasses.replace(base, training=training), out, resume=True)
     trained = load(out)
     last = len(trained.model.blocks) - 1
     over_training = replay(
@@ -247,11 +251,15 @@ def report(findings: DemoFindings, out: str | os.PathLike) -> str:
     out = Path(out)
     last = len(findings.ablations["train"].loss.head) - 1
     crossing = findings.crossing
-    when = "never" if crossing is None else f"after {crossing:,.0f} sequences"
+    fell = (
+        "The loss never fell below half of ln 2"
+        if crossing is None
+        else f"The loss fell below half of ln 2 after {crossing:,.0f} sequences"
+    )
     at = [n for n in findings.loss_at if n and n % 100_000 == 0][:4]
     losses = ", ".join(f"{findings.loss_at[n]:.3f} at {n // 1000}k" for n in at)
     lines = [
-        f"The loss fell below half of ln 2 {when} ({losses}).",
+        f"{fell} ({losses})." if losses else f"{fell}.",
         "We chose seed 3 for the initial weights. On the default classes, the seeds 0",
         "to 7 fall below half of ln 2 between 225 and 380 thousand sequences.",
         f"Strongest induction heads, layer {last}: strength (halfway there after this "

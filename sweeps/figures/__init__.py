@@ -21,6 +21,7 @@ from ._found import (
     all_figures as all_figures,
     all_published as all_published,
     find_figure as find_figure,
+    papers as papers,
 )
 from ._kept import drawn_from as drawn_from, table_of as table_of
 from ._published import Published as Published

@@ -21,7 +21,12 @@ def all_figures() -> dict[str, Figure]:
 
 def all_published() -> dict[str, tuple[Published, ...]]:
     """What each paper published, by paper, from each folder's `published`."""
-    return {module.PAPER: module.PUBLISHED for module in _modules("published")}
+    return {module.PAPER: module.PUBLISHED for module in papers().values()}
+
+
+def papers() -> dict[str, ModuleType]:
+    """The module `published` of each paper's folder, by the name of the folder."""
+    return {each.__name__.split(".")[-2]: each for each in _modules("published")}
 
 
 def _modules(name: str) -> list[ModuleType]:

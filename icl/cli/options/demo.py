@@ -25,6 +25,8 @@ class DemoOptions(CommandOptions):
     synthetic classes, drawn from a seed."""
     path: str = ""
     """The name of the data set in that file, if it holds several."""
+    sequences: int = 1_000_000
+    """How many sequences to train on. No head forms in fewer than 200,000."""
 
 
 show_help = help_of(DemoOptions, "demo")

@@ -2,6 +2,12 @@
 
 Figure numbers of the appendix are those of the ICML version, as far as we know them;
 "?" stands for a number that we could not find out.
+
+The paper claims that in-context learning gives way not to pure in-weights learning but
+to a strategy between them, CIWL, which shares layer 1 with it. The two compete, yet
+each helps the other to emerge: in-context learning alone stays on a plateau, which it
+leaves with the layer of CIWL. If a class is shown as one exemplar, in-context learning
+stays.
 """
 
 from ...figures import Published

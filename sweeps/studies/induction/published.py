@@ -1,4 +1,12 @@
-"""What the induction-head paper published: Singh et al. 2024, arXiv 2404.07129."""
+"""What the induction-head paper published: Singh et al. 2024, arXiv 2404.07129.
+
+The paper trains a transformer of two layers on exemplar-label sequences. It claims that
+several induction heads emerge, which add up and are redundant; that they come out of a
+phase change; and that this change waits for the last of three parts that only work
+together: previous-token heads, matching, and copying. It shows this by clamping parts
+of the circuit throughout training. More classes delay matching, and more labels delay
+copying.
+"""
 
 from ...figures import Published
 

@@ -2,6 +2,11 @@
 
 We know the paper from its abstract and its repository, so "?" stands for a number that
 we could not find out.
+
+The public code trains a bidirectional encoder to tell from samples which of two
+distributions they are from. It claims that the logit approximates the log-likelihood
+ratio, and looks for the mechanism with a logit lens, kernel regression, and the heads'
+OV circuits.
 """
 
 from ...figures import Published

@@ -2,6 +2,10 @@
 
 We know its figures from public pages. "?" stands for a figure number that we could not
 find out, and this table may lack some figures.
+
+The paper claims that in-context learning often comes and then goes away again, while
+the loss keeps falling; that this holds across sizes of models and kinds of data; and
+that regularisation by L2 can make it stay.
 """
 
 from ...figures import Published

@@ -5,11 +5,15 @@ Targets are read off the paper's figures to about 2 %; they are for one seed, on
 features of Omniglot. Heads are compared by their ranks, as their numbers are chance.
 """
 
+import dataclasses
+from collections.abc import Mapping
+
 import numpy as np
+from jaxtyping import Float
 
 from icl import plots
 
-from ....analysis import HALF
+from ....analysis import HALF, MetricCurves
 from ....figures import (
     crossings,
     curves,
@@ -33,6 +37,7 @@ from ._heads import PAPER, rank
 
 # The times of single heads, in thousands of sequences, in order.
 _ALONE = (291, 314, 359, 379, 435, 457, 547, 594)
+_IN_ORDER = ("all heads", *(f"{rank(k)} alone" for k in range(NUM_HEADS)))
 
 
 def _clamped(runs: Runs) -> Measured:
@@ -64,13 +69,30 @@ def _one_head(runs: Runs) -> Measured:
     found = curves(runs)
     times = crossings(found, HALF)
     together = times.pop("all heads")
+    ranked = _by_rank(found, times)
     alone = np.sort([*times.values()], axis=0)
     values = {f"{rank(k)} alone": each for k, each in enumerate(alone)}
     values["all heads"] = together
     values["median head alone"] = np.median(alone, axis=0)
     with np.errstate(invalid="ignore"):  # Unknown if no head got there.
         values["last ÷ first"] = alone[-1] / alone[0]
-    return Measured(values, draw_losses(found, by="heads of layer 1"))
+    return Measured(values, draw_losses(ranked, by="heads of layer 1"))
+
+
+def _by_rank(
+    found: MetricCurves, times: Mapping[str, Float[np.ndarray, " seed"]]
+) -> MetricCurves:
+    """The same curves, with each head labelled by its rank among those of its seed."""
+    labels = np.array(found.labels, dtype=object)
+    columns = np.stack([np.flatnonzero(labels == name) for name in times])
+    order = np.argsort([*times.values()], axis=0, kind="stable")
+    for k, which in enumerate(order):
+        labels[columns[which, np.arange(len(which))]] = f"{rank(k)} alone"
+    every = [np.flatnonzero(labels == name) for name in _IN_ORDER]
+    chosen = np.concatenate(every)
+    return dataclasses.replace(
+        found, values=found.values[:, chosen], labels=tuple(labels[chosen])
+    )
 
 
 FIGURES = (

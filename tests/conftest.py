@@ -96,8 +96,8 @@ def small_run(once):
 def smoke(once):
     """`smoke(study)` trains a study at smoke scale; returns its folder.
 
-    One study is trained by many processes. To start one takes longer than to train a
-    program, so the others have a single process.
+    One study is trained by many processes. To start one takes seconds, so the others
+    have a single process.
     """
 
     def train(folder):

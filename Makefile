@@ -40,7 +40,7 @@ ONE_BY_ONE := --dist loadgroup --no-loadscope-reorder
 # These tests (parity with public code, bitwise equal runs, the papers' numbers) compile
 # programs as users do. All other tests compile fast, to slower code.
 AS_USERS := tests/test_runs.py tests/test_compat.py tests/test_parity.py \
-	tests/test_toys.py tests/test_science.py
+	tests/test_toys.py tests/test_science.py tests/test_readme.py
 
 # In the second command, every process compiles for itself.
 test: install

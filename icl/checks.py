@@ -1,8 +1,9 @@
 """Checks of what users give, with errors that name the argument."""
 
 import math
+import numbers
 import reprlib
-from typing import Any, get_args
+from typing import Any, get_args, TypeGuard
 
 import numpy as np
 from jaxtyping import ArrayLike
@@ -17,10 +18,45 @@ def positive(name: str, value: object, most: int = 2**63 - 1) -> None:
         raise ValueError(f"{name} must be at most {most}, got {value}")
 
 
-def check_scale(name: str, value: float) -> None:
-    """Raises `ValueError` unless a number is positive and finite."""
-    if not 0 < value < math.inf:
-        raise ValueError(f"{name} must be positive and finite, got {value}")
+def check_scale(name: str, value: object) -> None:
+    """Raises `ValueError` unless `value` is a positive and finite number."""
+    if not _is_number(value) or not 0 < value < math.inf:
+        got = reprlib.repr(value)
+        raise ValueError(f"{name} must be positive and finite, got {got}")
+
+
+def check_not_negative(name: str, value: object) -> None:
+    """Raises `ValueError` unless `value` is a finite number of at least 0."""
+    if not _is_number(value) or not 0 <= value < math.inf:
+        got = reprlib.repr(value)
+        raise ValueError(f"{name} must be at least 0 and finite, got {got}")
+
+
+def check_probability(name: str, value: object) -> None:
+    """Raises `ValueError` unless `value` is a number in [0, 1]."""
+    if not _is_number(value) or not 0 <= value <= 1:
+        raise ValueError(f"{name} must be in [0, 1], got {reprlib.repr(value)}")
+
+
+def _is_number(value: object) -> TypeGuard[float]:
+    # True is a number for Python, but not what anyone means.
+    return isinstance(value, numbers.Real) and not isinstance(value, bool)
+
+
+def check_seed(name: str, seed: object) -> None:
+    """Raises `ValueError` unless `seed` is a whole number that makes a valid key."""
+    if isinstance(seed, bool) or not isinstance(seed, int):
+        raise ValueError(f"{name} must be an integer, got {reprlib.repr(seed)}")
+    if not 0 <= seed < 2**32:
+        raise ValueError(f"{name} must be in [0, 2^32), got {seed}")
+
+
+def check_one_of(name: str, value: object, choices: Any) -> None:
+    """Raises `ValueError` unless `value` is one of the texts of a `Literal`."""
+    known = get_args(choices)
+    if not isinstance(value, str) or value not in known:
+        got = reprlib.repr(value)
+        raise ValueError(f"{name} must be one of {', '.join(known)}, got {got}")
 
 
 def instance(name: str, value: object, wanted: Any) -> None:

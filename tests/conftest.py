@@ -12,6 +12,7 @@ import pytest
 from small import small
 
 import icl
+from icl.cli import main
 
 
 # Two host devices, so that members are spread over devices in the tests.
@@ -93,15 +94,33 @@ def small_run(once):
 
 @pytest.fixture(scope="session")
 def smoke(once):
-    """`smoke(study)` trains a study at smoke scale by processes; returns its folder."""
+    """`smoke(study)` trains a study at smoke scale; returns its folder.
+
+    One study is trained by many processes. To start one takes seconds, so the others
+    have a single process.
+    """
 
     def train(folder):
         launch = [sys.executable, "-m", "sweeps", folder.name, "--out", str(folder)]
-        options = ["--scale", "smoke", "--members", "16", "--jobs", "2"]
+        options = ["--scale", "smoke", "--members", "16"]
+        many = folder.name == "clamps"
+        options += ["--jobs", "2"] if many else ["--cluster", "debug"]
         done = subprocess.run([*launch, *options], capture_output=True, text=True)
         assert done.returncode == 0, done.stderr
 
     return lambda study: once(f"smoke/{study}", train)
+
+
+@pytest.fixture(scope="session")
+def demo_run(once):
+    """The folder of a finished demo (two minutes); tests must not change it."""
+
+    def run(folder):
+        with pytest.raises(SystemExit) as end:
+            main(["demo", "--out", str(folder)])
+        assert not end.value.code
+
+    return once("runs/demo", run)
 
 
 @pytest.fixture

@@ -15,7 +15,7 @@ from sweeps.studies.gradient_descent import analysis, tables
 def test_lines_keep_what_they_show():
     x, y = np.arange(3), np.array([3.0, math.nan, 1.0])
     line = plots.Line(x, y, y - 1, y + 1, colour="#7b3fa0", marker="+")
-    other = plots.Line(x, 2.0 * x, dashed=True)
+    other = plots.Line(x, 2.0 * x, dashed=True, width=4.0)
     figure = plots.lines({"a": {"b": line}, "c": {"b": other}}, x="steps", y="loss")
     np.testing.assert_array_equal(figure.drawn["a/b"].values, y)
     np.testing.assert_array_equal(figure.drawn["a/b/high"].values, y + 1)
@@ -27,6 +27,7 @@ def test_lines_keep_what_they_show():
     assert drawn.get_color() == "#7b3fa0"
     assert drawn.get_marker() == "+"
     assert second.get_lines()[0].get_linestyle() == "--"
+    assert second.get_lines()[0].get_linewidth() == 4
 
 
 def test_no_text_of_a_log_axis_is_a_formula():
@@ -42,6 +43,8 @@ def test_lines_that_cannot_be(unchecked):
     x = np.arange(3)
     with pytest.raises(ValueError, match=r"low must be \[3\] as x is, got \[2\]"):
         plots.Line(x, 1.0 * x, low=np.zeros(2))
+    with pytest.raises(ValueError, match="width must be positive and finite, got 0"):
+        plots.Line(x, 1.0 * x, width=0.0)
     with pytest.raises(ValueError, match="panels must have at least one panel"):
         plots.lines({}, x="steps", y="loss")
 

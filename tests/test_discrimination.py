@@ -105,15 +105,20 @@ def _ratio(task, x, **parameters):
     return task.log_likelihood_ratio(x, parameters)
 
 
-@pytest.mark.parametrize("dim", [2, 3, 16, 40])
-@pytest.mark.parametrize("nuisance_std", [0.0, 0.5, 9.0])
-def test_shifted_mean_against_bessel_functions(dim, nuisance_std):
+@pytest.mark.parametrize(
+    ("dim", "nuisance_std", "mean_norm"),
+    [
+        *itertools.product([2, 3, 16, 40], [0.0, 0.5, 9.0], [1.0]),
+        *((3, 0.5, 0.2), (16, 3.0, 4.0), (5, 0.0, 50.0)),
+    ],
+)
+def test_shifted_mean_against_bessel_functions(dim, nuisance_std, mean_norm):
     """The closed form of the report (attn.md, 4), with SciPy's Bessel function."""
-    task = ShiftedMean(dim, 12, nuisance_std)
+    task = ShiftedMean(dim, 12, nuisance_std, mean_norm=mean_norm)
     examples = drawn(task, 20)
 
     def logarithm(h):
-        r, v = np.linalg.norm(h), dim / 2 - 1
+        r, v = mean_norm * np.linalg.norm(h), dim / 2 - 1
         return np.log(special.ive(v, r)) + r - v * np.log(r)
 
     wanted = []
@@ -128,7 +133,8 @@ def test_shifted_mean_against_bessel_functions(dim, nuisance_std):
         total, balance = x.sum(0) + query, signs.sum()
         plus = signs @ x + query - (balance + 1) * inverse * total
         minus = signs @ x - query - (balance - 1) * inverse * total
-        wanted.append(logarithm(plus) - logarithm(minus) + 2 * balance * inverse)
+        rest = 2 * balance * inverse * mean_norm**2
+        wanted.append(logarithm(plus) - logarithm(minus) + rest)
     np.testing.assert_allclose(bayes(task, examples), wanted, rtol=1e-9, atol=1e-10)
     np.testing.assert_allclose(examples.log_odds, wanted, rtol=1e-5, atol=1e-5)
 
@@ -183,6 +189,61 @@ def test_variance_against_adaptive_quadrature(dim, context):
         ]
         wanted = gains[1] - gains[0]
         assert bayes(task, examples)[k] == pytest.approx(wanted, abs=1e-9, rel=1e-9)
+
+
+def test_other_priors_of_shifted_mean_against_a_grid():
+    """All joint probabilities, as sums over grids of the mean's angle and the shift."""
+    task = ShiftedMean(2, 5, 0.8, mean_norm=1.7, label_prior=0.8)
+    examples = drawn(task, 4)
+    angles = np.linspace(0, 2 * np.pi, 48, endpoint=False)
+    means = 1.7 * np.stack([np.cos(angles), np.sin(angles)], -1)[:, None, None]
+    steps = np.linspace(-6, 6, 49)
+    shifts = np.stack(np.meshgrid(steps, steps, indexing="ij"), -1)
+    log_shift = stats.norm.logpdf(shifts, scale=0.8).sum(-1)
+
+    def joint(x, y):
+        log_points = sum(
+            stats.norm.logpdf(point - (2 * label - 1) * means - shifts).sum(-1)
+            for point, label in zip(x, y, strict=True)
+        )
+        labels = stats.bernoulli.pmf(y, 0.8).prod()
+        return labels * np.exp(log_points + log_shift).sum()
+
+    _check_odds(task, examples, joint)
+    assert drawn(task, 20_000).query_y.mean() == pytest.approx(0.8, abs=0.015)
+    lengths = np.linalg.norm(examples.parameters["mean"], axis=-1)
+    np.testing.assert_allclose(lengths, 1.7, rtol=1e-6)
+
+
+def test_another_prior_of_variance_against_a_grid():
+    task = Variance(2, 6, 0.5, 2.0, label_prior=0.2)
+    examples = drawn(task, 6)
+    nodes, weights = np.polynomial.legendre.leggauss(80)
+    stds = 1.25 + 0.75 * nodes  # Between 0.5 and 2.
+
+    def joint(x, y):
+        of_class = [
+            weights @ stats.norm.pdf(x[y == c][..., None], scale=stds).prod((0, 1))
+            for c in (0, 1)
+        ]
+        return stats.bernoulli.pmf(y, 0.2).prod() * np.prod(of_class)
+
+    _check_odds(task, examples, joint)
+    assert drawn(task, 20_000).query_y.mean() == pytest.approx(0.2, abs=0.015)
+
+
+def _check_odds(task, examples, joint):
+    """The log-odds are those of the joint probabilities with each label."""
+    other = task.corruptions["labels_exchanged"](examples)
+    for batch_ in (examples, other):
+        wanted = []
+        for k in range(len(batch_.query_y)):
+            x = np.float64([*batch_.context_x[k], batch_.query_x[k]])
+            labels = np.asarray(batch_.context_y[k])
+            one, zero = (joint(x, np.append(labels, s)) for s in (1, 0))
+            wanted.append(np.log(one / zero))
+        np.testing.assert_allclose(bayes(task, batch_), wanted, rtol=1e-9, atol=1e-9)
+        np.testing.assert_allclose(batch_.log_odds, wanted, rtol=1e-5, atol=1e-5)
 
 
 # Published accuracies (attn.md, 4), on 20,000 examples: a standard error of .003.
@@ -281,6 +342,21 @@ def test_a_class_without_points_tells_nothing(predictor):
     x, query = jnp.ones((3, 2)), jnp.array([5.0, 1.0])
     for label in (0, 1):
         assert float(predictor(x, jnp.full(3, label), query)) == 0
+        prior = predictor(x, jnp.full(3, label), query, label_prior=0.8)
+        assert float(prior) == pytest.approx(np.log(4))
+
+
+@pytest.mark.parametrize(
+    "predictor", [baselines.linear_discriminant, baselines.quadratic_discriminant]
+)
+def test_discriminants_add_the_log_odds_of_the_prior(predictor):
+    examples = drawn(ShiftedMean(3, 8), 4)
+    points = examples.context_x, examples.context_y, examples.query_x
+    even, other = (
+        jax.vmap(lambda *xs, p=p: predictor(*xs, label_prior=p))(*points)
+        for p in (0.5, 0.1)
+    )
+    np.testing.assert_allclose(other - even, -np.log(9), rtol=1e-4)
 
 
 # The tasks
@@ -381,6 +457,11 @@ def test_rank_correlation_is_spearmans():
     [
         (lambda: ShiftedMean(dim=0), "dim must be a positive"),
         (lambda: ShiftedMean(nuisance_std=-1.0), "nuisance_std must be at least 0"),
+        (lambda: ShiftedMean(mean_norm=0.0), "mean_norm must be positive and finite"),
+        (lambda: ShiftedMean(mean_norm="1"), "mean_norm must be positive .* got '1'"),
+        (lambda: ShiftedMean(label_prior=1.0), "label_prior must allow both labels"),
+        (lambda: Variance(label_prior=2.0), r"label_prior must be in \[0, 1\], got 2"),
+        (lambda: Variance(label_prior=True), r"label_prior must be in .* got True"),
         (lambda: Variance(context=0), "context must be a positive"),
         (lambda: Variance(least_std=0.0), "least_std and largest_std must be positive"),
         (

@@ -480,8 +480,8 @@ WRONG = {
     "constrained=1 changes nothing: leave": lambda: OrthantContext(1),
     "constrained must be at most points=4, got 5": lambda: OrthantContext(5),
     "scale=1.0 changes nothing": lambda: ScaledQuery(1.0),
-    "scale must be above 0 and finite, got 0": lambda: ScaledInputs(0.0),
-    "exponent must be above 0 and finite, got 0": lambda: SkewedInputs(0.0),
+    "scale must be positive and finite, got 0": lambda: ScaledInputs(0.0),
+    "exponent must be positive and finite, got 0": lambda: SkewedInputs(0.0),
 }
 
 

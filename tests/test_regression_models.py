@@ -2,9 +2,11 @@
 
 import dataclasses
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
+import optax
 import oracles
 import pytest
 from kinds import shaken
@@ -52,6 +54,33 @@ def through(layer, x):
 
 def normed(layer, x):
     return oracles.layer_norm(x, *(np.float64(a) for a in (layer.weight, layer.bias)))
+
+
+def test_the_transformer_overfits_a_single_task():
+    """Sequences of one teacher w; the answers are w · x, though queries show no y."""
+    rng = np.random.default_rng(0)
+    teacher, x = rng.normal(size=3), rng.normal(size=(8, 7, 3))
+    wanted = x[:, -2:] @ teacher
+    x, y = (jnp.asarray(each, jnp.float32) for each in (x, x @ teacher))
+    model, *_ = made(SMALL, shake=False)
+    optimizer = optax.adam(optax.cosine_decay_schedule(1e-2, 400))
+
+    arrays, static = eqx.partition(model, eqx.is_array)
+
+    def loss(arrays):
+        found = jax.vmap(eqx.combine(arrays, static))(x, y)
+        return jnp.mean((found - y[:, -2:]) ** 2), found
+
+    def step(carry, _):
+        arrays, state = carry
+        slope, _ = jax.grad(loss, has_aux=True)(arrays)
+        updates, state = optimizer.update(slope, state)
+        return (optax.apply_updates(arrays, updates), state), None
+
+    start = arrays, optimizer.init(arrays)
+    (trained, _), _ = jax.lax.scan(step, start, length=400)
+    assert loss(arrays)[0] > 0.3
+    np.testing.assert_allclose(loss(trained)[1], wanted, atol=0.02)
 
 
 # Against NumPy

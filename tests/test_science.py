@@ -1,5 +1,6 @@
 """Effects that the papers report, at the papers' scale; one or two minutes each."""
 
+import json
 import time
 from pathlib import Path
 
@@ -12,10 +13,10 @@ import icl
 import opto
 from icl.baselines.gradient_descent import one_step
 from icl.batches import batch
-from icl.data import HDF5Classes, LowRankClasses, make_omniglot
+from icl.data import HDF5Classes, make_omniglot
 from icl.experiments import evaluate
 from icl.presets.gradient_descent import lsa
-from icl.report.demo import demo, DemoFindings
+from icl.report.demo import Ablations, demo, DemoFindings, Effects
 
 
 OMNIGLOT = Path(__file__).parents[1].parent / "shared/data/omniglot"
@@ -48,18 +49,29 @@ def assert_they_do_the_work(run) -> None:
         assert float(rows["in_context_accuracy"].mean()) < 0.7
 
 
+def written_findings(folder: Path) -> DemoFindings:
+    """What a finished demo has written."""
+    found = json.loads((folder / "findings.json").read_text())
+    found["loss_at"] = {int(at): loss for at, loss in found["loss_at"].items()}
+    found["ablations"] = {
+        data: Ablations(**{name: Effects(**of) for name, of in metrics.items()})
+        for data, metrics in found["ablations"].items()
+    }
+    return DemoFindings(**found)
+
+
 @pytest.mark.slow
-def test_an_induction_head_forms_on_synthetic_classes(tmp_path):
-    found = demo(LowRankClasses(), tmp_path / "run")
+def test_an_induction_head_forms_on_synthetic_classes(demo_run):
+    found = written_findings(demo_run)
     assert_induction_heads(found)
-    assert_they_do_the_work(tmp_path / "run")
+    assert_they_do_the_work(demo_run)
     # New exemplars of the training classes, and new classes.
     assert found.final["heldout_exemplars"]["loss"] < 0.3
     assert found.final["heldout_classes"]["accuracy"] > 0.8
     # The plateau: above half of ln 2 at 10^5 and 2·10^5 sequences (0.73 and 0.60).
     assert 0.6 < found.loss_at[100_000] < 0.9
     assert found.loss_at[400_000] < 0.2
-    files = [*(tmp_path / "run/figures").iterdir()]
+    files = [*(demo_run / "figures").iterdir()]
     assert sorted(file.suffix for file in files) == [".h5"] * 4 + [".png"] * 4
 
 

@@ -1,7 +1,4 @@
-"""Each study at smoke scale (two minutes), trained by processes of this machine."""
-
-import subprocess
-import sys
+"""Each study at smoke scale."""
 
 import h5py
 import numpy as np
@@ -9,6 +6,7 @@ import pytest
 
 from sweeps.folder import Folder
 from sweeps.study import study_names
+from sweeps.watch import collect
 
 
 @pytest.mark.slow
@@ -19,9 +17,7 @@ def test_a_study_at_smoke_scale_completes(study, smoke):
     for name, experiment in folder.experiments.items():
         assert folder.finished(name, experiment), name
         assert folder.report(name).state == "finished"
-    collect = [sys.executable, "-m", "sweeps", "collect", str(out)]
-    done = subprocess.run(collect, capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
+    assert collect([str(out)]) == 0
     with h5py.File(out / "collected.h5") as file:
         assert set(file["run"].asstr()[()]) == set(folder.experiments)
         assert np.isfinite(file["loss"][()]).all()

@@ -8,32 +8,45 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Int
 
+from ..tasks.discrimination import prior_log_odds
+
 
 def linear_discriminant(
     context_x: Float[Array, "pair dim"],
     context_y: Int[Array, " pair"],
     query_x: Float[Array, " dim"],
+    *,
+    label_prior: float = 0.5,
 ) -> Float[Array, ""]:
-    r"""The log-likelihood ratio with the classes' means from the context.
+    r"""The log-odds with the classes' means from the context.
 
-    $(m_1 - m_0) \cdot (x - (m_1 + m_0) / 2)$, for unit covariance (Fisher 1936). 0 if a
-    class has no points.
+    $(m_1 - m_0) \cdot (x - (m_1 + m_0) / 2)$, for unit covariance (Fisher 1936), plus
+    the log-odds of the prior. Only the prior's if a class has no points.
+
+    **Arguments:** `label_prior`: The probability of label 1 before the query is seen,
+    as in the task.
     """
     mean0, count0 = _mean(context_x, context_y == 0)
     mean1, count1 = _mean(context_x, context_y == 1)
     found = jnp.vdot(mean1 - mean0, query_x - 0.5 * (mean0 + mean1))
-    return jnp.where((count0 > 0) & (count1 > 0), found, 0.0)
+    found = jnp.where((count0 > 0) & (count1 > 0), found, 0.0)
+    return found + prior_log_odds(label_prior)
 
 
 def quadratic_discriminant(
     context_x: Float[Array, "pair dim"],
     context_y: Int[Array, " pair"],
     query_x: Float[Array, " dim"],
+    *,
+    label_prior: float = 0.5,
 ) -> Float[Array, ""]:
-    r"""The log-likelihood ratio with the classes' variances from the context.
+    r"""The log-odds with the classes' variances from the context.
 
     For points around 0 with one variance per class, $d \ln(\sigma_0 / \sigma_1) +
-    |x|^2 (\sigma_0^{-2} - \sigma_1^{-2}) / 2$. 0 if a class has no points.
+    |x|^2 (\sigma_0^{-2} - \sigma_1^{-2}) / 2$, plus the log-odds of the prior. Only the
+    prior's if a class has no points.
+
+    **Arguments:** `label_prior`: As for `linear_discriminant`.
     """
     squares = jnp.mean(context_x**2, -1, keepdims=True)
     var0, count0 = _mean(squares, context_y == 0)
@@ -41,7 +54,8 @@ def quadratic_discriminant(
     both = (count0 > 0) & (count1 > 0)
     var0, var1 = (jnp.where(both, var[0], 1.0) for var in (var0, var1))
     found = 0.5 * len(query_x) * jnp.log(var0 / var1)
-    return found + 0.5 * jnp.sum(query_x**2) * (1 / var0 - 1 / var1)
+    found = found + 0.5 * jnp.sum(query_x**2) * (1 / var0 - 1 / var1)
+    return found + prior_log_odds(label_prior)
 
 
 def kernel_regression(

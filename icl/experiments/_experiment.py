@@ -18,7 +18,7 @@ import opto
 from opto.toolkit import check_call
 
 from ..batches import batch, example_of, load_batches
-from ..checks import instance
+from ..checks import check_seed, instance
 from ..config import to_json
 from ..data import absolute, digest, Source
 from ..edits.donors import Donor, register_reader
@@ -46,7 +46,6 @@ from ..protocols import (
 from ..runs import Run
 from ..training import (
     check_batch,
-    check_seed,
     check_set_names,
     last_checkpoint as run_checkpoint,
     Member,

@@ -13,7 +13,7 @@ import dataclasses
 import functools
 import re
 from collections.abc import Callable
-from typing import Any, get_args, Literal
+from typing import Any, Literal
 
 import jax
 import jax.numpy as jnp
@@ -21,6 +21,7 @@ from jaxtyping import Array, Bool, Float, PyTree
 
 import opto
 
+from ..checks import check_one_of
 from ..roles import LABELS, PAIR, QUERY, ROLE, ROLES
 from ._layers import check_layer, stacked
 from ._measure import check_shares, Measure, Reduction, SequenceMean
@@ -65,7 +66,7 @@ def query_attention(
         `[layer, head]`, with NaN where a layer has fewer heads than another.
     - `over`: How to combine the sequences.
     """
-    _check_choice("to", to, Attended)
+    check_one_of("to", to, Attended)
     score = functools.partial(_attention_to, to=to)
     label = f"the query's attention to {_PLURAL[to]}"
     return _measure(score, layer, over, label, rows="query")
@@ -101,7 +102,7 @@ def previous_token_strength(
     - `queries`: The tokens whose attention counts: those with the role `"label"`,
         `"exemplar"` (in context) or `"query"`, or `"all"`. Never the first token.
     """
-    _check_choice("queries", queries, Attending)
+    check_one_of("queries", queries, Attending)
     score = functools.partial(_previous, queries=queries, of=opto.heads.previous_token)
     needs = () if queries == "all" else _TOKENS
     return _measure(score, layer, over, "previous-token attention", needs=needs)
@@ -118,7 +119,7 @@ def previous_token_excess(
 
     **Arguments:** As for `previous_token_strength`.
     """
-    _check_choice("queries", queries, Attending)
+    check_one_of("queries", queries, Attending)
     detector = opto.heads.previous_token_excess
     score = functools.partial(_previous, queries=queries, of=detector)
     label = "previous-token attention above uniform"
@@ -251,12 +252,6 @@ def _of_query(
     """The query's value, given values of all tokens or of only the last ones."""
     query = record[ROLE][-values.shape[1] :] == QUERY
     return jnp.mean(values, -1, where=query)
-
-
-def _check_choice(argument: str, got: str, choices: Any) -> None:
-    if got not in get_args(choices):
-        known = ", ".join(map(repr, get_args(choices)))
-        raise ValueError(f"{argument} must be one of {known}, got {got!r}")
 
 
 _PLURAL = {

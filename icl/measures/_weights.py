@@ -8,7 +8,7 @@ the input. Rotary positions are left out too (`opto.circuits`).
 
 import dataclasses
 from collections.abc import Callable
-from typing import Any, get_args, Literal
+from typing import Any, Literal
 
 import equinox as eqx
 import jax
@@ -17,6 +17,7 @@ from jaxtyping import Array, Float, PyTree
 import opto
 from opto.circuits import copying_score, Factored, HeadWeights, ov, qk
 
+from ..checks import check_one_of
 from ..models import ExemplarLabelModel, fold_layer_norms
 from ._layers import check_layer, stacked
 from ._measure import OfModel
@@ -112,9 +113,7 @@ def composition(into: Into = "keys", writer: int = 0, reader: int = 1) -> OfMode
     - `into`: What the later heads compute from it: `"queries"`, `"keys"` or `"values"`.
     - `writer`, `reader`: Layers, the first before the second.
     """
-    if into not in get_args(Into):
-        known = ", ".join(get_args(Into))
-        raise ValueError(f"into must be one of {known}, got {into!r}")
+    check_one_of("into", into, Into)
     _check_order(writer, reader)
     score = getattr(opto.circuits, f"{into[0]}_composition")
 

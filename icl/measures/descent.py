@@ -18,7 +18,7 @@ from jaxtyping import Array, Float
 
 from ..baselines.curves import best_rate
 from ..baselines.descent import Algorithm, GDPlusPlus, GradientDescent
-from ..checks import check_scale, positive
+from ..checks import check_not_negative, check_scale, positive
 from ..tasks.regression import RegressionExample
 from ._measure import OfModel
 from ._regression import answers, check_regression, sensitivities
@@ -143,5 +143,4 @@ def _check(steps: int, rate: float | None, curvature: float) -> None:
             raise ValueError(f"curvature={curvature} needs a rate, got None")
     else:
         check_scale("rate", rate)
-    if not 0 <= curvature < float("inf"):
-        raise ValueError(f"curvature must be at least 0 and finite, got {curvature}")
+    check_not_negative("curvature", curvature)

@@ -6,7 +6,7 @@ of the identity. It may also read $y$ by the keys and $x$ by the values. Then $A
 -(W_Q^\top W_K)_{xy} (P W_V)_{yx}$ has rank 1: a step in a single direction.
 """
 
-from typing import Any, get_args, Literal
+from typing import Any, Literal
 
 import jax.numpy as jnp
 from jaxtyping import Array, Float
@@ -14,6 +14,7 @@ from jaxtyping import Array, Float
 import opto
 from opto.toolkit import run_within
 
+from ..checks import check_one_of
 from ..models.linear_attention import LinearSelfAttention
 from ._measure import OfModel
 from ._regression import answers, check_regression
@@ -47,8 +48,7 @@ def loss_without_values(reads: Reads = "k") -> OfModel:
 
     **Arguments:** `reads`: What does not see them: keys, `"k"`, or values, `"v"`.
     """
-    if reads not in get_args(Reads):
-        raise ValueError(f"reads must be one of k, v, got {reads!r}")
+    check_one_of("reads", reads, Reads)
     site = f"blocks.0.attn.{reads}"
 
     def fn(model: Any, task: Any, batch: Any, edits: tuple) -> Array:

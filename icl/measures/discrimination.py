@@ -6,7 +6,7 @@ reads a whole batch, as correlations are not means over sequences.
 
 import dataclasses
 from collections.abc import Sequence
-from typing import Any, get_args, Literal
+from typing import Any, Literal
 
 import jax
 import jax.numpy as jnp
@@ -15,7 +15,7 @@ from jaxtyping import Array, Float
 import opto
 from opto.toolkit import run_within
 
-from ..checks import check_scale
+from ..checks import check_one_of, check_scale
 from ..tasks.discrimination import DiscriminationExample, ShiftedMean
 from ._layers import stacked
 from ._measure import OfModel
@@ -230,10 +230,3 @@ def check_batch(batch: Any) -> None:
     if not isinstance(batch, DiscriminationExample):
         kind = type(batch).__name__
         raise ValueError(f"it needs sequences of icl.tasks.discrimination, got {kind}")
-
-
-def check_one_of(argument: str, value: object, kinds: Any) -> None:
-    """Raises `ValueError` unless the value is one of those of a `Literal`."""
-    known = get_args(kinds)
-    if value not in known:
-        raise ValueError(f"{argument} must be one of {', '.join(known)}, got {value!r}")

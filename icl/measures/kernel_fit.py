@@ -15,10 +15,11 @@ from jaxtyping import Array, Float
 from opto.toolkit import run_within
 
 from ..baselines.discrimination import weighted_labels
+from ..checks import check_one_of
 from ..tasks.discrimination import DiscriminationExample
 from ._measure import OfModel
 from ._text import register
-from .discrimination import check_batch, check_one_of, correlation
+from .discrimination import check_batch, correlation
 
 
 Kernel = Literal["published", "dot", "bilinear", "gaussian"]

@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray, PyTree
 
-from ..checks import positive
+from ..checks import check_seed, positive
 from ..models.encoder import Encoder, InterleavedEmbedding, SummedEmbedding
 from ._layers import stacked
 from ._measure import OfModel
@@ -43,6 +43,7 @@ def ov_alignment_p(samples: int = 10_000, seed: int = 0) -> OfModel:
     **Arguments:** `samples`: The number of random directions. `seed`: Of these.
     """
     positive("samples", samples)
+    check_seed("seed", seed)
 
     def fn(model: Any, task: Any, batch: PyTree, edits: tuple) -> Array:
         own = jnp.abs(alignment(model, label_direction(model)))

@@ -6,7 +6,7 @@ otherwise a pair's position tells whether it is noisy.
 """
 
 from collections.abc import Sequence
-from typing import Any, get_args, Literal
+from typing import Any, Literal
 
 import jax
 import jax.numpy as jnp
@@ -14,6 +14,7 @@ from jaxtyping import Array, Bool, Float
 
 from opto.toolkit import run_within
 
+from ..checks import check_one_of
 from ..tasks.regression import RegressionExample
 from ._measure import OfModel
 from ._regression import check_regression, influences
@@ -53,7 +54,7 @@ def noise_auroc(mask: WhichPairs = "noisy") -> OfModel:
     **Arguments:** `mask`: `"noisy"`, or `"shuffled"` for a control: the same number of
     pairs of each sequence, chosen at random.
     """
-    _check(mask)
+    check_one_of("mask", mask, WhichPairs)
 
     def fn(model: Any, task: Any, batch: Any, edits: tuple) -> Array:
         layers = _shares(model, batch, edits)
@@ -87,7 +88,7 @@ def influence_auroc(mask: WhichPairs = "noisy") -> OfModel:
 
     **Arguments:** `mask`: As for `noise_auroc`.
     """
-    _check(mask)
+    check_one_of("mask", mask, WhichPairs)
 
     def fn(model: Any, task: Any, batch: Any, edits: tuple) -> Array:
         check_noise(batch)
@@ -117,12 +118,6 @@ def check_noise(batch: Any) -> None:
     check_regression(batch)
     if batch.noisy is None:
         raise ValueError("it needs sequences with noisy pairs; pair_noise is None")
-
-
-def _check(mask: object) -> None:
-    if mask not in get_args(WhichPairs):
-        known = ", ".join(get_args(WhichPairs))
-        raise ValueError(f"mask must be one of {known}, got {mask!r}")
 
 
 def _mask(batch: RegressionExample, kind: WhichPairs) -> Bool[Array, "sequence pair"]:

@@ -4,14 +4,15 @@ For tasks of `icl.tasks.regression`.
 """
 
 import dataclasses
-import math
 from collections.abc import Sequence
 from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Float
 
+from ..checks import check_scale
 from ._measure import OfModel
 from ._regression import answers, check_regression
 from ._text import register
@@ -30,8 +31,10 @@ def ood_curve(scales: Sequence[float] = SCALES) -> OfModel:
 
     **Arguments:** `scales`: The $\alpha$, above 0.
     """
-    if not len(scales) or not all(0 < scale < math.inf for scale in scales):
-        raise ValueError(f"scales must be positive and finite, got {scales}")
+    if np.ndim(scales) != 1 or not len(scales):
+        raise ValueError(f"scales must be a list of numbers, got {scales!r}")
+    for scale in scales:
+        check_scale("scales", scale)
 
     def fn(model: Any, task: Any, batch: Any, edits: tuple) -> Array:
         check_regression(batch)

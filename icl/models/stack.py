@@ -15,7 +15,7 @@ from jaxtyping import Array, Float
 from opto import identity, Tap
 
 from ..checks import check_scale
-from ._few_queries import attended
+from ._attended import attended
 from ._layers import per_token
 from ._mlp import MLP
 from ._positions import AbstractPositions

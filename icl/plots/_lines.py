@@ -8,6 +8,7 @@ import numpy as np
 from jaxtyping import Float, Num
 from matplotlib.ticker import NullFormatter
 
+from ..checks import check_scale
 from ._drawn import DrawnFigure, Quantity
 from ._style import figure, line_style, style
 
@@ -23,6 +24,7 @@ class Line:
     - `colour`: A name or a hex code; empty takes the next of the style sheet.
     - `marker`: A marker of Matplotlib; empty has none.
     - `dashed`: Whether the line is dashed.
+    - `width`: Of the line, in points. A wide line shows under a thin one.
     """
 
     x: Num[np.ndarray, " point"]
@@ -32,6 +34,7 @@ class Line:
     colour: str = ""
     marker: str = ""
     dashed: bool = False
+    width: float = 1.2
 
     def __post_init__(self):
         for name in ("y", "low", "high"):
@@ -39,6 +42,7 @@ class Line:
             if values is not None and np.shape(values) != np.shape(self.x):
                 wanted = f"{name} must be {[*np.shape(self.x)]} as x is"
                 raise ValueError(f"{wanted}, got {[*np.shape(values)]}")
+        check_scale("width", self.width)
 
 
 def lines(
@@ -91,7 +95,7 @@ def _draw(ax, name: str, line: Line, colour: str) -> None:
     dashes = (0, (4, 1.5)) if line.dashed else "-"
     there = np.isfinite(line.y)
     across, up = np.asarray(line.x)[there], np.asarray(line.y)[there]
-    look = {"color": colour, "ls": dashes, "lw": 1.2, "ms": 5}
+    look = {"color": colour, "ls": dashes, "lw": line.width, "ms": 5}
     ax.plot(across, up, marker=line.marker or None, label=name, **look)
     if line.low is not None and line.high is not None:
         ax.fill_between(line.x, line.low, line.high, color=colour, alpha=0.15, lw=0)

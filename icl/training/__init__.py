@@ -14,7 +14,6 @@ from ._steps import evaluate_batch as evaluate_batch
 from ._values import (
     check_batch as check_batch,
     check_edits as check_edits,
-    check_seed as check_seed,
     check_set_names as check_set_names,
     Member as Member,
     Result as Result,

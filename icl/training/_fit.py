@@ -24,7 +24,6 @@ from ._steps import BUFFER, evaluator, initial_state, State, stepper
 from ._values import (
     check_batch as check_batch,
     check_edits,
-    check_seed as check_seed,
     check_set_names as check_set_names,
     KEY_BYTES,
     Member as Member,

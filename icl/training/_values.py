@@ -14,7 +14,7 @@ import opto
 from opto.toolkit import check_call
 
 from ..batches import example_of
-from ..checks import instance, positive
+from ..checks import check_seed, instance, positive
 from ..memory import check_memory, size_in_bytes
 from ..protocols import Summary, Task
 from ..runs import Log
@@ -112,14 +112,6 @@ class Member(eqx.Module):
     evaluations: Mapping[str, PyTree] = dataclasses.field(default_factory=dict)
     summaries: Mapping[str, Summary | None] = dataclasses.field(default_factory=dict)
     freeze: tuple[str, ...] = eqx.field(static=True, default=())
-
-
-def check_seed(name: str, seed: object) -> None:
-    """Raises `ValueError` unless `seed` is a whole number that makes a valid key."""
-    if isinstance(seed, bool) or not isinstance(seed, int):
-        raise ValueError(f"{name} must be an integer, got {seed!r}")
-    if not 0 <= seed < 2**32:
-        raise ValueError(f"{name} must be in [0, 2^32), got {seed}")
 
 
 def check_set_names(names: Iterable[str]) -> None:

@@ -11,6 +11,9 @@ from ._context import (
     ShuffledPairs as ShuffledPairs,
     Unchanged as Unchanged,
 )
-from ._example import DiscriminationExample as DiscriminationExample
+from ._example import (
+    DiscriminationExample as DiscriminationExample,
+    prior_log_odds as prior_log_odds,
+)
 from .shifted_mean import ShiftedMean as ShiftedMean
 from .variance import Variance as Variance

@@ -2,6 +2,7 @@
 
 import abc
 import dataclasses
+import math
 from collections.abc import Callable, Mapping
 from typing import Any, ClassVar
 
@@ -13,7 +14,7 @@ from jaxtyping import Array, Float, Int, PRNGKeyArray
 
 from opto import identity, Tap
 
-from ...checks import finite
+from ...checks import check_probability, finite
 from ...protocols import Input, Interface, Summary, TaskConfig
 from ...summaries import AUROC, CalibrationError, Correlation, RankCorrelation
 from ._context import ContextChange
@@ -28,7 +29,8 @@ class DiscriminationExample(eqx.Module):
         0 or 1.
     - `query_x`, `query_y`: The query, and its label to predict.
     - `log_likelihood_ratio`: How much likelier the query is in class 1 than in class 0,
-        as a logarithm in nats, for someone who knows the hidden parameters.
+        as a logarithm in nats, for someone who knows the hidden parameters. The labels'
+        prior does not count.
     - `log_odds`: The log-odds of label 1 given only the context and the query, in nats:
         the exact Bayes predictor. It uses the context before any `ContextChange`.
     - `parameters`: The hidden parameters by name.
@@ -58,6 +60,7 @@ class Discrimination(TaskConfig):
     dim: int
     context: int
     context_change: ContextChange
+    label_prior: float
 
     loss_unit: ClassVar[str] = "nats"
     evidence_label: ClassVar[str] = "logit of the right label"
@@ -93,13 +96,31 @@ class Discrimination(TaskConfig):
         """The hidden parameters with which class 0 is class 1, and 1 is 0."""
 
     @abc.abstractmethod
+    def log_evidence_ratio(
+        self,
+        context_x: Float[Array, "pair dim"],
+        context_y: Int[Array, " pair"],
+        query_x: Float[Array, " dim"],
+    ) -> Float[Array, ""]:
+        """How much likelier all points are if the query has label 1 than if it has 0.
+
+        The exact logarithm in nats, given all labels. The hidden parameters are
+        integrated out.
+        """
+
     def log_odds(
         self,
         context_x: Float[Array, "pair dim"],
         context_y: Int[Array, " pair"],
         query_x: Float[Array, " dim"],
     ) -> Float[Array, ""]:
-        """The exact log-odds of label 1 given the context, in nats."""
+        """The exact log-odds of label 1 given the context, in nats.
+
+        The log-odds of the labels' prior plus `log_evidence_ratio`: labels do not
+        depend on each other, nor on the hidden parameters.
+        """
+        gain = self.log_evidence_ratio(context_x, context_y, query_x)
+        return gain + prior_log_odds(self.label_prior)
 
     @property
     def interface(self) -> Interface:
@@ -118,7 +139,7 @@ class Discrimination(TaskConfig):
     ) -> DiscriminationExample:
         """Draws one example; the distribution does not depend on `seen`."""
         label_key, point_key, change_key = jax.random.split(key, 3)
-        coins = jax.random.bernoulli(label_key, 0.5, (self.context + 1,))
+        coins = jax.random.bernoulli(label_key, self.label_prior, (self.context + 1,))
         labels = coins.astype(jnp.int32)
         points, parameters = self.draw(labels, key=point_key)
         x, query_x, y, query_y = points[:-1], points[-1], labels[:-1], labels[-1]
@@ -175,14 +196,27 @@ class Discrimination(TaskConfig):
         return {"labels_exchanged": self._labels_exchanged}
 
     def _labels_exchanged(self, batch: DiscriminationExample) -> DiscriminationExample:
+        # The prior stays that of the task; only the evidence changes its sign.
+        prior = prior_log_odds(self.label_prior)
         return dataclasses.replace(
             batch,
             context_y=1 - batch.context_y,
             query_y=1 - batch.query_y,
-            log_odds=-batch.log_odds,
+            log_odds=2 * prior - batch.log_odds,
             log_likelihood_ratio=-batch.log_likelihood_ratio,
             parameters=self.exchanged(batch.parameters),
         )
+
+
+def prior_log_odds(label_prior: float) -> float:
+    """The log-odds of label 1 before any point is seen, in nats.
+
+    **Arguments:** `label_prior`: The probability of label 1, above 0 and below 1.
+    """
+    check_probability("label_prior", label_prior)
+    if label_prior in (0, 1):
+        raise ValueError(f"label_prior must allow both labels, got {label_prior}")
+    return math.log(label_prior / (1 - label_prior))
 
 
 def _cross_entropy(

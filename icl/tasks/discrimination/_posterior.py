@@ -1,6 +1,7 @@
 """Integrals over the hidden parameters, as sums over fixed nodes."""
 
 import functools
+import math
 
 import jax
 import jax.numpy as jnp
@@ -10,10 +11,12 @@ from jaxtyping import Array, Float
 
 # Enough for the spread of the integrands of 500 points; tests compare with SciPy.
 _SPHERE_NODES, _SCALE_NODES = 160, 600
+# With n nodes, e^(a t) is integrated to about e^(-2 n^2 / a), relative to its largest.
+_PRECISION = 40
 
 
 def log_sphere_ratio(
-    middle: Float[Array, " dim"], half: Float[Array, " dim"]
+    middle: Float[Array, " dim"], half: Float[Array, " dim"], *, longest: float
 ) -> Float[Array, ""]:
     r"""$L(m + u) - L(m - u)$, with $L(h) = \ln E[e^{h \cdot \mu}]$.
 
@@ -21,10 +24,13 @@ def log_sphere_ratio(
     I_v(|h|) - v \ln |h|$, up to a constant. The component of $\mu$ along $h$ has the
     density $\propto (1 - t^2)^{(d - 3)/2}$.
 
-    **Arguments:** `middle`: $m$. `half`: $u$.
+    **Arguments:** `middle`: $m$. `half`: $u$. `longest`: How long $h$ may be; the
+    longer, the more nodes.
     """
+    count = max(_SPHERE_NODES, math.ceil(math.sqrt(_PRECISION * longest / 2)))
     # JAX compiles for the type of a constant, which `jax.enable_x64` may change.
-    nodes, log_weights = (jnp.asarray(x, middle.dtype) for x in _sphere(len(middle)))
+    sphere = _sphere(len(middle), count)
+    nodes, log_weights = (jnp.asarray(x, middle.dtype) for x in sphere)
     plus, minus = _length(middle + half), _length(middle - half)
     # L(h) is |h| and a small rest. In float32, the difference of two long lengths is
     # not exact; that of their squares is.
@@ -43,15 +49,15 @@ def _length(h: Float[Array, " dim"]) -> Float[Array, ""]:
 
 
 @functools.lru_cache
-def _sphere(dim: int) -> tuple[np.ndarray, np.ndarray]:
+def _sphere(dim: int, count: int) -> tuple[np.ndarray, np.ndarray]:
     from scipy import special  # Slow to import.
 
     if dim == 1:  # The sphere is two points.
         return np.array([-1.0, 1.0]), np.log([0.5, 0.5])
     if dim == 2:
-        nodes, weights = special.roots_chebyt(_SPHERE_NODES)
+        nodes, weights = special.roots_chebyt(count)
     else:
-        nodes, weights = special.roots_gegenbauer(_SPHERE_NODES, dim / 2 - 1)
+        nodes, weights = special.roots_gegenbauer(count, dim / 2 - 1)
     return nodes, np.log(weights / weights.sum())
 
 

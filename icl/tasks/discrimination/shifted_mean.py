@@ -7,9 +7,9 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Int, PRNGKeyArray
 
-from ...checks import instance, positive
+from ...checks import check_not_negative, check_scale, instance, positive
 from ._context import ContextChange, Unchanged
-from ._example import Discrimination
+from ._example import Discrimination, prior_log_odds
 from ._posterior import log_sphere_ratio
 
 
@@ -17,8 +17,8 @@ from ._posterior import log_sphere_ratio
 class ShiftedMean(Discrimination):
     r"""Points $x \sim N(\pm\mu + k, I)$, with $+$ for label 1.
 
-    In each example, $\mu$ is uniform on the unit sphere, and $k \sim N(0, \sigma_k^2
-    I)$ is a nuisance (arXiv 2603.10573, task A).
+    In each example, $\mu$ is uniform on a sphere, and $k \sim N(0, \sigma_k^2 I)$ is a
+    nuisance. Task A of arXiv 2603.10573 has the unit sphere and equally likely labels.
     """
 
     dim: int = 16
@@ -33,20 +33,25 @@ class ShiftedMean(Discrimination):
     another one, it is the predictor of someone who learnt the task there."""
     context_change: ContextChange = Unchanged()
     """What is done to the context before the model sees it."""
+    mean_norm: float = 1.0
+    r"""$|\mu|$, the radius of the sphere; half the distance of the classes' means."""
+    label_prior: float = 0.5
+    """The probability of label 1, of each point."""
 
     def __post_init__(self):
         positive("dim", self.dim)
         positive("context", self.context)
         instance("context_change", self.context_change, ContextChange)
-        for name in ("nuisance_std", "assumed_nuisance_std"):
-            value = getattr(self, name)
-            if value is not None and not 0 <= value < math.inf:
-                raise ValueError(f"{name} must be at least 0 and finite, got {value}")
+        check_not_negative("nuisance_std", self.nuisance_std)
+        if self.assumed_nuisance_std is not None:
+            check_not_negative("assumed_nuisance_std", self.assumed_nuisance_std)
+        check_scale("mean_norm", self.mean_norm)
+        prior_log_odds(self.label_prior)  # Checks it.
 
     def draw(self, labels: Int[Array, " point"], *, key: PRNGKeyArray):
         mean_key, shift_key, noise_key = jax.random.split(key, 3)
         direction = jax.random.normal(mean_key, (self.dim,))
-        mean = direction / jnp.linalg.norm(direction)
+        mean = self.mean_norm * direction / jnp.linalg.norm(direction)
         shift = self.nuisance_std * jax.random.normal(shift_key, (self.dim,))
         noise = jax.random.normal(noise_key, (len(labels), self.dim))
         signs = (2 * labels - 1)[:, None]
@@ -59,20 +64,20 @@ class ShiftedMean(Discrimination):
     def exchanged(self, parameters):
         return {**parameters, "mean": -parameters["mean"]}
 
-    def log_odds(
+    def log_evidence_ratio(
         self,
         context_x: Float[Array, "pair dim"],
         context_y: Int[Array, " pair"],
         query_x: Float[Array, " dim"],
     ) -> Float[Array, ""]:
-        r"""The exact log-odds of label 1 given the context, in nats.
+        r"""How much likelier all points are if the query has label 1 than if it has 0.
 
-        Both hidden parameters are integrated out. Let $s_i = \pm 1$ be the labels, $H =
-        \sum s_i x_i$, $X = \sum x_i$, $S = \sum s_i$ over the context, $c = N + 1 +
-        \sigma_k^{-2}$, and $h_\pm = H \pm x - (S \pm 1) (X + x) / c$ for the query $x$.
-        The log-odds are $L(|h_+|) - L(|h_-|) + 2 S / c$, where $L(|h|)$ is the
-        logarithm of the mean of $e^{h \cdot \mu}$ over the sphere. Without a shift,
-        $1 / c = 0$.
+        The exact logarithm in nats. Both hidden parameters are integrated out. Let $s_i
+        = \pm 1$ be the labels, $H = \sum s_i x_i$, $X = \sum x_i$, $S = \sum s_i$ over
+        the context, $c = N + 1 + \sigma_k^{-2}$, and $h_\pm = H \pm x - (S \pm 1) (X +
+        x) / c$ for the query $x$. The result is $L(|h_+|) - L(|h_-|) + 2 S |\mu|^2 /
+        c$, where $L(|h|)$ is the logarithm of the mean of $e^{h \cdot \mu}$ over the
+        sphere. Without a shift, $1 / c = 0$.
         """
         std = self.nuisance_std
         if self.assumed_nuisance_std is not None:
@@ -87,4 +92,10 @@ class ShiftedMean(Discrimination):
         # h is the middle plus or minus the half.
         middle = signs @ x + balance * scale * origin - (balance * share) * query
         half = query + scale * origin - share * query
-        return log_sphere_ratio(middle, half) + 2 * share * balance
+        norm = self.mean_norm
+        # h is a sum over all points of means, noise, and what is left of the shift.
+        points = len(signs) + 1
+        spread = 1 + self.nuisance_std * scale
+        longest = points * norm + 4 * spread * math.sqrt(points * self.dim)
+        ratio = log_sphere_ratio(norm * middle, norm * half, longest=norm * longest)
+        return ratio + 2 * share * norm**2 * balance

@@ -9,7 +9,7 @@ from jaxtyping import Array, Float, Int, PRNGKeyArray
 
 from ...checks import instance, positive
 from ._context import ContextChange, Unchanged
-from ._example import Discrimination
+from ._example import Discrimination, prior_log_odds
 from ._posterior import log_scale_gain
 
 
@@ -31,6 +31,8 @@ class Variance(Discrimination):
     """Their upper bound."""
     context_change: ContextChange = Unchanged()
     """What is done to the context before the model sees it."""
+    label_prior: float = 0.5
+    """The probability of label 1, of each point; 1/2 in the paper."""
 
     def __post_init__(self):
         positive("dim", self.dim)
@@ -40,6 +42,7 @@ class Variance(Discrimination):
             got = f"{self.least_std} and {self.largest_std}"
             wanted = "least_std and largest_std must be positive and in this order"
             raise ValueError(f"{wanted}, got {got}")
+        prior_log_odds(self.label_prior)  # Checks it.
 
     def draw(self, labels: Int[Array, " point"], *, key: PRNGKeyArray):
         std_key, noise_key = jax.random.split(key)
@@ -57,17 +60,18 @@ class Variance(Discrimination):
     def exchanged(self, parameters):
         return {"stds": parameters["stds"][..., ::-1]}
 
-    def log_odds(
+    def log_evidence_ratio(
         self,
         context_x: Float[Array, "pair dim"],
         context_y: Int[Array, " pair"],
         query_x: Float[Array, " dim"],
     ) -> Float[Array, ""]:
-        r"""The exact log-odds of label 1 given the context, in nats.
+        r"""How much likelier all points are if the query has label 1 than if it has 0.
 
-        With $G(q, n) = \ln E[s^{-dn} e^{-q / 2 s^2}]$ over the prior of $s$, $q_y$ and
-        $n_y$ the sum of squares and the number of the points of class $y$, they are
-        $G(q_1 + |x|^2, n_1 + 1) - G(q_1, n_1)$ minus the same of class 0.
+        The exact logarithm in nats. With $G(q, n) = \ln E[s^{-dn} e^{-q / 2 s^2}]$ over
+        the prior of $s$, $q_y$ and $n_y$ the sum of squares and the number of the
+        points of class $y$, it is $G(q_1 + |x|^2, n_1 + 1) - G(q_1, n_1)$ minus the
+        same of class 0.
         """
         squares = jnp.sum(context_x**2, -1)
         own = jnp.sum(query_x**2), jnp.asarray(self.dim, query_x.dtype)

@@ -1,8 +1,7 @@
 """What a class of functions is, and the maps that several classes share."""
 
 import abc
-import math
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from jaxtyping import Array, Float, Int, PRNGKeyArray
 
@@ -60,9 +59,3 @@ def linear(
 ) -> Float[Array, " point"]:
     r"""$s\, w \cdot x$ at each point."""
     return scale * (xs @ weights)
-
-
-def check_above_zero(name: str, value: Any) -> None:
-    """Raises `ValueError` unless a number is above 0 and finite."""
-    if isinstance(value, bool) or not 0 < value < math.inf:
-        raise ValueError(f"{name} must be above 0 and finite, got {value!r}")

@@ -1,7 +1,6 @@
 """The task: linear regression from the pairs of a context."""
 
 import dataclasses
-import math
 from collections.abc import Callable, Mapping
 from typing import Any, ClassVar
 
@@ -11,7 +10,7 @@ from jaxtyping import Array, Float, Int, PRNGKeyArray
 
 from opto import identity, Tap
 
-from ...checks import check_scale, positive
+from ...checks import check_not_negative, check_scale, positive
 from ...protocols import Input, Interface, Summary, TaskConfig
 from ...summaries import Correlation
 from ._example import RegressionExample
@@ -59,8 +58,7 @@ class LinearRegression(TaskConfig):
     def __post_init__(self):
         for name in ("dim", "context", "queries"):
             positive(name, getattr(self, name))
-        if not 0 <= self.noise < math.inf:
-            raise ValueError(f"noise must be at least 0 and finite, got {self.noise}")
+        check_not_negative("noise", self.noise)
         for name in ("input_scale", "weight_scale"):
             check_scale(name, getattr(self, name))
         check_dim(self.input_distribution, self.dim)

@@ -5,12 +5,12 @@ stay as they are.
 """
 
 import dataclasses
-from typing import get_args, Literal, Protocol, runtime_checkable
+from typing import Literal, Protocol, runtime_checkable
 
 import jax
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
-from ...checks import check_scale
+from ...checks import check_one_of, check_probability, check_scale
 from .orderings import front
 
 
@@ -144,8 +144,5 @@ def placed(
 
 
 def _check(noise: PairNoise) -> None:
-    if not 0 <= noise.probability <= 1:
-        raise ValueError(f"probability must be in [0, 1], got {noise.probability}")
-    if noise.placement not in get_args(Placement):
-        known = ", ".join(get_args(Placement))
-        raise ValueError(f"placement must be one of {known}, got {noise.placement!r}")
+    check_probability("probability", noise.probability)
+    check_one_of("placement", noise.placement, Placement)

@@ -5,7 +5,8 @@ import dataclasses
 import jax
 from jaxtyping import Array, Float
 
-from .._function import check_above_zero, FunctionClass, linear, Parameters
+from ....checks import check_scale
+from .._function import FunctionClass, linear, Parameters
 
 
 @dataclasses.dataclass(frozen=True)
@@ -16,7 +17,7 @@ class LinearFunction(FunctionClass):
     """$s$, above 0."""
 
     def __post_init__(self):
-        check_above_zero("scale", self.scale)
+        check_scale("scale", self.scale)
 
     def check(self, dim: int) -> None:
         """Any number of components will do."""

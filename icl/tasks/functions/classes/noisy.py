@@ -7,7 +7,8 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from .._function import check_above_zero, FunctionClass, linear, Parameters
+from ....checks import check_scale
+from .._function import FunctionClass, linear, Parameters
 
 
 @dataclasses.dataclass(frozen=True)
@@ -63,8 +64,8 @@ class NoisyLinear(FunctionClass):
     """Whether the noisy values are brought back to the size of those without noise."""
 
     def __post_init__(self):
-        check_above_zero("noise_std", self.noise_std)
-        check_above_zero("scale", self.scale)
+        check_scale("noise_std", self.noise_std)
+        check_scale("scale", self.scale)
 
     def check(self, dim: int) -> None:
         """Any number of components will do."""

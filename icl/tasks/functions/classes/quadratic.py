@@ -6,7 +6,8 @@ import math
 import jax
 from jaxtyping import Array, Float
 
-from .._function import check_above_zero, FunctionClass, linear, Parameters
+from ....checks import check_scale
+from .._function import FunctionClass, linear, Parameters
 
 
 @dataclasses.dataclass(frozen=True)
@@ -21,7 +22,7 @@ class QuadraticFunction(FunctionClass):
     """$s$, above 0."""
 
     def __post_init__(self):
-        check_above_zero("scale", self.scale)
+        check_scale("scale", self.scale)
 
     def check(self, dim: int) -> None:
         """Any number of components will do."""

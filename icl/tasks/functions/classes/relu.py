@@ -6,8 +6,8 @@ import math
 import jax
 from jaxtyping import Array, Float
 
-from ....checks import positive
-from .._function import check_above_zero, FunctionClass, Parameters
+from ....checks import check_scale, positive
+from .._function import FunctionClass, Parameters
 
 
 @dataclasses.dataclass(frozen=True)
@@ -25,7 +25,7 @@ class TwoLayerReLU(FunctionClass):
 
     def __post_init__(self):
         positive("hidden", self.hidden)
-        check_above_zero("scale", self.scale)
+        check_scale("scale", self.scale)
 
     def check(self, dim: int) -> None:
         """Any number of components will do."""

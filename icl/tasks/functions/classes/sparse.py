@@ -6,8 +6,8 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from ....checks import positive
-from .._function import check_above_zero, FunctionClass, linear, Parameters
+from ....checks import check_scale, positive
+from .._function import FunctionClass, linear, Parameters
 
 
 @dataclasses.dataclass(frozen=True)
@@ -25,7 +25,7 @@ class SparseLinear(FunctionClass):
 
     def __post_init__(self):
         positive("sparsity", self.sparsity)
-        check_above_zero("scale", self.scale)
+        check_scale("scale", self.scale)
 
     def check(self, dim: int) -> None:
         if self.sparsity > dim:

@@ -2,12 +2,12 @@
 
 import dataclasses
 
-from .._function import check_above_zero
+from ....checks import check_scale
 from .._shift import Choices, InputShift, Points, refuse_no_change
 
 
-def _check_scale(scale: float) -> None:
-    check_above_zero("scale", scale)
+def _check_factor(scale: float) -> None:
+    check_scale("scale", scale)
     if scale == 1:
         refuse_no_change("scale", scale)
 
@@ -21,7 +21,7 @@ class ScaledInputs(InputShift):
     """Above 0, and not 1."""
 
     def __post_init__(self):
-        _check_scale(self.scale)
+        _check_factor(self.scale)
 
     @property
     def spread(self) -> float:  # pyright: ignore[reportIncompatibleVariableOverride]
@@ -50,7 +50,7 @@ class ScaledQuery(InputShift):
     """Above 0, and not 1."""
 
     def __post_init__(self):
-        _check_scale(self.scale)
+        _check_factor(self.scale)
 
     @property
     def spread(self) -> float:  # pyright: ignore[reportIncompatibleVariableOverride]

@@ -4,7 +4,7 @@ import dataclasses
 
 import jax.numpy as jnp
 
-from .._function import check_above_zero
+from ....checks import check_scale
 from .._shift import Choices, InputShift, Points
 from ._rotated import random_rotation, stretched
 
@@ -22,7 +22,7 @@ class SkewedInputs(InputShift):
     """$a$, above 0."""
 
     def __post_init__(self):
-        check_above_zero("exponent", self.exponent)
+        check_scale("exponent", self.exponent)
 
     def check(self, points: int, dim: int) -> None:
         if dim < 2:

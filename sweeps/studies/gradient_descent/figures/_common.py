@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Iterable, Mapping
+from typing import Any
 
 import numpy as np
 from jaxtyping import Float
@@ -22,6 +23,8 @@ PLAIN = Unit("number", WithinDifference(0.01))
 
 GREEN, PURPLE, GREY = "#2a9d3a", "#7b3fa0", "0.5"
 """Gradient descent, trained transformers, and closed forms."""
+DESCENT: Mapping[str, Any] = {"colour": "#8ed29a", "width": 5.0}
+"""How plain gradient descent looks: wide and pale, as it is often under other lines."""
 
 
 def by_name(each: Iterable[Mapping[str, float]]) -> dict[str, np.ndarray]:

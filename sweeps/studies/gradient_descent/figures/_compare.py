@@ -9,7 +9,17 @@ from icl import plots
 from ....figures import Exceeds, Figure, Measured, rows_of, Runs, Within
 from .. import analysis
 from ..layerwise.runs import SEEDS
-from ._common import constant, GREEN, GREY, LOSS, NAN, over_seeds, PURPLE, RATIO
+from ._common import (
+    constant,
+    DESCENT,
+    GREEN,
+    GREY,
+    LOSS,
+    NAN,
+    over_seeds,
+    PURPLE,
+    RATIO,
+)
 
 
 _RUNS = {
@@ -52,7 +62,7 @@ def _rolled(runs: Runs) -> tuple[dict[str, np.ndarray], dict[str, plots.Line]]:
         "rolled: mean at the end": found[:, -1, 0],
     }
     return values, {
-        "Gradient descent": plots.Line(steps, gd, colour=GREEN),
+        "Gradient descent": plots.Line(steps, gd, **DESCENT),
         "Trained Transformer": plots.Line(
             steps, *over_seeds(ours), colour=PURPLE, marker="+"
         ),
@@ -71,7 +81,7 @@ def _deep(runs: Runs) -> tuple[dict[str, np.ndarray], dict[str, plots.Line]]:
     each = np.array([analysis.per_step_loss(task, int(k)) for k in steps])
     bayes = analysis.bayes_loss(task)
     panel = {
-        "Gradient descent": plots.Line(steps, descent, colour=GREEN),
+        "Gradient descent": plots.Line(steps, descent, **DESCENT),
         "descent with a rate for each step": plots.Line(
             steps, each, colour=GREEN, dashed=True
         ),

@@ -12,9 +12,9 @@ from ._common import (
     by_name,
     constant,
     COSINE,
+    DESCENT,
     FAR_LOSS,
     FRACTION,
-    GREEN,
     LOSS,
     NAN,
     over_seeds,
@@ -150,7 +150,7 @@ def _ood(runs: Runs) -> Measured:
 
 def _ood_figure(found: np.ndarray, descent: np.ndarray) -> plots.DrawnFigure:
     x = np.array(SCALES)
-    curves = {"Gradient descent": plots.Line(x, descent, colour=GREEN)}
+    curves = {"Gradient descent": plots.Line(x, descent, **DESCENT)}
     if len(found):
         each = over_seeds(found)
         mean = plots.Line(x, *each, colour=PURPLE, marker="+")

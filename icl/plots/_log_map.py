@@ -41,7 +41,8 @@ def log_map(
         of[0] or "row": np.array([*rows]),
         of[1] or "column": np.array([*columns]),
     }
-    scale = ScalarMappable(LogNorm(*limits, clip=True), "Blues")
+    norm = LogNorm(*limits, clip=True)
+    scale, dark = ScalarMappable(norm, "Blues"), float(norm.inverse(0.6))
     with style():
         size = 2.9 + 0.42 * len(columns), 1.5 + 0.25 * len(rows)
         fig = figure(*size, {label: Quantity(values, named, label)})
@@ -49,11 +50,11 @@ def log_map(
         there = np.isfinite(values)
         # Below the scale, 0 too has the colour of its lower end.
         coloured = np.where(there, np.maximum(values, limits[0]), np.nan)
-        ax.imshow(coloured, norm=scale.norm, cmap="Blues", aspect="auto")
+        ax.imshow(coloured, norm=norm, cmap="Blues", aspect="auto")
         hatch_undefined(ax, values)
         for row, column in np.argwhere(there):
-            value = values[row, column]
-            colour = "white" if scale.norm(value) > 0.6 else "black"
+            value = float(values[row, column])
+            colour = "white" if value > dark else "black"
             look = {"ha": "center", "va": "center", "fontsize": 7, "color": colour}
             ax.text(column, row, _short(value, limits[0]), **look)
         ax.set_xticks(range(len(columns)), columns, rotation=45, ha="right")

@@ -138,8 +138,12 @@ def robustness(
 
     **Arguments:** `names`: As for `prompts`.
     """
-    sets = prompts(task_of(folder), names, size)
-    return errors_by_context(icl.load(folder).model, sets, positions=[-1])
+    return errors(icl.load(folder).model, prompts(task_of(folder), names, size))
+
+
+def errors(predictor: Predictor, sets: PromptSets) -> ErrorCurves:
+    """The errors of a model or a learner after the most pairs, in one program."""
+    return errors_by_context(predictor, sets, positions=[-1])
 
 
 def baselines(
@@ -147,10 +151,7 @@ def baselines(
 ) -> dict[str, ErrorCurves]:
     """The same errors of learners that need no training, by name."""
     sets = prompts(task, names, size)
-    return {
-        name: errors_by_context(learner, sets, positions=[-1])
-        for name, learner in BASELINES.items()
-    }
+    return {name: errors(learner, sets) for name, learner in BASELINES.items()}
 
 
 def by_context(of: Path | Predictor, task: InContextFunction) -> ErrorCurves:
@@ -194,8 +195,9 @@ def mean_of_seeds(curves: Iterable[ErrorCurves]) -> tuple[np.ndarray, ...]:
     The lower end is the lowest of all seeds' bootstrap intervals (90 %, over prompts),
     the upper end the highest. Each is `[set, position]`.
     """
-    each = [*curves]
-    bounds = [one.interval() for one in each]
-    mean = np.mean([one.mean for one in each], 0)
-    lows, highs = [b.low for b in bounds], [b.high for b in bounds]
-    return mean, np.min(lows, 0), np.max(highs, 0)
+    every = [*curves]
+    bounds = [one.interval() for one in every]
+    mean = np.mean([one.mean for one in every], 0)
+    lows = np.array([each.low for each in bounds])
+    highs = np.array([each.high for each in bounds])
+    return mean, lows.min(0), highs.max(0)

@@ -292,7 +292,7 @@ FIGURES = (
         rows=rows_of(SEQUENCES, dict.fromkeys(_of(_RUNS, "half"), _NAN)),
         claims=(
             Times("wide window: half", "softmax: half", 1.25),
-            Alike(_of(_FULL, "half"), 1.5),
+            Alike(_of(_FULL, "half"), 1.4),
         ),
     ),
 )

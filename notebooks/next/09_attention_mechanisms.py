@@ -144,9 +144,7 @@ for kind, run in trained.items():
     heads = opto.At("blocks.*.attn.z").each("layer", "head")
     patched = patch_clean(run.model, run.task, batch, opposite, at=heads)
     recovered[kind] = patched.mean().recovered
-plots.head_maps(
-    recovered, rows="layer", columns="head", label="share of the loss recovered"
-)
+plots.head_maps(recovered, rows="layer", columns="head", label="recovered")
 
 # %% [markdown]
 # ## Which heads a shift breaks

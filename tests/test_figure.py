@@ -310,7 +310,7 @@ def test_without_a_name_figures_are_listed(capsys):
     [
         (["5b"], "no figure '5b'; did you mean 'induction/5b'"),
         (["coopetition/1a"], "did you mean 'coopetition/"),
-        (["nothing"], "known: coopetition/1b, "),
+        (["nothing"], "known: attention/curves, "),
         (["induction/5a", "--seeds", "5"], "--seeds: induction/5a is a toy model"),
         (["induction/5b", "--seeds", "4"], "no seed 4; there are 10, 11, 12, 13, 14, "),
         (["induction/5b", "--seeds", "10", "10"], "--seeds must be different"),

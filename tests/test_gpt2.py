@@ -26,7 +26,8 @@ from icl.models import (
     LinearAttention,
     SoftmaxAttention,
 )
-from icl.models.gpt2 import ExactGelu, GPT2Config, Relu, SIZES
+from icl.models.gpt2 import ExactGelu, GPT2Config, Relu
+from icl.presets import presets
 from icl.protocols import Input, Interface, ModelConfig
 
 
@@ -384,15 +385,33 @@ def test_a_fresh_model_has_the_published_initialisation():
     assert len({float(x.ravel()[0]) for x in weights}) == len(weights) == 6
 
 
-def test_the_published_sizes():
-    """Millions of weights as in Garg et al. (2022), without the unused words."""
-    inputs = Input("xs", (41, 20), "float32"), Input("ys", (41,), "float32")
-    for name, wanted in {"tiny": 0.2, "small": 1.2, "standard": 9.5}.items():
-        model = eqx.filter_eval_shape(
-            SIZES[name].build, Interface(inputs, 1), key=jax.random.key(0)
-        )
-        total = sum(x.size for x in jax.tree.leaves(model))
-        assert round(total / 1e6, 1) == wanted
+@pytest.mark.parametrize(
+    ("name", "layers", "width", "heads", "millions"),
+    # Millions of weights as in Garg et al. (2022), without the unused words.
+    [
+        ("function_linear_three_layers", 3, 64, 2, 0.2),
+        ("function_linear_six_layers", 6, 128, 4, 1.2),
+        ("function_linear_published", 12, 256, 8, 9.5),
+        ("function_linear_limits_of_icl", 12, 256, 8, 9.5),
+    ],
+)
+def test_the_published_sizes(name, layers, width, heads, millions):
+    experiment = presets()[name]()
+    model = eqx.filter_eval_shape(
+        experiment.model.build, experiment.task.interface, key=jax.random.key(0)
+    )
+    assert [block.attn.num_heads for block in model.blocks] == [heads] * layers
+    sizes = [x.size for x in jax.tree.leaves(model)]
+    # Four square layers of attention and an MLP of four times the width, with biases;
+    # two norms. Then points and positions in, a norm, and one number out.
+    block = 4 * width**2 + 4 * width + 8 * width**2 + 5 * width + 4 * width
+    outside = (20 + 1) * width + 202 * width + 2 * width + width + 1
+    assert sum(sizes) == layers * block + outside
+    assert round(sum(sizes) / 1e6, 1) == millions
+    exact = isinstance(experiment.model.activation, ExactGelu)
+    assert exact == ("limits" in name)
+    # limits_of_icl counts without positions.
+    assert not exact or sum(sizes) - 202 * width == 9_483_265
 
 
 def test_a_config_is_found_and_comes_back():

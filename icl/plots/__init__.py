@@ -32,6 +32,7 @@ from ._interval import (
 )
 from ._learning_times import learning_times as learning_times
 from ._lines import Line as Line, lines as lines
+from ._log_map import log_map as log_map
 from ._patterns import (
     attention_patterns as attention_patterns,
     token_maps as token_maps,

@@ -7,7 +7,7 @@ prompt. Each has the evaluation sets in which linear functions are shifted.
 import dataclasses
 
 from ..experiments import Experiment
-from ..models.gpt2 import GPT2Config, SIZES
+from ..models.gpt2 import ExactGelu, GPT2Config, SIZES
 from ..protocols import EvaluationConfig, TaskSet
 from ..tasks.functions import Curriculum, FunctionClass, InContextFunction, Ramp
 from ..tasks.functions.classes import (
@@ -89,10 +89,39 @@ def function_linear_published(steps: int = 500_001) -> Experiment:
     9.5 million parameters, Adam at 1e-4, and a curriculum from 5 components and 11
     points on. It took its authors 7 hours on a GPU.
     """
+    return _published(SIZES["standard"], steps)
+
+
+@preset
+def function_linear_six_layers(steps: int = 500_001) -> Experiment:
+    """As `function_linear_published`, with 6 layers of 128: 1.2 million parameters."""
+    return _published(SIZES["small"], steps)
+
+
+@preset
+def function_linear_three_layers(steps: int = 500_001) -> Experiment:
+    """As `function_linear_published`, with 3 layers of 64: 0.2 million parameters."""
+    return _published(SIZES["tiny"], steps)
+
+
+@preset
+def function_linear_limits_of_icl(steps: int = 100_001) -> Experiment:
+    """The run of limits_of_icl: as `function_linear_published`, but with an exact GELU.
+
+    It has a fifth of the steps. For another kind of attention, change `model.attention`
+    and `model.mask`.
+    """
+    return _published(
+        dataclasses.replace(SIZES["standard"], activation=ExactGelu()), steps
+    )
+
+
+def _published(model: GPT2Config, steps: int) -> Experiment:
+    """A published run: its curriculum, its rate, and places for 101 points."""
     interval = 2000 * _BATCH
     curriculum = Curriculum(Ramp(5, 20, 1, interval), Ramp(11, 41, 2, interval))
     task = InContextFunction(curriculum=curriculum)
-    model = dataclasses.replace(SIZES["standard"], max_length=2 * 101)
+    model = dataclasses.replace(model, max_length=2 * 101)
     return _experiment(task, model, Constant(1e-4), steps, {"train": TaskSet(1280)})
 
 

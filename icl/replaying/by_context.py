@@ -1,8 +1,8 @@
 """Errors by the number of pairs before the query, for many shifts in one program.
 
 All shifts have data of one shape, which are an argument of the program. So a model or a
-baseline compiles once, or twice if the shifts are of both kinds, of prompts and of
-queries.
+baseline compiles once for a single position. For several positions it compiles twice if
+the shifts are of both kinds, of prompts and of queries.
 """
 
 import dataclasses
@@ -130,7 +130,8 @@ def errors_by_context(
 
     Under a shift of the query, position i has the points before i from the context, and
     point i from the queries; each position is a forward pass of its own. Otherwise one
-    pass has all positions.
+    pass has all positions. With a single position, both are the same pass, and all sets
+    share one program.
 
     **Arguments:**
 
@@ -149,11 +150,12 @@ def errors_by_context(
         raise ValueError(f"positions must be below points={first.points}, got {got}")
     asked = [t.shift and t.shift.queries(t.points, t.dim) for t in sets.tasks.values()]
     rows = np.full((len(asked), sets.prompts.query_y.shape[1], len(places)), np.nan)
-    for of_query in (False, True):
-        chosen = [k for k, x in enumerate(asked) if (x is not None) == of_query]
+    apart = [len(places) == 1 or queries is not None for queries in asked]
+    for by_position in (False, True):
+        chosen = [k for k, x in enumerate(apart) if x == by_position]
         if chosen:
             prompts = _subset(sets.prompts, chosen)
-            run = _each_position if of_query else _one_pass
+            run = _each_position if by_position else _one_pass
             found = run(predictor, prompts, jnp.asarray(places), tuple(edits))
             rows[chosen] = _scored(found, prompts, places, first)
     for k, (task, queries) in enumerate(zip(sets.tasks.values(), asked, strict=True)):

@@ -1,13 +1,17 @@
-"""How robust a run is under each of the shifts of limits_of_icl."""
+"""How the runs learn, and how robust they are under the shifts of limits_of_icl."""
 
 import dataclasses
 import functools
+from collections.abc import Iterable
 from pathlib import Path
 
 import jax
+import numpy as np
+from jaxtyping import Float
 
 import icl
 from icl.baselines.functions import Averaging, LeastSquares, NearestNeighbours
+from icl.experiments.training_log import training_log
 from icl.replaying.by_context import (
     draw_prompts,
     ErrorCurves,
@@ -38,6 +42,7 @@ from icl.tasks.functions.shifts import (
 PROMPTS = 1280
 """As in both public codes."""
 _KEY = 2026
+_PIECES = 160
 BASELINES: dict[str, Predictor] = {
     "least squares": LeastSquares(),
     "averaging": Averaging(),
@@ -61,7 +66,7 @@ def sweeps_of(task: InContextFunction) -> dict[str, InContextFunction]:
         "overlapping": OverlappingQuery(),
         **{f"removed={n}": SubspaceInputs(n) for n in range(1, dim)},
         **{f"skewed={x / 10}": SkewedInputs(x / 10) for x in range(1, 30, 2)},
-        **{f"scale={x}": ScaledInputs(x) for x in (1 / 3, 0.5, 2.0, 3.0)},
+        **{f"scale={x:.3g}": ScaledInputs(x) for x in (1 / 3, 0.5, 2.0, 3.0)},
     }
     classes: dict[str, FunctionClass] = {
         **{
@@ -80,23 +85,119 @@ def sweeps_of(task: InContextFunction) -> dict[str, InContextFunction]:
     }
 
 
-@functools.lru_cache(maxsize=2)
-def prompts(task: InContextFunction, size: int = PROMPTS) -> PromptSets:
-    """The prompts of every setting, the same for all runs of a task."""
-    return draw_prompts(sweeps_of(task), size, key=jax.random.key(_KEY))
+def shown_settings(task: InContextFunction) -> dict[str, str]:
+    """One setting of each sweep: its name in `sweeps_of`, by the name in the figure.
 
-
-def robustness(folder: Path, size: int = PROMPTS) -> ErrorCurves:
-    """The errors of a run's final model under every setting, after the most pairs."""
-    trained = icl.load(folder)
-    task = trained.task
-    return errors_by_context(trained.model, prompts(task, size), positions=[-1])
-
-
-def baselines(task: InContextFunction, size: int = PROMPTS) -> dict[str, ErrorCurves]:
-    """The same errors of learners that need no training, by name."""
-    sets = prompts(task, size)
+    Those with a published number are that number's: 39 of 41 constrained points, or all
+    but two.
+    """
+    dim, points = task.dim, task.points
     return {
-        name: errors_by_context(learner, sets, positions=[-1])
-        for name, learner in BASELINES.items()
+        "standard": "standard",
+        "query × 2.1": "query-scale=2.1",
+        "points × ⅓": "scale=0.333",
+        "points × 3": "scale=3",
+        "orthant": f"constrained={points - 2}",
+        "opposite signs": f"opposite={dim}",
+        "orthogonal query": f"orthogonal={dim - 1}",
+        "overlapping query": "overlapping",
+        "half subspace": f"removed={dim // 2}",
+        "skewed 2.9": "skewed=2.9",
+        "noise 1.1": "noise=1.1",
+        "bias 1.1": "bias=1.1",
+        "sparse": f"sparse={max(1, 3 * dim // 20)}",
+        "uniform weights": "uniform",
     }
+
+
+@functools.lru_cache(maxsize=4)
+def prompts(
+    task: InContextFunction, names: tuple[str, ...] = (), size: int = PROMPTS
+) -> PromptSets:
+    """The prompts of some settings, of all without `names`; the same for all runs."""
+    every = sweeps_of(task)
+    chosen = {name: every[name] for name in names or every}
+    return draw_prompts(chosen, size, key=jax.random.key(_KEY))
+
+
+def task_of(folder: Path) -> InContextFunction:
+    """The task of a run, with whole prompts from the start.
+
+    **Raises:** `TypeError` for a run of another task.
+    """
+    task = icl.load(folder).experiment.task
+    if not isinstance(task, InContextFunction):
+        raise TypeError(f"{folder} must be a run of InContextFunction, got {task}")
+    return dataclasses.replace(task, curriculum=None)
+
+
+def robustness(
+    folder: Path, names: tuple[str, ...] = (), size: int = PROMPTS
+) -> ErrorCurves:
+    """The errors of a run's final model after the most pairs, under some settings.
+
+    **Arguments:** `names`: As for `prompts`.
+    """
+    return errors(icl.load(folder).model, prompts(task_of(folder), names, size))
+
+
+def errors(predictor: Predictor, sets: PromptSets) -> ErrorCurves:
+    """The errors of a model or a learner after the most pairs, in one program."""
+    return errors_by_context(predictor, sets, positions=[-1])
+
+
+def baselines(
+    task: InContextFunction, names: tuple[str, ...] = (), size: int = PROMPTS
+) -> dict[str, ErrorCurves]:
+    """The same errors of learners that need no training, by name."""
+    sets = prompts(task, names, size)
+    return {name: errors(learner, sets) for name, learner in BASELINES.items()}
+
+
+def by_context(of: Path | Predictor, task: InContextFunction) -> ErrorCurves:
+    """The errors of a run's final model, or of a learner, by the number of pairs."""
+    predictor = icl.load(of).model if isinstance(of, Path) else of
+    return errors_by_context(predictor, prompts(task, ("standard",)))
+
+
+@dataclasses.dataclass(frozen=True)
+class BatchLosses:
+    """The loss of training's batches, over pieces of the training.
+
+    **Fields:**
+
+    - `sequences`: Sequences seen at the middle of each piece, `[piece]`.
+    - `losses`: The mean loss in each piece, divided by the number of components in use:
+        always predicting 0 has 1. `[piece]`
+    - `changes`: The sequences seen at which the curriculum moves.
+    """
+
+    sequences: Float[np.ndarray, " piece"]
+    losses: Float[np.ndarray, " piece"]
+    changes: Float[np.ndarray, " change"]
+
+
+def batch_losses(folder: Path) -> BatchLosses:
+    """The loss of a run's batches."""
+    trained = icl.load(folder)
+    log = training_log(trained, every=1)
+    batch = trained.experiment.training.batch_size
+    seen, losses = log.pop("step") * batch, log.pop("loss") / log["n_dims"]
+    moved = np.any([np.diff(stage) != 0 for stage in log.values()], 0)
+    pieces = np.array_split(np.arange(len(seen)), min(_PIECES, len(seen)))
+    means = lambda x: np.array([x[piece].mean() for piece in pieces])
+    return BatchLosses(means(seen), means(losses), seen[1:][moved])
+
+
+def mean_of_seeds(curves: Iterable[ErrorCurves]) -> tuple[np.ndarray, ...]:
+    """The mean over seeds of some errors, with the ends of their intervals.
+
+    The lower end is the lowest of all seeds' bootstrap intervals (90 %, over prompts),
+    the upper end the highest. Each is `[set, position]`.
+    """
+    every = [*curves]
+    bounds = [one.interval() for one in every]
+    mean = np.mean([one.mean for one in every], 0)
+    lows = np.array([each.low for each in bounds])
+    highs = np.array([each.high for each in bounds])
+    return mean, lows.min(0), highs.max(0)

@@ -22,7 +22,7 @@ from icl.models import (
     Window,
 )
 from icl.models.gpt2 import GPT2Config
-from icl.presets.functions import function_linear, function_linear_published
+from icl.presets.functions import function_linear, function_linear_limits_of_icl
 from icl.protocols import TaskSet
 from icl.training.schedules import Every
 
@@ -88,7 +88,7 @@ def _with_model(base: Experiment, **fields: Any) -> Experiment:
 
 def _base(scale: StudyScale) -> Experiment:
     if scale == "paper":
-        return function_linear_published(100_001)
+        return function_linear_limits_of_icl()
     if scale == "small":
         return function_linear()
     base = function_linear(20)

@@ -1,0 +1,34 @@
+"""What limits_of_icl and Garg et al. (2022) report, and where we show it.
+
+limits_of_icl is the public repository `kenzhengjk/limits_of_icl`. It extends the code
+of Garg et al. to other kinds of attention. Its results are the outputs saved in its
+notebook: a figure for each sweep, of one seed, at the last point of a prompt. Its
+figures have no numbers.
+"""
+
+from ...figures import Published
+
+
+PAPER = "Kinds of attention (limits_of_icl), and Garg et al. 2022, 2208.01066"
+
+_WHERE = "attention/shifts"
+_UNCHANGED = "; published, the shift changed nothing"
+PUBLISHED = (
+    Published("2 (Garg)", "error by number of pairs", "attention/curves"),
+    Published("4 (Garg)", "shifts of prompts and queries", _WHERE),
+    Published(
+        "5 (Garg)",
+        "sparse functions, trees and networks",
+        absent="the study has linear functions only; presets train the others",
+    ),
+    Published("notebook (standard)", "error at the last point", "attention/curves"),
+    Published("notebook (loss)", "loss with the curriculum", "attention/loss"),
+    Published("notebook (query scale)", "longer queries", _WHERE),
+    Published("notebook (constrained)", "points in one orthant", _WHERE),
+    Published("notebook (flipped)", f"opposite signs{_UNCHANGED}", _WHERE),
+    Published("notebook (orthogonal)", f"orthogonal queries{_UNCHANGED}", _WHERE),
+    Published("notebook (subspace, skew)", "points of another covariance", _WHERE),
+    Published("notebook (noise, bias)", "noisy and affine functions", _WHERE),
+    Published("notebook (sparsity, uniform)", "other weights", _WHERE),
+    Published("notebook (overlap)", "queries from the context", _WHERE),
+)

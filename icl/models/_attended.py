@@ -92,9 +92,10 @@ def _is_plain(
 
 def _has_wide_head(attn: Attention) -> bool:
     """Whether there is one head, as wide as the stream, and all it does is linear."""
+    width, d_model = attn.query.weight.shape
     return (
         attn.num_heads == 1
-        and attn.query.out_features >= attn.query.in_features
+        and width >= d_model
         and attn.output.bias is None
         and attn.kind.bilinear
         and not isinstance(attn.kind, AbstractMixingAttention)

@@ -38,7 +38,9 @@
 # seeds 10 to 19) and `python -m sweeps replicas --out runs/replicas` (figures 4b, 6,
 # A7, A8, A15 and A17, seeds 5 to 9; seed 5 had been seen, and is not judged). The scale
 # `small` has the published lengths. The tables are the results of `icl figure
-# induction/3a` and so on. Missing runs are named.
+# induction/3a` and so on. Missing runs are named. This copy was executed in two goes,
+# the cells of `clamps` and those of `replicas`, as the two studies were trained on
+# different days and never lay on one disk.
 
 # %%
 import jax
@@ -63,16 +65,16 @@ print(clamps, replicas, sep="\n")
 # if it is measured often.
 
 # %%
-path = analysis.find_run("clamps/seed-10", "replicas/seed-5")
-if path is None:
+main = analysis.find_run("clamps/seed-10", "replicas/seed-5")
+if main is None:
     raise ValueError("first: python -m sweeps clamps --out runs/clamps")
-trained = icl.load(path)
+trained = icl.load(main)
 task = trained.task
 smoke = "smoke" in (clamps.scale, replicas.scale)
 most = 20 if smoke else None
 every = icl.dense_set(task, max_class_pairs=most, key=jax.random.key(0))
 part = icl.dense_set(task, max_class_pairs=most or 200, key=jax.random.key(0))
-print(f"{path.parent.name}/{path.name}: {trained.run.checkpoints[-1]:,} sequences,")
+print(f"{main.parent.name}/{main.name}: {trained.run.checkpoints[-1]:,} sequences,")
 print(
     f"{len(trained.run.checkpoints)} checkpoints; measured on {len(every):,} sequences"
 )
@@ -312,9 +314,7 @@ plots.dots(
 #
 # The embedding and layer 0 are taken from the end of a run and frozen; the rest is
 # trained from scratch. The donor is the run of the same seed, or of two other seeds.
-
-# %%
-drawn_from("induction/A7", replicas)
+# The losses over training: [picture](results/induction-A7-small.png).
 
 # %%
 table_of("induction/A7")
@@ -325,9 +325,7 @@ table_of("induction/A7")
 # The clamped heads are the weakest one (in the paper head 6 of its first layer), the
 # three strongest, or all. In the paper, clamping all is worse than clamping none; the
 # table shows whether this is so here.
-
-# %%
-drawn_from("induction/A8", replicas)
+# The losses over training: [picture](results/induction-A8-small.png).
 
 # %%
 table_of("induction/A8")
@@ -342,7 +340,7 @@ table_of("induction/A8")
 
 # %%
 plain = analysis.find_run("clamps/seed-10-none")
-progress = icl.load(plain or path)
+progress = icl.load(plain or main)
 ends = icl.replay(
     progress,
     {
@@ -435,9 +433,7 @@ analysis.Table(("heads", "which", "loss", "accuracy"), rows)
 # Throughout training, the induction head gives the right label a share *s* of its
 # attention, and the wrong label the rest. The rows are named by its induction strength,
 # 2*s* - 1.
-
-# %%
-drawn_from("induction/A15", replicas)
+# The losses over training: [picture](results/induction-A15-small.png).
 
 # %%
 table_of("induction/A15")
@@ -468,9 +464,7 @@ table_of("induction/A16")
 # Layer 1 keeps the strongest head and one more, named by its rank, throughout training.
 # In the paper the phase change is sooner with two heads than with one; the table shows
 # whether this is so here.
-
-# %%
-drawn_from("induction/A17", replicas)
+# The losses over training: [picture](results/induction-A17-small.png).
 
 # %%
 table_of("induction/A17")

@@ -76,10 +76,10 @@ plots.dots(
 table_of("likelihood-ratio/bayes")
 
 # %% [markdown]
-# `A wide` has a shift three times as wide as in training. There the Bayes predictor
-# still assumes the training shift, and loses almost nothing: it subtracts the mean of
-# the context. The model does not fully subtract it. So the loss out of distribution is
-# the model's, not the task's.
+# The logit is too small where the log-odds are large: its slope on them is above 1. `A
+# wide` has a shift three times as wide as in training. There the Bayes predictor still
+# assumes the training shift, and loses almost nothing. So the loss out of distribution
+# is the model's, not the task's; the last section looks for its cause.
 #
 # ## What it needs to learn this
 #
@@ -173,9 +173,10 @@ Table(
 )
 
 # %% [markdown]
-# The heads of the last layer whose OV is aligned with the read-out are those that carry
-# the answer, and those that the model misses most. Heads of layer 0 carry little: each
-# token already has its own label, so the query can collect class means in one step.
+# In this run (seed 10) head 1:0 carries half of the answer, has the best aligned OV,
+# and is missed most; head 1:3 comes next. Heads of layer 0 carry little here. This
+# differs between seeds: in two of five they carry more than .3, which the table at the
+# end of this section counts against our rule.
 #
 # ## Whether it is the Bayes statistic
 #
@@ -198,9 +199,9 @@ Table(
 
 # %% [markdown]
 # **Kernel regression.** The paper compares the logit with a kernel regression on the
-# context, and finds little agreement. The exact Bayes predictor agrees as little with
-# it, so this does not tell a model that computes something else. With a fitted kernel,
-# and points measured from the mean of the context, both agree well.
+# context, and finds little agreement. The exact Bayes predictor agrees no better with
+# it, so little agreement does not show that a model computes something else. With a
+# fitted kernel, and points measured from the mean of the context, both agree well.
 
 # %%
 kernels = {
@@ -254,7 +255,9 @@ Table(
 # %% [markdown]
 # If the shift is wide, how well does the query's token give it, and does the model
 # still ignore a shift of all points? Below are the probes and the steering from above
-# on the set `wide_shift`.
+# on the set `wide_shift`. The query's token still gives the shift, and the logit still
+# ignores a shift of all points. But the probe of $\mu$ is weaker, and so are the
+# answers to moves along $\mu$: the model keeps ignoring the shift and loses the signal.
 
 # %%
 wide = icl.replay(trained, {**by_layer, **moves}, data="wide_shift", checkpoints=[-1])

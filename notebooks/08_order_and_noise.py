@@ -51,6 +51,11 @@ print(noise)
 # predictions, up to rounding. The softmax-copy model needs positions to find each
 # point's value, so the order may matter. The last two orders, by residual, are only
 # defined with noise on the values.
+#
+# **The copy model has not learnt the task here**: in 6000 steps its loss stays at .419,
+# that of predicting 0. So its order effects, which are tiny, say nothing about a copy
+# model that works. The interval of the linear layer is wide because of seed 10, which
+# left a second basin late (notebook 07).
 
 # %%
 drawn_from("gd/order_sensitivity", order)
@@ -61,7 +66,8 @@ table_of("gd/order_sensitivity")
 # %% [markdown]
 # Does the first layer of the copy model copy? Below is how strongly a token after the
 # first layer depends on itself, on the next token and on any other token. A point that
-# takes over its value depends on the next one.
+# takes over its value depends on the next one. Here it does not: the next token has no
+# more effect than any other.
 
 # %%
 copies = [name for name in order if name.startswith("ordered-copy-random")]
@@ -80,7 +86,9 @@ plots.traces(
 # ## Noise
 #
 # With noise on values the best rate is smaller, and known in closed form. The trained
-# layer should reach the loss of that GD, no less.
+# layer should reach the loss of that GD, no less. With each noise two of three seeds
+# do, within .2 %, and one does not (seed 10; at `pairs-0.5` seed 11), as some seeds of
+# notebook 07. The rule asks for all three, so it says *not reproduced*.
 
 # %%
 drawn_from("gd/noise_robustness", noise)
@@ -106,7 +114,8 @@ Table(
 # AUROC of low influence $|\partial \hat y / \partial y_i|$, and for softmax of low
 # attention by layer: .5 is chance, above it noisy pairs count less. One linear layer
 # cannot do it, since a pair's influence does not depend on other pairs. With shuffled
-# masks all must be at chance.
+# masks all must be at chance. The transformer's influence is above chance with both
+# noises; its attention differs between seeds. No rule was written for either.
 
 # %%
 drawn_from("gd/attention_separation", noise)

@@ -3,7 +3,7 @@
 limits_of_icl is the public repository `kenzhengjk/limits_of_icl`. It extends the code
 of Garg et al. to other kinds of attention. Its results are the outputs saved in its
 notebook: a figure for each sweep, of one seed, at the last point of a prompt. Its
-figures have no numbers.
+figures have no numbers. "?" stands for a number of Garg et al. that we did not find out.
 """
 
 from ...figures import Published
@@ -14,10 +14,10 @@ PAPER = "Kinds of attention (limits_of_icl), and Garg et al. 2022, 2208.01066"
 _WHERE = "attention/shifts"
 _UNCHANGED = "; published, the shift changed nothing"
 PUBLISHED = (
-    Published("2 (Garg)", "error by number of pairs", "attention/curves"),
-    Published("4 (Garg)", "shifts of prompts and queries", _WHERE),
+    Published("? (Garg, curves)", "error by number of pairs", "attention/curves"),
+    Published("? (Garg, shifts)", "shifts of prompts and queries", _WHERE),
     Published(
-        "5 (Garg)",
+        "? (Garg, other functions)",
         "sparse functions, trees and networks",
         absent="the study has linear functions only; presets train the others",
     ),

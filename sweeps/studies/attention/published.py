@@ -3,7 +3,7 @@
 limits_of_icl is the public repository `kenzhengjk/limits_of_icl`. It extends the code
 of Garg et al. to other kinds of attention. Its results are the outputs saved in its
 notebook: a figure for each sweep, of one seed, at the last point of a prompt. Its
-figures have no numbers. "?" stands for a number of Garg et al. that we did not find out.
+figures have no numbers. "?" stands for a number of Garg et al. that we do not know.
 """
 
 from ...figures import Published

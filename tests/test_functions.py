@@ -495,7 +495,7 @@ def test_tasks_that_cannot_be():
     refused = functools.partial(pytest.raises, ValueError)
     with refused(match="sparsity must be at most dim=2, got 3"):
         InContextFunction(SparseLinear(3), dim=2)
-    with refused(match="noise_std must be above 0"):
+    with refused(match="noise_std must be positive and finite, got 0.0"):
         NoisyLinear(0.0)
     with refused(match="end must be at least start=5, got 4"):
         Ramp(5, 4, 1, 1)

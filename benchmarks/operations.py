@@ -16,13 +16,13 @@ import dataclasses
 import math
 import re
 import tempfile
-import time
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
 import jax
 import jax.numpy as jnp
+from train_step import matmul_cpu_seconds
 
 from icl.presets.induction import induction
 from icl.training import _steps, with_arrays
@@ -130,26 +130,12 @@ def _own_times(events: Iterable[Any]) -> collections.Counter:
     return own
 
 
-def product_rate(repeats: int = 20) -> float:
-    """Floating-point operations per nanosecond of a large matrix product."""
-    x = jnp.ones((1024, 1024))
-    product = jax.jit(lambda a: a @ a)
-    product(x).block_until_ready()
-    start = time.process_time_ns()
-    for _ in range(repeats):
-        product(x).block_until_ready()
-    return 2 * 1024**3 * repeats / (time.process_time_ns() - start)
-
-
 def table(members: int, steps: int) -> None:
     """Prints the phases of a step of each member."""
     compiled, arguments = compiled_steps(members)
     known = operations(compiled.as_text())
-    own, rate, each = (
-        profile(compiled, arguments, steps),
-        product_rate(),
-        steps * members,
-    )
+    own, each = profile(compiled, arguments, steps), steps * members
+    rate = 2 * 1024**3 / (1e9 * matmul_cpu_seconds())  # operations per nanosecond
     print(f"\nmembers: {members}; microseconds of one step of one member\n")
     print("| phase | all | products | their arithmetic | ratio | operations |")
     print("| --- |" + 5 * " --: |")

@@ -168,13 +168,13 @@ REFUSED = {
         "task_kwargs: {noise: 1}",
     ),
     "training.num_tasks must be null, got 5": ("num_tasks: null", "num_tasks: 5"),
-    "training.data must be gaussian, got 'uniform'": ("gaussian", "uniform"),
+    "training.data must be \"gaussian\", got 'uniform'": ("gaussian", "uniform"),
     "training.curriculum.points: end must be at least start=51, got 41": (
         "start: 11",
         "start: 51",
     ),
     "curriculum: dims must end at 20 or below, got 30": ("end: 20", "end: 30"),
-    "test_run must be null, got True": ("test_run: false", "test_run: true"),
+    "test_run must be false, got True": ("test_run: false", "test_run: true"),
     "training.batch_size must be a positive integer": (
         "batch_size: 64",
         "batch_size: 0",
@@ -182,6 +182,38 @@ REFUSED = {
     "attention_type 'local'": ("softmax_causal", "local"),
     "family must be": ("nanogpt", "lstm"),
     "learning_rate must be a number, got 'fast'": ("0.0001", "fast"),
+    "training.learning_rate must be a number, got '1e-4'; YAML reads it as text, so "
+    "write 0.000100": ("0.0001", "1e-4"),
+    "out_dir must be a text, got ''": ("./models/my_experiment", "''"),
+    "model: n_dims must be a positive integer, got 'x'": ("n_dims: 20", "n_dims: x"),
+    "model: attention_kwargs must have keys, got a list": (
+        "attention_kwargs: {}",
+        "attention_kwargs: [1]",
+    ),
+    "model: attention_type must be softmax_causal if family is gpt2, got 'rela'": (
+        "nanogpt\n  n_dims: 20\n  n_embd: 256\n  n_head: 8\n  n_layer: 12\n"
+        "  n_positions: 41\n  attention_type: softmax_causal",
+        "gpt2\n  n_dims: 20\n  n_embd: 256\n  n_head: 8\n  n_layer: 12\n"
+        "  n_positions: 41\n  attention_type: rela",
+    ),
+    "training.task_kwargs must have keys, got 3": ("task_kwargs: {}", "task_kwargs: 3"),
+    "training.task must be a text, got [1]": ("task: linear_regression", "task: [1]"),
+    "training.keep_every_steps must be a positive integer, got 'x', or -1": (
+        "keep_every_steps: 100000",
+        "keep_every_steps: x",
+    ),
+    "training.curriculum.dims: inc must be a whole number, got 'a'": (
+        "end: 20, inc: 1",
+        "end: 20, inc: a",
+    ),
+    "training.curriculum: dims must end at 20 or below, got 30": (
+        "{start: 5, end: 20",
+        "{start: 20, end: 30",
+    ),
+    "training.curriculum: points must end at n_positions=40 or below, got 41": (
+        "n_positions: 41",
+        "n_positions: 40",
+    ),
     "must have keys, got str": (PUBLISHED, "text"),
     "cannot read": (PUBLISHED, "a: [1"),
 }
@@ -192,6 +224,7 @@ def test_what_is_refused(message, write):
     with pytest.raises(ValueError, match=re.escape(message)) as error:
         read_yaml(write(changed(*REFUSED[message])))
     assert "\n" not in str(error.value)
+    assert str(error.value).count("config.yaml") == 1
 
 
 def test_a_file_that_is_not_there(tmp_path):
@@ -284,6 +317,7 @@ NOTHING = {
         {"num_constrained_points": 1},
     ),
     "scale=1.0 changes nothing": ("scaled_query", {"scale": 1}),
+    "exponent must be positive and finite, got '1'": ("skewed", {"exponent": "1"}),
     "removed must be a positive integer, got 0": ("subspace", {"num_dim": 0}),
     "no prompting strategy 'skewd'; did you mean 'skewed'?": ("skewd", {}),
     "skewed has no argument 'power'; known: exponent": ("skewed", {"power": 1}),

@@ -97,7 +97,12 @@ def test_edits_work_on_each_application_of_a_tied_layer():
         ({"layer_norm": True}, "parameters lack 'transformer/~trans_block/norm_1/"),
         ({"in_proj": True}, "parameters lack 'transformer/emb/w'"),
         ({"sum_norm": True, "use_softmax": True}, "sum_norm with a softmax is not"),
-        ({"dampening": 0.0}, "damping must be positive and finite, got 0"),
+        ({"layer_nrm": True}, "config: no setting 'layer_nrm'; did you mean 'layer_n"),
+        ({"num_layers": 0}, "config: num_layers must be a positive integer, got 0"),
+        ({"key_size": 5.0}, "config: key_size must be a positive integer, got 5.0"),
+        ({"y_update": "no"}, "config: y_update must be true or false, got 'no'"),
+        ({"clip": "0"}, "config: clip must be at least 0 and finite, got '0'"),
+        ({"dampening": 0.0}, "config: dampening must be positive and finite, got 0"),
     ],
 )
 def test_what_does_not_fit_is_refused(changes, message):
@@ -114,6 +119,12 @@ def test_other_parameters_are_refused():
     more = parameters | {"transformer/other/w": np.zeros(5)}
     with pytest.raises(ValueError, match="left over: transformer/other/w"):
         load_model(more, config)
+    name = "transformer/~trans_block/layer_0/query/w"
+    more = parameters | {name: parameters[name].astype(int)}
+    with pytest.raises(ValueError, match="query/w must be of type .*, got int64"):
+        load_model(more, config)
+    with pytest.raises(ValueError, match="config must be a mapping or its JSON"):
+        load_model(parameters, "{bad")
     with pytest.raises(ValueError, match="must be of one Haiku module, got none"):
         load_model({}, config)
     with pytest.raises(ValueError, match="config lacks 'num_layers'"):

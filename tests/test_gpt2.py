@@ -267,7 +267,12 @@ WRONG_SETTINGS = {
     "n_layer must be a positive integer, got 0": {"n_layer": 0},
     "n_inner must be a positive integer, got 1.5": {"n_inner": 1.5},
     "scale_attn_weights must be true or false, got 'no'": {"scale_attn_weights": "no"},
-    "layer_norm_epsilon must be a number, got '1e-5'": {"layer_norm_epsilon": "1e-5"},
+    "layer_norm_epsilon must be positive and finite, got '1e-5'": {
+        "layer_norm_epsilon": "1e-5"
+    },
+    "activation_function must be gelu_new, gelu, relu; got ['relu']": {
+        "activation_function": ["relu"]
+    },
     "parameters lack h.2.ln_1.weight, h.2.ln_1.bias": {"n_layer": 3},
     "the model does not have: h.1.": {"n_layer": 1},
     "wpe.weight must have the shape [8, 12], got [9, 12]": {"n_positions": 8},
@@ -281,6 +286,9 @@ WRONG_ARRAYS = {
     ),
     "h.0.attn.c_attn.weight must have the shape [12, 36], got [36, 12]": instead(
         "h.0.attn.c_attn.weight", lambda x: np.ascontiguousarray(x.T)
+    ),
+    "ln_f.bias must be finite, got 12 numbers": instead(
+        "ln_f.bias", lambda x: x * np.nan
     ),
     "ln_f.bias must be of type float16": instead("ln_f.bias", lambda x: x.astype(int)),
     "wte.weight is there with and without 'transformer.'": instead(
@@ -332,6 +340,8 @@ def test_wrong_folders_are_refused(tmp_path):
     (folder / "model.safetensors").write_bytes(b"no such format")
     with pytest.raises(ValueError, match=r"cannot read .*model.safetensors"):
         load(folder)
+    with pytest.raises(ValueError, match="cannot make the folder .*File exists"):
+        save(built(TOKENS), folder / "config.json")
     (folder / "config.json").write_text("[]")
     with pytest.raises(ValueError, match=r"config.json must be a JSON object"):
         load(folder)

@@ -283,7 +283,30 @@ WRONG = {
     "the model does not have: _backbone.transformer.h.2.": lambda c: c.update(
         n_layer=2
     ),
-    "parameters lack _backbone.wpe.weight": lambda c: c.update(family="gpt2"),
+    "parameters lack _backbone.wpe.weight": lambda c: c.update(
+        family="gpt2", attention_type="softmax_causal"
+    ),
+    "attention_type must be softmax_causal if family is gpt2, got 'favor'": (
+        lambda c: c.update(family="gpt2")
+    ),
+    "rela has no attention_kwargs 'rf_dim'; known: none": lambda c: c.update(
+        attention_type="rela", attention_kwargs={"rf_dim": 5}
+    ),
+    "constructor: rf_dim must be a positive integer, got '5'": lambda c: c.update(
+        attention_kwargs={"rf_dim": "5"}
+    ),
+    "global_attn_indices must be a list of whole numbers, got [1.7]": lambda c: (
+        c.update(
+            attention_type="local_global",
+            attention_kwargs={"local_window_size": 2, "global_attn_indices": [1.7]},
+        )
+    ),
+    "constructor: attention_kwargs must have keys, got a list": lambda c: c.update(
+        attention_kwargs=["rf_dim"]
+    ),
+    "constructor: no argument 'n_layers'; did you mean 'n_layer'?": lambda c: c.update(
+        n_layers=3
+    ),
 }
 
 
@@ -295,6 +318,29 @@ def test_wrong_settings_are_refused(message):
     with pytest.raises(ValueError, match=re.escape(message)) as error:
         load_model(arrays, constructor)
     assert "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize("text", ["{bad", "[1]"])
+def test_a_constructor_that_is_no_mapping_is_refused(text):
+    with pytest.raises(ValueError, match="constructor must be a mapping or its JSON"):
+        load_model({}, text)
+
+
+@pytest.mark.parametrize(
+    ("array", "message"),
+    [
+        (np.ones(8, np.int32), "must be of type .*, got int32"),
+        (np.ones(8, np.complex64), "must be of type .*, got complex64"),
+        (np.full(8, np.nan, np.float32), "must be finite, got .* numbers that are not"),
+    ],
+)
+def test_arrays_of_another_type_are_refused(array, message):
+    constructor = sized("favor")
+    arrays = arrays_of(constructor)
+    name = next(x for x in arrays if x.endswith("ln_f.weight"))
+    arrays[name] = np.resize(array, arrays[name].shape)
+    with pytest.raises(ValueError, match=f"{re.escape(name)} {message}"):
+        load_model(arrays, constructor)
 
 
 # Files of torch.save

@@ -17,9 +17,9 @@ from jaxtyping import Array, ArrayLike
 
 from ..models.gpt2 import AbstractGPT2
 from ..protocols import Interface, ModelConfig
+from ._config import floats
 
 
-_FLOATS = ("float16", "bfloat16", "float32", "float64")
 _MASKS = re.compile(r"h\.\d+\.attn\.(bias|masked_bias|causal_mask|local_global_mask)")
 
 Model = TypeVar("Model", bound=AbstractGPT2)
@@ -150,11 +150,7 @@ def _parts(
     if array.shape != wanted:
         got = f"got {[*array.shape]}"
         raise ValueError(f"{name} must have the shape {[*wanted]}, {got}")
-    if array.dtype.name not in _FLOATS:
-        wanted = f"{name} must be of type {' or '.join(_FLOATS)}"
-        raise ValueError(f"{wanted}, got {array.dtype.name}")
-    if array.dtype.itemsize < 4:
-        array = array.astype(np.float32)
+    array = np.asarray(floats(name, array))
     array = array.T if how.transposed else array.reshape(whole)
     ends = np.cumsum([shape[0] for shape in shapes])[:-1]
     for path, part in zip(how.paths, np.split(array, ends), strict=True):

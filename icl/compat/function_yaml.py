@@ -5,6 +5,7 @@ that neither knows is refused. What they say about W&B is ignored: use `--logger
 """
 
 import dataclasses
+import json
 import os
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
@@ -99,8 +100,9 @@ def read_yaml(path: str | os.PathLike) -> PublishedRun:
     unknown or missing, and a value that is not supported.
     """
     path = Path(path)
+    given = _read(path, ())
     try:
-        return _run(_filled(_SCHEMA, _read(path, ()), ""))
+        return _run(_filled(_SCHEMA, given, ""))
     except ValueError as error:
         raise ValueError(f"{path}: {error}") from None
 
@@ -115,15 +117,19 @@ def _run(given: Mapping[str, Any]) -> PublishedRun:
         ("training.data", "gaussian", training["data"]),
     ):
         if value != wanted:
-            raise ValueError(f"{name} must be {wanted or 'null'}, got {value!r}")
+            wanted, got = json.dumps(wanted), repr(value)
+            raise ValueError(f"{name} must be {wanted}, got {got}")
+    _check_types(given)
+    config = model_config(model, "model")
     for name in ("batch_size", "train_steps", "save_every_steps"):
         positive(f"training.{name}", training[name])
     batch, steps = training["batch_size"], training["train_steps"]
     total, kept = steps * batch, training["keep_every_steps"]
+    rate = _number("training.learning_rate", training["learning_rate"])
     experiment = Experiment(
         _task(model, training),
-        model=model_config(model),
-        optimizer=Adam(Constant(_number("learning_rate", training["learning_rate"]))),
+        model=config,
+        optimizer=Adam(Constant(rate)),
         training=Training(
             num_sequences=total,
             batch_size=batch,
@@ -141,16 +147,27 @@ def _task(model: Mapping[str, Any], training: Mapping[str, Any]) -> InContextFun
         for part, given in training["curriculum"].items()
     }
     dim, points = model["n_dims"], ramps["points"].end
+    if points > model["n_positions"]:
+        wanted = f"points must end at n_positions={model['n_positions']} or below"
+        raise ValueError(f"training.curriculum: {wanted}, got {points}")
+    curriculum = Curriculum(**ramps)
+    try:
+        curriculum.check(points, dim)
+    except ValueError as error:
+        raise ValueError(f"training.{error}") from None
     grows = ramps["dims"].start < dim or ramps["points"].start < points
     return InContextFunction(
         _function(training["task"], training["task_kwargs"] or {}),
         dim,
         points,
-        curriculum=Curriculum(**ramps) if grows else None,
+        curriculum=curriculum if grows else None,
     )
 
 
 def _ramp(name: str, given: Mapping[str, Any], batch: int) -> Ramp:
+    for part, value in given.items():
+        if isinstance(value, bool) or not isinstance(value, int):
+            raise ValueError(f"{name}: {part} must be a whole number, got {value!r}")
     start, end = given["start"], given["end"]
     # A ramp that does not grow may have any increment.
     increment = max(given["inc"], 1) if start == end else given["inc"]
@@ -215,8 +232,39 @@ _WHOLE = ("sparsity", "hidden_layer_size", "depth")
 
 def _number(name: str, value: Any) -> float:
     if isinstance(value, bool) or not isinstance(value, int | float):
-        raise ValueError(f"{name} must be a number, got {value!r}")
+        raise ValueError(f"{name} must be a number, got {value!r}{_as_number(value)}")
     return float(value)
+
+
+def _as_number(text: Any) -> str:
+    """A hint for texts that look like numbers: YAML takes `1e-4` for a text."""
+    try:
+        value = float(text)
+    except (TypeError, ValueError):
+        return ""
+    return f"; YAML reads it as text, so write {value:f}"
+
+
+def _check_types(given: Mapping[str, Any]) -> None:
+    """Checks the texts and the keywords, and that weights are kept every n steps."""
+    model, training = given["model"], given["training"]
+    texts = {
+        "out_dir": given["out_dir"],
+        "model.family": model["family"],
+        "model.attention_type": model["attention_type"],
+        "training.task": training["task"],
+    }
+    for name, value in texts.items():
+        if not isinstance(value, str) or not value:
+            raise ValueError(f"{name} must be a text, got {value!r}")
+    keywords = training["task_kwargs"]
+    if not isinstance(keywords, dict | None):
+        raise ValueError(f"training.task_kwargs must have keys, got {keywords!r}")
+    if (kept := training["keep_every_steps"]) != -1:
+        try:
+            positive("training.keep_every_steps", kept)
+        except ValueError as error:
+            raise ValueError(f"{error}, or -1 to keep only the last") from None
 
 
 def _read(path: Path, above: tuple[Path, ...]) -> dict[str, Any]:

@@ -34,8 +34,8 @@ def published_shift(
     **Raises:** `ValueError` for a strategy or an argument that does not exist, and for
     settings with which the public code changes nothing.
     """
-    if strategy not in _SHIFTS:
-        hint = did_you_mean(strategy, _SHIFTS) or f"; known: {', '.join(_SHIFTS)}"
+    if not isinstance(strategy, str) or strategy not in _SHIFTS:
+        hint = did_you_mean(str(strategy), _SHIFTS) or f"; known: {', '.join(_SHIFTS)}"
         raise ValueError(f"no prompting strategy {strategy!r}{hint}")
     name, make = _SHIFTS[strategy]
     for given in arguments:
@@ -56,14 +56,19 @@ def published_shift(
     return shift
 
 
+def _number(value: Any) -> Any:
+    """A whole number as a float. The shifts refuse what is no number."""
+    return float(value) if isinstance(value, int) else value
+
+
 _SHIFTS: dict[str, tuple[str, Callable[..., InputShift | None]]] = {
     "standard": ("", lambda: None),
-    "scaled_query": ("scale", lambda scale=2.0: ScaledQuery(float(scale))),
+    "scaled_query": ("scale", lambda scale=2.0: ScaledQuery(_number(scale))),
     "opposite_quadrants": ("num_flipped_dims", OppositeQuery),
     "random_quadrants": ("num_constrained_points", OrthantContext),
     "orthogonal_train_test": ("num_orthogonal_vectors", OrthogonalQuery),
     "overlapping_train_test": ("", OverlappingQuery),
     "subspace": ("num_dim", lambda removed=1: SubspaceInputs(removed)),
-    "skewed": ("exponent", lambda exponent=1.0: SkewedInputs(float(exponent))),
+    "skewed": ("exponent", lambda exponent=1.0: SkewedInputs(_number(exponent))),
 }
 """By strategy: the name of its argument, and what makes the shift."""

@@ -1,15 +1,14 @@
 """Arrays by their names in Haiku as a `TokenRegression`."""
 
-import json
 import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
 import equinox as eqx
 import jax
-import jax.numpy as jnp
 from jaxtyping import Array, ArrayLike
 
+from ...checks import check_not_negative, check_scale, positive
 from ...models import (
     Attention,
     ContextOnly,
@@ -24,9 +23,20 @@ from ...models.attention.sum_normalised import SumNormalisedAttention
 from ...models.stack import ResidualUpdate, StackBlock
 from ...models.token_regression import TokenRegression
 from ...protocols import AttentionConfig
+from .._config import check_misspelt, check_switch, floats, read_config
 
 
 _SIZES = ("num_layers", "num_heads", "key_size", "emb_size", "input_size")
+_SWITCHES = (
+    *("y_update", "use_softmax", "first_layer_sm", "use_non_lin_mix", "sum_norm"),
+    *("include_query", "layer_norm", "att_only_trans", "in_proj"),
+    *("pos_enc", "concat_pos_enc"),
+)
+# Of data and of gradient descent, or to be seen in the arrays.
+_UNUSED = (
+    *("deq", "gd_deq", "gd_dampening", "dataset_size", "input_range", "use_bias"),
+    *("widening_factor", "classic_token_const"),
+)
 
 
 def load_model(
@@ -43,17 +53,18 @@ def load_model(
         `transformer/multi_head_attention/query/w`.
     - `config`: The settings as in the reference files, or their JSON text.
 
-    **Raises:** `ValueError` for settings that are missing or not supported, and for
-    arrays that are missing, left over or of another shape.
+    **Raises:** `ValueError` for settings that are missing, misspelt or not supported,
+    and for arrays that are missing, left over, of another shape, no floats or not
+    finite.
     """
-    settings = json.loads(config) if isinstance(config, str) else dict(config)
+    settings = read_config("config", config)
     _check(settings)
     arrays = _Arrays(parameters, settings)
     layers = 1 if arrays.tied else settings["num_layers"]
     blocks = tuple(_block(arrays, settings, layer) for layer in range(layers))
     project = None
     if settings.get("in_proj"):
-        project = arrays.linear(f"{arrays.root}/emb")
+        project = arrays.linear(f"{arrays.root}/emb", (None, settings["emb_size"]))
     model = TokenRegression(
         project,
         blocks,
@@ -71,6 +82,13 @@ def _check(settings: Mapping[str, Any]) -> None:
     for name in _SIZES:
         if name not in settings:
             raise ValueError(f"config lacks {name!r}")
+        positive(f"config: {name}", settings[name])
+    known = (*_SIZES, *_SWITCHES, *_UNUSED, "dampening", "clip", "pos_enc_size")
+    check_misspelt("config", settings, known)
+    for name in _SWITCHES:
+        check_switch(f"config: {name}", settings.get(name, False))
+    check_scale("config: dampening", settings.get("dampening", 1.0))
+    check_not_negative("config: clip", settings.get("clip") or 0.0)
     unsupported = {
         "pos_enc without concat_pos_enc": settings.get("pos_enc")
         and not settings.get("concat_pos_enc"),
@@ -83,6 +101,8 @@ def _check(settings: Mapping[str, Any]) -> None:
     for name, there in unsupported.items():
         if there:
             raise ValueError(f"{name} is not supported")
+    if settings.get("pos_enc"):
+        positive("config: pos_enc_size", settings.get("pos_enc_size"))
 
 
 def _has_mlp(settings: Mapping[str, Any]) -> bool:
@@ -100,7 +120,7 @@ class _Arrays:
     """The arrays by name, and which of them were not read yet."""
 
     def __init__(self, parameters: Mapping[str, ArrayLike], settings: Mapping):
-        self._arrays = {name: jnp.asarray(x) for name, x in parameters.items()}
+        self._arrays = {name: floats(name, x) for name, x in parameters.items()}
         self.left = {*self._arrays}
         roots = {name.split("/")[0] for name in self._arrays}
         if len(roots) != 1:
@@ -127,18 +147,23 @@ class _Arrays:
     def __contains__(self, name: str) -> bool:
         return name in self._arrays
 
-    def take(self, name: str, shape: tuple[int, ...] | None = None) -> Array:
-        """The array of this name, and shape if given; marks it as read."""
+    def take(self, name: str, shape: tuple[int | None, ...]) -> Array:
+        """The array of this name and shape (`None`: any size); marks it as read."""
         if name not in self._arrays:
             raise ValueError(f"parameters lack {name!r}")
         array = self._arrays[name]
-        if shape is not None and array.shape != shape:
-            wanted = f"{name} must have the shape {[*shape]}"
+        fits = len(shape) == array.ndim and all(
+            size in (None, there)
+            for size, there in zip(shape, array.shape, strict=True)
+        )
+        if not fits:
+            sizes = ", ".join("any" if x is None else str(x) for x in shape)
+            wanted = f"{name} must have the shape [{sizes}]"
             raise ValueError(f"{wanted}, got {[*array.shape]}")
         self.left.discard(name)
         return array
 
-    def linear(self, module: str, shape: tuple[int, int] | None = None):
+    def linear(self, module: str, shape: tuple[int | None, int | None]):
         """A Haiku linear layer; `shape` is `[in, out]`."""
         weight = self.take(f"{module}/w", shape).T
         bias = None
@@ -230,7 +255,9 @@ def _mlp(arrays: _Arrays, settings: Mapping[str, Any]) -> MLP | None:
         return None
     if not arrays.tied:
         raise ValueError("an MLP in untied layers is not supported")
-    expand = arrays.linear(f"{arrays.root}/mlp/linear")
-    contract = arrays.linear(f"{arrays.root}/mlp/linear_1")
-    empty = MLP(settings["emb_size"], 1, init_scale=1.0, key=jax.random.key(0))
+    d_model = settings["emb_size"]
+    expand = arrays.linear(f"{arrays.root}/mlp/linear", (d_model, None))
+    back = (len(expand.weight), d_model)
+    contract = arrays.linear(f"{arrays.root}/mlp/linear_1", back)
+    empty = MLP(d_model, 1, init_scale=1.0, key=jax.random.key(0))
     return eqx.tree_at(lambda m: [m.expand, m.contract], empty, [expand, contract])

@@ -20,7 +20,8 @@ def save(model: GPT2Tokens, folder: str | os.PathLike[str]) -> None:
     Files of these names in the folder are replaced.
 
     **Raises:** `ValueError` for a model that a GPT-2 of Hugging Face cannot be: one of
-    points, with another kind of attention, or with folded norms.
+    points, with another kind of attention, or with folded norms; and if there can be no
+    folder at this path.
     """
     of_kind(model, GPT2Tokens, "save")
     if model.untied is not None and model.untied.bias is not None:
@@ -29,7 +30,11 @@ def save(model: GPT2Tokens, folder: str | os.PathLike[str]) -> None:
     found = read(model, stored(model))
     arrays = {name if name == HEAD else PREFIX + name: x for name, x in found.items()}
     folder = Path(folder)
-    folder.mkdir(parents=True, exist_ok=True)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        reason = error.strerror or error
+        raise ValueError(f"cannot make the folder {folder}: {reason}") from None
     # Hugging Face refuses files without this note.
     weights = to_bytes(arrays, metadata={"format": "pt"})
     write_bytes(folder / "model.safetensors", weights)

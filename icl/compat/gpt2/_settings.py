@@ -8,7 +8,7 @@ import equinox as eqx
 
 from opto.hints import did_you_mean
 
-from ...checks import positive
+from ...checks import check_scale, positive
 from ...models import Causal, SoftmaxAttention, TransformerBlock
 from ...models.gpt2 import ExactGelu, GPT2Config, GPT2Tokens, Relu, TanhGelu
 from ...protocols import Input, Interface
@@ -64,12 +64,11 @@ def read_settings(given: Mapping[str, Any]) -> tuple[GPT2Config, Interface]:
         if not isinstance(of[name], bool):
             raise ValueError(f"{name} must be true or false, got {of[name]!r}")
     name, epsilon = of["activation_function"], of["layer_norm_epsilon"]
-    if name not in ACTIVATIONS:
+    if not isinstance(name, str) or name not in ACTIVATIONS:
         hint = did_you_mean(str(name), ACTIVATIONS)
         known = ", ".join(ACTIVATIONS)
         raise ValueError(f"activation_function must be {known}; got {name!r}{hint}")
-    if isinstance(epsilon, bool) or not isinstance(epsilon, int | float):
-        raise ValueError(f"layer_norm_epsilon must be a number, got {epsilon!r}")
+    check_scale("layer_norm_epsilon", epsilon)
     config = GPT2Config(
         num_layers=of["n_layer"],
         d_model=of["n_embd"],

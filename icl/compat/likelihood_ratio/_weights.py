@@ -1,6 +1,5 @@
 """Arrays by their names in PyTorch as an `Encoder`."""
 
-import json
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -8,8 +7,6 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, ArrayLike
-
-from opto.hints import did_you_mean
 
 from ...checks import positive
 from ...models import Learned, NoPositions
@@ -22,6 +19,7 @@ from ...models.encoder import (
     SummedTokens,
 )
 from ...protocols import Input, Interface
+from .._config import check_known, check_misspelt, floats, read_config
 
 
 _TOKENS = {
@@ -37,6 +35,8 @@ _TOKENS = {
     "ICLTransformerInterleavedEmbeddings": InterleavedTokens(),
 }
 _SUPPORTED = {"activation": "gelu exact", "norm": "post", "layer_norm_eps": 1e-5}
+_SIZES = ("d_in", "d_model", "n_layers", "n_heads")
+_NAMES = ("model_class", "model_kwargs", *_SUPPORTED, "dim_feedforward")
 
 
 def load_model(
@@ -55,13 +55,13 @@ def load_model(
         plain model: give it a changed context. The variant without positions ignores
         `pos_emb`, which the public code sets to 0.
 
-    **Raises:** `ValueError` for another class or architecture, and for arrays that are
-    missing, left over or of another shape.
+    **Raises:** `ValueError` for another class or architecture, a misspelt setting, and
+    for arrays that are missing, left over, of another shape, no floats or not finite.
     """
-    settings = _read(config)
+    settings = read_config("config", config)
     kind = _kind(settings)
     sizes = settings["model_kwargs"]
-    arrays = {name: jnp.asarray(value) for name, value in parameters.items()}
+    arrays = {name: floats(name, value) for name, value in parameters.items()}
     for name, wanted in _SUPPORTED.items():
         if (got := settings.get(name, wanted)) != wanted:
             raise ValueError(f"{name} must be {wanted!r}, got {got!r}")
@@ -72,17 +72,22 @@ def load_model(
         table = arrays.get("pos_embed", arrays.get("pos_emb"))
         if table is None:
             raise ValueError(f"parameters of {kind} lack 'pos_emb' or 'pos_embed'")
-        if table.ndim not in (2, 3):
+        if table.ndim not in (2, 3) or table.shape[:-2] not in ((), (1,)):
             wanted = "positions must have shape [1, token, d_model]"
             raise ValueError(f"{wanted}, got {[*table.shape]}")
         positions = Learned(table.shape[-2])
     hidden = arrays.get("transformer.layers.0.linear1.weight")
     d_model = sizes["d_model"]
+    # Without this array there is an error below, which names it.
+    units = 4 * d_model if hidden is None or not hidden.ndim else len(hidden)
+    if (wanted := settings.get("dim_feedforward", units)) != units:
+        got = f"linear1 has {units}"
+        raise ValueError(f"config: dim_feedforward is {wanted!r}, but {got}")
     template = EncoderConfig(
         num_layers=sizes["n_layers"],
         d_model=d_model,
         num_heads=sizes["n_heads"],
-        mlp_ratio=4.0 if hidden is None else len(hidden) / d_model,
+        mlp_ratio=units / d_model,
         tokens=_TOKENS[kind],
         positions=positions,
     )
@@ -90,29 +95,21 @@ def load_model(
     return _filled(empty, arrays, kind)
 
 
-def _read(config: Mapping[str, Any] | str) -> Mapping[str, Any]:
-    try:
-        settings = json.loads(config) if isinstance(config, str) else config
-    except json.JSONDecodeError as error:
-        raise ValueError(f"config must be a mapping or its JSON: {error}") from None
-    if not isinstance(settings, Mapping):
-        kind = type(settings).__name__
-        raise ValueError(f"config must be a mapping or its JSON, got a {kind}")
-    return settings
-
-
 def _kind(settings: Mapping[str, Any]) -> str:
     for name in ("model_class", "model_kwargs"):
         if name not in settings:
             raise ValueError(f"config lacks {name!r}")
-    kind = settings["model_class"]
-    if kind not in _TOKENS:
-        hint = did_you_mean(kind, _TOKENS) or f"; known: {', '.join(_TOKENS)}"
-        raise ValueError(f"no model_class {kind!r}{hint}")
-    for name in ("d_in", "d_model", "n_layers", "n_heads"):
-        if name not in settings["model_kwargs"]:
+    check_misspelt("config", settings, _NAMES)
+    kind, sizes = settings["model_class"], settings["model_kwargs"]
+    check_known("config: no model_class", [kind], _TOKENS)
+    if not isinstance(sizes, Mapping):
+        got = type(sizes).__name__
+        raise ValueError(f"config: model_kwargs must be a mapping, got a {got}")
+    check_misspelt("config: model_kwargs", sizes, (*_SIZES, "n_ctx", "max_len"))
+    for name in _SIZES:
+        if name not in sizes:
             raise ValueError(f"config: model_kwargs lacks {name!r}")
-        positive(f"config: {name}", settings["model_kwargs"][name])
+        positive(f"config: {name}", sizes[name])
     return kind
 
 

@@ -1,13 +1,10 @@
 """Arrays by their names in PyTorch as a GPT-2 of points."""
 
 import dataclasses
-import json
 from collections.abc import Mapping
 from typing import Any
 
 from jaxtyping import ArrayLike
-
-from opto.hints import did_you_mean
 
 from ...checks import positive
 from ...models import (
@@ -20,13 +17,22 @@ from ...models import (
 )
 from ...models.gpt2 import ExactGelu, GPT2Config, GPT2Points, TanhGelu
 from ...protocols import Input, Interface
+from .._config import check_known, read_config
 from .._stored import APART, body, empty, filled, is_mask, layer, Stored, TOGETHER
 
 
 _SIZES = ("n_dims", "n_positions", "n_embd", "n_layer", "n_head")
 _PREFIXES = {"gpt2": "_backbone.", "nanogpt": "_backbone.transformer."}
-_KINDS = ("softmax_causal", "local_global", "mqa", "rela", "favor", "rebased")
-_KEYWORDS = ("local_window_size", "global_attn_indices", "rf_dim")
+_NAMES = ("family", *_SIZES, "attention_type", "attention_kwargs")
+# By kind: the keywords that it reads.
+_KEYWORDS: Mapping[str, tuple[str, ...]] = {
+    "softmax_causal": (),
+    "local_global": ("local_window_size", "global_attn_indices"),
+    "mqa": (),
+    "rela": (),
+    "favor": ("rf_dim",),
+    "rebased": (),
+}
 
 # By kind: its own arrays in each block's `attn`, by their paths in ours.
 _OWN = {
@@ -50,11 +56,12 @@ def load_model(
         and the unused table of words are ignored.
     - `constructor`: The arguments of that code's `build_model`, or their JSON text.
 
-    **Raises:** `ValueError` for settings that are missing or not supported, and for
-    arrays that are missing, left over, of another shape or no floats.
+    **Raises:** `ValueError` for settings that are missing, not supported or without any
+    effect, and for arrays that are missing, left over, of another shape, no floats or
+    not finite.
     """
-    settings = json.loads(constructor) if isinstance(constructor, str) else constructor
-    kind = _kind(settings)
+    settings = read_config("constructor", constructor)
+    kind = _kind(settings, "constructor")
     config = _config(settings, kind)
     inputs = (
         Input("xs", (1, settings["n_dims"]), "float32"),
@@ -71,39 +78,61 @@ def load_model(
     return filled(model, arrays, _stored(model, kind, prefix))
 
 
-def model_config(constructor: Mapping[str, Any]) -> GPT2Config:
+def model_config(
+    constructor: Mapping[str, Any], name: str = "constructor"
+) -> GPT2Config:
     """The config of the models that `build_model` makes with these arguments.
 
-    **Raises:** `ValueError` for settings that are missing or not supported.
+    **Arguments:** `name`: What error messages call the arguments.
+
+    **Raises:** `ValueError` for settings that are missing, not supported or without any
+    effect.
     """
-    return _config(constructor, _kind(constructor))
+    return _config(constructor, _kind(constructor, name))
 
 
-def _kind(settings: Mapping[str, Any]) -> str:
-    """The kind of attention; checks the settings that all kinds have."""
+def _kind(settings: Mapping[str, Any], what: str) -> str:
+    """The kind of attention; checks all settings."""
+    check_known(f"{what}: no argument", settings, _NAMES)
     for name in ("family", *_SIZES):
         if name not in settings:
-            raise ValueError(f"constructor lacks {name!r}")
+            raise ValueError(f"{what} lacks {name!r}")
     for name in _SIZES:
-        positive(f"constructor: {name}", settings[name])
+        positive(f"{what}: {name}", settings[name])
     family = settings["family"]
-    if family not in _PREFIXES:
+    if not isinstance(family, str) or family not in _PREFIXES:
         known = ", ".join(_PREFIXES)
-        raise ValueError(f"constructor: family must be {known}; got {family!r}")
+        raise ValueError(f"{what}: family must be {known}; got {family!r}")
     if settings["n_embd"] % settings["n_head"]:
-        wanted = f"constructor: n_head must divide n_embd={settings['n_embd']}"
+        wanted = f"{what}: n_head must divide n_embd={settings['n_embd']}"
         raise ValueError(f"{wanted}, got {settings['n_head']}")
-    if family == "gpt2":
-        return "gpt2"
     kind = settings.get("attention_type", "softmax_causal")
-    if kind not in _KINDS:
-        hint = did_you_mean(str(kind), _KINDS) or f"; known: {', '.join(_KINDS)}"
-        raise ValueError(f"constructor: no attention_type {kind!r}{hint}")
-    for name in settings.get("attention_kwargs") or {}:
-        if name not in _KEYWORDS:
-            hint = did_you_mean(name, _KEYWORDS)
-            raise ValueError(f"constructor: no attention_kwargs {name!r}{hint}")
-    return kind
+    if family == "gpt2":
+        if kind not in ("gpt2", "softmax_causal"):
+            wanted = f"{what}: attention_type must be softmax_causal"
+            raise ValueError(f"{wanted} if family is gpt2, got {kind!r}")
+        kind = "softmax_causal"
+    check_known(f"{what}: no attention_type", [kind], _KEYWORDS)
+    _check_keywords(what, kind, settings.get("attention_kwargs"))
+    return "gpt2" if family == "gpt2" else kind
+
+
+def _check_keywords(what: str, kind: str, given: Any) -> None:
+    if not isinstance(given, Mapping | None):
+        got = type(given).__name__
+        raise ValueError(f"{what}: attention_kwargs must have keys, got a {got}")
+    given = given or {}
+    check_known(f"{what}: {kind} has no attention_kwargs", given, _KEYWORDS[kind])
+    for name in ("local_window_size", "rf_dim"):
+        if given.get(name) is not None:
+            positive(f"{what}: {name}", given[name])
+    positions = given.get("global_attn_indices")
+    whole = lambda x: isinstance(x, int) and not isinstance(x, bool)
+    if positions is not None and not (
+        isinstance(positions, list | tuple) and all(map(whole, positions))
+    ):
+        wanted = f"{what}: global_attn_indices must be a list of whole numbers"
+        raise ValueError(f"{wanted}, got {positions!r}")
 
 
 def _config(settings: Mapping[str, Any], kind: str) -> GPT2Config:
@@ -130,10 +159,9 @@ def _mask(given: Mapping[str, Any]) -> Causal | Window:
     size = given.get("local_window_size")
     if size is None:  # Then global tokens change nothing.
         return Causal()
-    positive("constructor: local_window_size", size)
     # Global positions outside of a sequence do nothing in that code.
     positions = given.get("global_attn_indices") or ()
-    return Window(size, tuple(int(x) for x in positions if x >= 0))
+    return Window(size, tuple(x for x in positions if x >= 0))
 
 
 def _stored(model: GPT2Points, kind: str, prefix: str) -> dict[str, Stored]:

@@ -1,0 +1,77 @@
+"""Settings that come with the weights of a public code."""
+
+import json
+import reprlib
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, ArrayLike
+
+from opto.hints import did_you_mean
+
+
+_FLOATS = ("float16", "bfloat16", "float32", "float64")
+
+
+def read_config(what: str, given: Mapping[str, Any] | str) -> dict[str, Any]:
+    """The settings, which are a mapping or its JSON text.
+
+    **Raises:** `ValueError`, which names `what`, for anything else.
+    """
+    wanted = f"{what} must be a mapping or its JSON"
+    try:
+        found = json.loads(given) if isinstance(given, str) else given
+    except json.JSONDecodeError as error:
+        raise ValueError(f"{wanted}: {error}") from None
+    if not isinstance(found, Mapping):
+        raise ValueError(f"{wanted}, got a {type(found).__name__}")
+    return dict(found)
+
+
+def check_misspelt(
+    what: str, given: Iterable[str], known: Iterable[str], cutoff: float = 0.8
+) -> None:
+    """Raises `ValueError` for a name that is nearly, but not quite, a known one.
+
+    Reference files also have settings of training and of data. They say nothing about a
+    model, so names that are far from all known ones are allowed.
+    """
+    known = tuple(known)
+    for name in given:
+        if name not in known and (hint := did_you_mean(name, known, cutoff=cutoff)):
+            raise ValueError(f"{what}: no setting {name!r}{hint}")
+
+
+def check_known(what: str, given: Iterable[Any], known: Iterable[str]) -> None:
+    """Raises `ValueError` for a name that is not known."""
+    known = tuple(known)
+    for name in given:
+        if name not in known:
+            hint = did_you_mean(str(name), known)
+            hint = hint or f"; known: {', '.join(known) or 'none'}"
+            raise ValueError(f"{what} {name!r}{hint}")
+
+
+def check_switch(name: str, value: object) -> None:
+    """Raises `ValueError` unless the value is true or false."""
+    if not isinstance(value, bool):
+        raise ValueError(f"{name} must be true or false, got {reprlib.repr(value)}")
+
+
+def floats(name: str, values: ArrayLike) -> Array:
+    """A stored array. Floats of 16 bits become 32.
+
+    **Raises:** `ValueError` if its numbers are no floats, or not finite.
+    """
+    array = np.asarray(values)
+    if array.dtype.name not in _FLOATS:
+        wanted = f"{name} must be of type {' or '.join(_FLOATS)}"
+        raise ValueError(f"{wanted}, got {array.dtype.name}")
+    if array.dtype.itemsize < 4:
+        array = array.astype(np.float32)
+    if not np.isfinite(array).all():
+        wrong = np.count_nonzero(~np.isfinite(array))
+        raise ValueError(f"{name} must be finite, got {wrong} numbers that are not")
+    return jnp.asarray(array)

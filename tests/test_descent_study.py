@@ -3,6 +3,7 @@
 import csv
 import json
 import math
+import shutil
 
 import numpy as np
 import pytest
@@ -91,7 +92,35 @@ def test_the_metrics_of_layers(smoke, tmp_path):
         assert min(each["sem"]) > 0
 
 
-def test_a_folder_without_runs(tmp_path, capsys):
-    assert tables.main([str(tmp_path), str(tmp_path / "x.csv")]) == 1
-    assert "no finished runs" in capsys.readouterr().err
+@pytest.mark.slow
+def test_an_unfinished_study_is_told(smoke, tmp_path, capsys):
+    study = tmp_path / "study"
+    shutil.copytree(smoke("layerwise"), study)
+    names = Study.read(study).names
+    shutil.rmtree(study / names[0])
+    assert tables.main([str(study), str(tmp_path / "new" / "folder")]) == 0
+    wanted = f"tables: {len(names) - 1} of {len(names)} runs are finished"
+    assert wanted in capsys.readouterr().err
+    written = tmp_path / "new" / "folder" / "layerwise_metrics.json"
+    assert names[0] not in written.read_text()
+
+
+@pytest.mark.parametrize(
+    ("study", "message"),
+    [
+        (None, "is not the folder of a study"),
+        ("induction", "must be of the study order, noise or layerwise, got induction"),
+        ("order", "has no finished runs; train them first"),
+    ],
+)
+def test_a_folder_that_has_no_table(study, message, tmp_path, capsys):
+    if study is not None:
+        run = {"training": {"batch_size": 1, "num_sequences": 1}}
+        content = {"study": study, "scale": "small", "folder": "/", "runs": {"a": run}}
+        (tmp_path / "_sweep").mkdir()
+        (tmp_path / "_sweep" / "study.json").write_text(json.dumps(content))
+    assert tables.main([str(tmp_path), str(tmp_path / "x.csv")]) == 2
+    error = capsys.readouterr().err
+    assert error.startswith(f"tables: {tmp_path} {message}")
+    assert error.count("\n") == 1
     assert tables.main([]) == 2

@@ -324,6 +324,7 @@ NOTHING = {
 }
 
 
+@pytest.mark.usefixtures("unchecked")
 @pytest.mark.parametrize("message", NOTHING)
 def test_published_settings_that_change_nothing(message):
     with pytest.raises(ValueError, match=re.escape(message)):

@@ -58,7 +58,7 @@ def published_shift(
 
 def _number(value: Any) -> Any:
     """A whole number as a float. The shifts refuse what is no number."""
-    return float(value) if isinstance(value, int) else value
+    return float(value) if type(value) is int else value
 
 
 _SHIFTS: dict[str, tuple[str, Callable[..., InputShift | None]]] = {

@@ -26,12 +26,14 @@ class Study:
     - `scale`: Such as `"small"`; empty if the study was not run.
     - `names`: Its finished runs, in the order of the study.
     - `planned`: The number of all its runs.
+    - `name`: Such as `"induction"`; empty if the study was not run.
     """
 
     path: Path
     scale: str = ""
     names: tuple[str, ...] = ()
     planned: int = 0
+    name: str = ""
 
     @staticmethod
     def read(path: str | os.PathLike) -> "Study":
@@ -44,7 +46,8 @@ class Study:
             return Study(path)
         found = folder.read()
         there = tuple(name for name in found["runs"] if is_finished(path / name))
-        return Study(path, str(found["scale"]), there, len(found["runs"]))
+        scale, name = str(found["scale"]), str(found["study"])
+        return Study(path, scale, there, len(found["runs"]), name)
 
     def __contains__(self, name: str) -> bool:
         return name in self.names

@@ -22,6 +22,7 @@ from typing import Any
 import numpy as np
 
 import icl
+from icl.cli import guarded
 from icl.files import write_bytes
 from icl.measures.descent import descent_cosine, descent_difference
 from icl.measures.layer_losses import layer_losses
@@ -49,7 +50,7 @@ def rows(study: Study) -> Iterator[dict[str, Any]]:
         folder = study.path / name
         task = analysis.task_of(folder)
         tasks = {_order(task): task}
-        if _is_order(study):
+        if study.name == "order":
             tasks = {k: analysis.ordered(task, k) for k in analysis.ORDERS}
         for order, each in tasks.items():
             yield _described(folder, name, order, each) | _numbers(folder, each)
@@ -78,10 +79,6 @@ def layers(study: Study) -> tuple[list[dict], list[dict]]:
             {**settings, "steps": [*range(depth + 1)], "mse": means, "sem": errors}
         )
     return descent, found
-
-
-def _is_order(study: Study) -> bool:
-    return any(name.startswith("ordered-") for name in study)
 
 
 def _described(
@@ -122,32 +119,58 @@ def _order(task: LinearRegression) -> str:
 
 
 def main(arguments: list[str]) -> int:
-    """Writes the table of a study; see above."""
+    """Writes the table of a study; see above. Returns the command's status."""
+    return guarded("tables", lambda: _write(arguments))
+
+
+def _write(arguments: list[str]) -> int:
     if len(arguments) != 2:
         print(__doc__, file=sys.stderr)
         return 2
-    study, out = Study.read(arguments[0]), Path(arguments[1])
-    if not study.names:
-        print(f"{study}: no finished runs", file=sys.stderr)
-        return 1
-    if any(name.startswith("final-") for name in study):
+    study, out = _read(arguments[0]), Path(arguments[1])
+    if len(study.names) < study.planned:
+        there = f"{len(study.names)} of {study.planned} runs are finished"
+        print(f"tables: {there}; the table has only these", file=sys.stderr)
+    if study.name == "layerwise":
+        _check_place(out / "gd_metrics.json")
         descent, found = layers(study)
-        out.mkdir(parents=True, exist_ok=True)
         files = {"gd_metrics.json": descent, "layerwise_metrics.json": found}
         for name, content in files.items():
             write_bytes(out / name, json.dumps(content, indent=2).encode())
         print(f"{', '.join(files)}: {out}")
         return 0
+    _check_place(out)
     text = io.StringIO(newline="")
     writer = csv.DictWriter(text, COLUMNS, restval="")
     writer.writeheader()
-    count = 0
-    for row in rows(study):
-        writer.writerow(row)
-        count += 1
+    writer.writerows(found := [*rows(study)])
     write_bytes(out, text.getvalue().encode())
-    print(f"{count} rows: {out}")
+    print(f"{len(found)} rows: {out}")
     return 0
+
+
+def _read(path: str) -> Study:
+    """The study in a folder, checked to be one with a table and finished runs."""
+    study = Study.read(path)
+    if not study.planned:
+        raise ValueError(f"{path} is not the folder of a study")
+    if study.name not in ("order", "noise", "layerwise"):
+        wanted = f"{path} must be of the study order, noise or layerwise"
+        raise ValueError(f"{wanted}, got {study.name}")
+    if not study.names:
+        raise ValueError(f"{path} has no finished runs; train them first")
+    return study
+
+
+def _check_place(out: Path) -> None:
+    """Makes the folder of a file, before the long computation of what is in it."""
+    if out.is_dir():
+        raise ValueError(f"{out} is a folder; name a file")
+    try:
+        out.parent.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        reason = error.strerror or error
+        raise ValueError(f"cannot make the folder {out.parent}: {reason}") from None
 
 
 if __name__ == "__main__":

@@ -156,7 +156,7 @@ UNFIT = {
     ),
     "set": (
         lambda: regression(evaluations={"x": TaskSet(8, LinearRegression(dim=5))}),
-        r"evaluation set 'x' is \(x float32\[11, 5\]",
+        r"set 'x' is \(x float32\[11, 5\].* cannot read it; give its task the same",
     ),
     "examples of a set": (
         lambda: regression(evaluations={"x": TaskSet(8, Points())}),

@@ -88,10 +88,14 @@ def check_scores(
     except (AttributeError, TypeError, ValueError) as error:
         # JAX raises the last two for wrong shapes. Python raises the first if a model
         # lacks a method that the task calls.
-        kinds = f"{type(trained).__name__} cannot score {type(model).__name__}"
-        sizes = "" if own == known else f" is {own}, but the model is for {known}"
+        kind = type(model).__name__
+        if own != known:
+            sizes = f"{what} is {own}, but the model is for {known}"
+            hint = f"{kind} cannot read it; give its task the same sizes"
+            raise ValueError(f"{sizes}: {hint}") from error
         reason = f"{type(error).__name__}: {error}"
-        raise ValueError(f"{what}{sizes}: {kinds}: {reason}") from error
+        scorer = type(trained).__name__
+        raise ValueError(f"{what}: {scorer} cannot score {kind}: {reason}") from error
     if "loss" not in metrics or metrics["loss"].shape != ():
         got = ", ".join(f"{name}{list(x.shape)}" for name, x in metrics.items())
         raise ValueError(f"{what}: metrics must have a number 'loss', got {got}")

@@ -41,13 +41,15 @@ def lsa_tied(layers: int = 2, steps: int = 3000) -> Experiment:
 
 
 @preset
-def softmax_copy(steps: int = 10_000) -> Experiment:
+def softmax_copy(steps: int = 4000) -> Experiment:
     """Points and values are separate tokens; a softmax layer brings them together.
 
     The task is that of `lsa`, the model has two layers (section 5). The loss stays near
-    that of the zero predictor (0.417) for thousands of steps before it falls.
+    that of the zero predictor (0.417) for about 2000 steps, then falls to that of one
+    step of gradient descent (0.206), and below it. The paper has a rate of .001 and
+    shows 40,000 steps.
     """
-    optimizer = Adam(Cosine(1e-3, 512.0 * steps), b2=0.98, clip_norm=10.0)
+    optimizer = Adam(Cosine(5e-3, 512.0 * steps), b2=0.98, clip_norm=10.0)
     return _published(SoftmaxCopyConfig(), optimizer, steps)
 
 

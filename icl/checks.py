@@ -6,7 +6,8 @@ import reprlib
 from typing import Any, get_args, TypeGuard
 
 import numpy as np
-from jaxtyping import ArrayLike
+from jax.core import Tracer
+from jaxtyping import Array, ArrayLike
 
 
 def positive(name: str, value: object, most: int = 2**63 - 1) -> None:
@@ -16,6 +17,20 @@ def positive(name: str, value: object, most: int = 2**63 - 1) -> None:
         raise ValueError(f"{name} must be a positive integer, got {got}")
     if value > most:
         raise ValueError(f"{name} must be at most {most}, got {value}")
+
+
+def check_index(name: str, value: object) -> None:
+    """Raises `ValueError` unless `value` is an integer of at least 0."""
+    if isinstance(value, bool) or not isinstance(value, int) or value < 0:
+        got = reprlib.repr(value)
+        raise ValueError(f"{name} must be an integer of at least 0, got {got}")
+
+
+def check_number(name: str, value: object) -> None:
+    """Raises `ValueError` unless `value` is a finite number."""
+    if not _is_number(value) or not -math.inf < value < math.inf:
+        got = reprlib.repr(value)
+        raise ValueError(f"{name} must be a finite number, got {got}")
 
 
 def check_scale(name: str, value: object) -> None:
@@ -73,3 +88,45 @@ def finite(name: str, values: ArrayLike) -> None:
     if not there.all():
         wrong = f"{(~there).sum()} of {there.size}"
         raise ValueError(f"{name} must be finite, got {wrong} that are not")
+
+
+def check_axes(**arrays: tuple[Any, str]) -> None:
+    """Raises `ValueError` unless arrays have the named axes; equal names, equal sizes.
+
+    Shapes are known while JAX traces, so this costs nothing in a compiled program.
+
+    **Arguments:** `arrays`: By name, an array and its axes, such as `"point dim"`.
+    """
+    sizes: dict[str, int] = {}
+    for name, (array, axes) in arrays.items():
+        names, shape = axes.split(), getattr(array, "shape", None)
+        known = (f"{axis}={sizes[axis]}" if axis in sizes else axis for axis in names)
+        wanted = f"{name} must be an array [{', '.join(known)}]"
+        if shape is None:
+            raise ValueError(f"{wanted}, got {reprlib.repr(array)}")
+        pairs = zip(names, shape, strict=False)
+        fits = all(sizes.setdefault(axis, size) == size for axis, size in pairs)
+        if not fits or len(shape) != len(names):
+            raise ValueError(f"{wanted}, got shape {[*shape]}")
+
+
+def check_labels(name: str, labels: Array | np.ndarray) -> None:
+    """Raises `ValueError` unless labels are 0 or 1: integers or truth values.
+
+    While JAX traces, nobody knows the values: then only the dtype is checked.
+    """
+    if labels.dtype != bool and not np.issubdtype(labels.dtype, np.integer):
+        raise ValueError(f"{name} must be integers, 0 or 1, got {labels.dtype}")
+    if isinstance(labels, Tracer):
+        return
+    values = np.asarray(labels)
+    wrong = values[(values != 0) & (values != 1)]
+    if wrong.size:
+        raise ValueError(f"{name} must be 0 or 1, got {wrong[0]}")
+
+
+def check_labelled(context_x: Any, context_y: Any, query_x: Any) -> None:
+    """Raises `ValueError` unless these are points, a label for each, and a query."""
+    points = {"context_x": (context_x, "pair dim"), "query_x": (query_x, "dim")}
+    check_axes(**points, context_y=(context_y, "pair"))
+    check_labels("context_y", context_y)

@@ -15,6 +15,7 @@ from icl.config import from_json, to_json
 from icl.models import (
     Attention,
     Causal,
+    ContextOnly,
     exemplar_label_interface,
     FavorAttention,
     fold_layer_norms,
@@ -26,7 +27,7 @@ from icl.models import (
     UnstabilisedFavorAttention,
     Window,
 )
-from icl.models.attention import AbstractMixingAttention
+from icl.models.attention import AbstractMixingAttention, QueriesSeeContext
 from icl.models.attention._kernels import AsPattern, AsScan
 from icl.models.attention.favor import orthogonal
 
@@ -236,15 +237,21 @@ def test_kinds_by_layer_in_a_config():
     assert alike.kv_heads == (2, 2)
 
 
+@pytest.mark.usefixtures("unchecked")
 @pytest.mark.parametrize(
     ("make", "message"),
     [
-        (lambda: Window(0), "size must be positive, got 0"),
-        (lambda: Window(2, (1, -1)), r"global_tokens must be positions .* \(1, -1\)"),
-        (lambda: FavorAttention(0), "num_features must be positive or None, got 0"),
+        (lambda: Window(0), "size must be a positive integer, got 0"),
+        (lambda: Window(2, (1, -1)), "each of global_tokens must be .* 0, got -1"),
+        (lambda: Window(2, [1]), r"global_tokens must be of type tuple, got \[1\]"),
+        (
+            lambda: QueriesSeeContext(1, "all"),
+            "context must be of type Mask, got 'all'",
+        ),
+        (lambda: FavorAttention(0), "num_features must be a positive integer, got 0"),
         (
             lambda: FavorAttention().build(2, 4, scale=-1.0, key=jax.random.key(0)),
-            "scale: FavorAttention needs a positive one, got -1.0",
+            "scale of FavorAttention must be positive and finite, got -1.0",
         ),
         (
             lambda: TransformerConfig(attention=(RelaAttention(),) * 3),
@@ -259,3 +266,23 @@ def test_kinds_by_layer_in_a_config():
 def test_settings_that_cannot_be(make, message):
     with pytest.raises(ValueError, match=message):
         make()
+
+
+# By argument: settings that get something else than a whole number.
+COUNTS = {
+    "size": Window,
+    "each of global_tokens": lambda x: Window(2, (0, x)),
+    "num_queries": ContextOnly,
+    "num_queries of the other mask": QueriesSeeContext,
+    "num_features": FavorAttention,
+    "num_features of the other kind": UnstabilisedFavorAttention,
+}
+
+
+@pytest.mark.usefixtures("unchecked")
+@pytest.mark.parametrize("value", [float("nan"), 2.5, True, "2"])
+@pytest.mark.parametrize("name", COUNTS)
+def test_counts_are_whole_numbers(name, value):
+    wanted = f"{name.split(' of the')[0]} must be a.* integer.*, got {value!r}"
+    with pytest.raises(ValueError, match=wanted):
+        COUNTS[name](value)

@@ -1,12 +1,14 @@
 """Algorithms on a context, against NumPy, closed forms and the reference data."""
 
 import pathlib
+import re
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
+import opto
 from icl.baselines import curves
 from icl.baselines.curves import best_rate, curve, fitted
 from icl.baselines.descent import (
@@ -21,6 +23,7 @@ from icl.baselines.gradient_descent import one_step
 from icl.baselines.least_squares import bayes, NewtonIteration, Ridge
 from icl.batches import batch
 from icl.models.constructions import descent_block, descent_model
+from icl.tasks.discrimination import ShiftedMean, Variance
 from icl.tasks.regression import GaussianInputs, LinearRegression
 
 
@@ -255,6 +258,97 @@ def test_the_bayes_predictor_with_many_pairs():
     # The value of our queries has no noise, so it is added here.
     found = float(jnp.mean(errors**2)) + 0.05**2
     assert found == pytest.approx(0.00339, rel=0.02)
+
+
+ALGORITHMS = {
+    "gradient_descent": lambda: GradientDescent([0.1]),
+    "gd_plus_plus": lambda: GDPlusPlus([0.1], [0.1]),
+    "preconditioned": lambda: Preconditioned([0.1], np.eye(3)),
+    "line_search": lambda: SteepestDescent(1),
+    "ridge": lambda: Ridge(0.1),
+    "newton": lambda: NewtonIteration(1),
+}
+
+
+@pytest.mark.usefixtures("unchecked")
+@pytest.mark.parametrize("name", ALGORITHMS)
+def test_examples_of_other_shapes_are_refused(name):
+    x, y, query, of = jnp.ones((4, 3)), jnp.ones(4), jnp.ones(3), ALGORITHMS[name]()
+    for wrong, message in (
+        ((x[:, 0], y, query), r"x must be an array \[pair, dim\], got shape \[4\]"),
+        ((x, y[:1], query), r"y must be an array \[pair=4\], got shape \[1\]"),
+        ((x, y[:, None], query), r"y must be an array \[pair=4\], got shape \[4, 1\]"),
+        ((x, y, query[:1]), r"query must be an array \[dim=3\], got shape \[1\]"),
+        ((x, y, query[0]), r"query must be an array \[dim=3\], got shape \[\]"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            of(*wrong)
+        with pytest.raises(ValueError, match=message):
+            jax.jit(lambda *example: of(*example))(*wrong)
+
+
+def ones(dim):
+    return jnp.ones((4, dim)), jnp.ones(4), jnp.ones(dim)
+
+
+def fit(of, task=TASK, **settings):
+    return fitted(
+        of, task, key=jax.random.key(0), **{"steps": 1, "size": 2, **settings}
+    )
+
+
+MISUSES = {
+    "matrix must be an array [dim, dim], got shape [3, 4]": lambda: Preconditioned(
+        [0.1], np.ones((3, 4))
+    ),
+    "matrix must be an array [dim=3, dim=3], got shape [1, 1]": lambda: Preconditioned(
+        [0.1], np.eye(1)
+    )(*ones(3)),
+    "context must be a positive integer, got 0": lambda: best_preconditioner(
+        np.eye(3), 0
+    ),
+    "covariance must be an array [dim, dim], got": lambda: best_preconditioner(
+        np.ones((3, 1)), 2
+    ),
+    "noise must be at least 0 and finite, got nan": lambda: best_preconditioner(
+        np.eye(3), 2, np.nan
+    ),
+    "task must be of type LinearRegression, got ShiftedMean": lambda: bayes(
+        ShiftedMean()
+    ),
+    "task must be of type LinearRegression, got Variance": lambda: one_step(Variance()),
+    "task must be of type LinearRegression, got None": lambda: fit(Ridge(1.0), None),
+    "rate must be positive and finite, got -1.0": lambda: fit(Ridge(1.0), rate=-1.0),
+    "steps must be a positive integer, got 0": lambda: fit(Ridge(1.0), steps=0),
+    "size must be a positive integer, got 0": lambda: fit(Ridge(1.0), size=0),
+    "each number of GradientDescent must be positive and finite, got 0": lambda: fit(
+        GradientDescent([1.0, 0.0])
+    ),
+    "each number of Preconditioned must be positive and finite, got -": lambda: fit(
+        Preconditioned([1.0], -np.ones((4, 4)))
+    ),
+    "algorithm must have numbers to fit, got SteepestDescent": lambda: fit(
+        SteepestDescent(1)
+    ),
+    "penalty must be at least 0 and finite, got True": lambda: Ridge(True),
+    "penalty must be at least 0 and finite, got '1'": lambda: Ridge("1"),
+}
+
+
+@pytest.mark.usefixtures("unchecked")
+@pytest.mark.parametrize("message", MISUSES)
+def test_misuses_are_refused(message):
+    with pytest.raises(ValueError, match=re.escape(message)):
+        MISUSES[message]()
+
+
+def test_an_algorithm_has_no_edits(examples):
+    edits = [opto.Zero("blocks.0")]
+    for of in (curves.predictions, curve):
+        with pytest.raises(
+            ValueError, match="GradientDescent has no sites, got .*Zero"
+        ):
+            of(GradientDescent([1.0]), examples, edits)
 
 
 def test_a_penalty_that_cannot_be():

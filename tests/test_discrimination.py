@@ -12,7 +12,12 @@ from scipy import integrate, special, stats
 
 from icl.baselines import discrimination as baselines
 from icl.batches import batch
-from icl.models.encoder import EncoderConfig, PointTokens
+from icl.models.encoder import (
+    EncoderConfig,
+    InterleavedTokens,
+    PointTokens,
+    SummedTokens,
+)
 from icl.presets.likelihood_ratio import shifted_mean
 from icl.summaries import RankCorrelation, summarise
 from icl.tasks.discrimination import (
@@ -333,6 +338,48 @@ def test_discriminants_are_the_formulas():
         jnp.array(x), jnp.array(y), jnp.array(query), scale=0.7
     )
     assert float(found) == pytest.approx(weights @ (2 * y - 1), rel=1e-5)
+
+
+def of_labels(name):
+    """A baseline or a model as a function of four labels."""
+    x, query = jax.random.normal(jax.random.key(0), (4, 3)), jnp.ones(3)
+    if name in ENCODERS:
+        sizes = {"num_layers": 1, "d_model": 8, "num_heads": 2}
+        interface = ShiftedMean(3, 4).interface
+        model = EncoderConfig(**sizes, tokens=ENCODERS[name]).build(
+            interface, key=jax.random.key(1)
+        )
+        return lambda y: model(x, y, query)
+    if name == "weighted_labels":
+        return lambda y: baselines.weighted_labels(x @ query, y)
+    more = {"scale": 0.7} if name == "kernel_regression" else {}
+    return lambda y: getattr(baselines, name)(x, y, query, **more)
+
+
+ENCODERS = {"summed": SummedTokens(), "interleaved": InterleavedTokens()}
+PREDICTORS = (
+    *("linear_discriminant", "quadratic_discriminant", "kernel_regression"),
+    *("weighted_labels", *ENCODERS),
+)
+
+
+@pytest.mark.usefixtures("unchecked")
+@pytest.mark.parametrize("name", PREDICTORS)
+def test_labels_are_zero_or_one(name):
+    of, labels = of_labels(name), jnp.array([0, 1, 1, 0])
+    np.testing.assert_allclose(of(labels == 1), of(labels), rtol=1e-6)
+    for wrong, got in ((2 * labels - 1, "-1"), (2 * labels, "2")):
+        with pytest.raises(ValueError, match=f"context_y must be 0 or 1, got {got}"):
+            of(wrong)
+    # While JAX traces, only the dtype and the shape are known.
+    for either in (of, jax.jit(of)):
+        with pytest.raises(ValueError, match="context_y must be integers, 0 or 1, got"):
+            either(jnp.array([0.0, 1, 1, 0]))
+        for wrong in (labels[:1], labels[:, None]):
+            with pytest.raises(
+                ValueError, match=r"context_y must be an array \[pair=4"
+            ):
+                either(wrong)
 
 
 @pytest.mark.parametrize(

@@ -216,7 +216,7 @@ def test_trees():
     assert np.mean(tree[:, -1] == ys[:, -1]) >= 0.5
     boosted = BoostedTrees(rounds=1, rate=1.0, depth=1)(xs[0], ys[0])
     np.testing.assert_allclose(boosted, GreedyTree(1)(xs[0], ys[0]), rtol=1e-5)
-    with pytest.raises(ValueError, match=r"rate must be in \(0, 1\], got 2"):
+    with pytest.raises(ValueError, match="rate must be at most 1, got 2"):
         BoostedTrees(rate=2.0)
 
 
@@ -443,10 +443,61 @@ def test_what_cannot_be_evaluated():
         draw_prompts({"a": TASK, "b": labels}, 5, key=key)
     with pytest.raises(ValueError, match="positions must be below points=11"):
         errors_by_context(Averaging(), prompts(), positions=(11,))
-    with pytest.raises(ValueError, match="penalty must be at least 0"):
-        LeastSquares(-1.0)
-    with pytest.raises(ValueError, match="penalty must be above 0"):
-        Lasso(0.0)
+
+
+# By setting: learners that get another value than a number.
+SETTINGS = {
+    "penalty": LeastSquares,
+    "penalty of Lasso": Lasso,
+    "rate": lambda x: TwoLayerNetwork(rate=x),
+    "hidden": lambda x: TwoLayerNetwork(x),
+    "steps": lambda x: TwoLayerNetwork(steps=x),
+    "seed": lambda x: TwoLayerNetwork(seed=x),
+    "count": NearestNeighbours,
+}
+TREES = {
+    "rate of trees": lambda x: BoostedTrees(rate=x),
+    "rounds": BoostedTrees,
+    "depth": GreedyTree,
+}
+
+
+@pytest.mark.usefixtures("unchecked")
+@pytest.mark.parametrize("value", [-1, float("nan"), True, "1"])
+@pytest.mark.parametrize(
+    "name", [*SETTINGS, *(pytest.param(name, marks=needs_sklearn) for name in TREES)]
+)
+def test_settings_are_numbers(name, value):
+    make, wanted = (SETTINGS | TREES)[name], name.split()[0]
+    with pytest.raises(
+        ValueError, match=rf"{wanted} must be .*(got {value!r}|, 2\^32)"
+    ):
+        make(value)
+
+
+# Points and values that are not `[point, dim]` and `[point]`, and the error.
+SHAPES = [
+    ((4, 3), (1,), r"ys must be an array \[point=4\], got shape \[1\]"),
+    ((4, 3), (4, 1), r"ys must be an array \[point=4\], got shape \[4, 1\]"),
+    ((4, 3), (), r"ys must be an array \[point=4\], got shape \[\]"),
+    ((4,), (4,), r"xs must be an array \[point, dim\], got shape \[4\]"),
+]
+
+
+@pytest.mark.usefixtures("unchecked")
+@pytest.mark.parametrize("name", [*LEARNERS, pytest.param("tree", marks=needs_sklearn)])
+def test_prompts_of_other_shapes_are_refused(name):
+    learner = GreedyTree() if name == "tree" else LEARNERS[name]
+    for xs, ys, message in SHAPES:
+        with pytest.raises(ValueError, match=message):
+            learner(jnp.ones(xs), jnp.ones(ys))
+        with pytest.raises(ValueError, match=message):
+            jax.vmap(learner)(jnp.ones((2, *xs)), jnp.ones((2, *ys)))
+    # Predictions would be rounded to whole numbers.
+    with pytest.raises(ValueError, match="ys must be floats, got int32"):
+        learner(jnp.ones((4, 3)), jnp.arange(4))
+    with pytest.raises(ValueError, match="xs must be an array .*, got 5"):
+        learner(5, jnp.ones(4))
 
 
 def test_bootstrap_intervals():

@@ -371,6 +371,14 @@ def test_the_ramp_of_the_public_code():
     assert stage["n_points"].tolist()[-11:] == [39, *[41] * 10]
     assert int(Ramp(1, 6, 4, 10).at(15)) == 5
     assert int(Ramp(1, 6, 4, 10).at(2_000_000_000)) == 6
+    most = 2**31 - 1
+    assert [int(Ramp(5, 11, most, 10).at(seen)) for seen in (9, 10, most)] == [
+        5,
+        11,
+        11,
+    ]
+    assert int(Ramp(5, most, 2**30, most).at(most)) == 5 + 2**30
+    assert int(Ramp(5, most, 2**30, 1).at(7)) == most
 
 
 SMALL = InContextFunction(
@@ -482,15 +490,18 @@ WRONG = {
     "scale=1.0 changes nothing": lambda: ScaledQuery(1.0),
     "scale must be positive and finite, got 0": lambda: ScaledInputs(0.0),
     "exponent must be positive and finite, got 0": lambda: SkewedInputs(0.0),
+    "shift must be of type InputShift, got 'skewed'": lambda: "skewed",
 }
 
 
+@pytest.mark.usefixtures("unchecked")
 @pytest.mark.parametrize("message", WRONG)
 def test_shifts_that_cannot_be(message):
     with pytest.raises(ValueError, match=re.escape(message)):
         InContextFunction(dim=3, points=4, shift=WRONG[message]())
 
 
+@pytest.mark.usefixtures("unchecked")
 def test_tasks_that_cannot_be():
     refused = functools.partial(pytest.raises, ValueError)
     with refused(match="sparsity must be at most dim=2, got 3"):
@@ -499,6 +510,14 @@ def test_tasks_that_cannot_be():
         NoisyLinear(0.0)
     with refused(match="end must be at least start=5, got 4"):
         Ramp(5, 4, 1, 1)
+    with refused(match="interval must be at most 2147483647, got 2147483648"):
+        Ramp(1, 5, 1, 2**31)
+    with refused(match="dims must be of type Ramp, got 3"):
+        Curriculum(3, PUBLISHED.points)
+    with refused(match="curriculum must be of type Curriculum, got Ramp"):
+        InContextFunction(curriculum=PUBLISHED.dims)
+    with refused(match="function must be of type FunctionClass, got <class"):
+        InContextFunction(LinearFunction)
     with refused(match="curriculum: dims must end at 3 or below, got 20"):
         InContextFunction(dim=3, points=41, curriculum=PUBLISHED)
     with refused(match="ScaledQuery is for evaluation: set curriculum to None"):

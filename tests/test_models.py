@@ -310,7 +310,7 @@ def test_initialisation(getkey):
         ),
         (
             lambda: ContextOnly(num_queries=0),
-            "num_queries must be positive, got 0",
+            "num_queries must be a positive integer, got 0",
         ),
         (
             lambda: TransformerConfig(scale=0.5, attention=LinearAttention()).build(

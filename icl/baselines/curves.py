@@ -1,19 +1,22 @@
 """The loss after each step of an algorithm, or each layer of a model."""
 
+import reprlib
 from collections.abc import Sequence
 from typing import Any, TypeVar
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import numpy as np
 import optax
+from jax.core import Tracer
 from jaxtyping import Array, Float, PRNGKeyArray
 
 import opto
 from opto.toolkit import run_within
 
 from ..batches import batch
-from ..checks import positive
+from ..checks import check_scale, instance, positive
 from ..tasks.regression import LinearRegression, RegressionExample
 from .descent import GradientDescent
 
@@ -31,9 +34,14 @@ def predictions(
     - `of`: An `Algorithm`, or a model. A model is read after each layer as it is after
         the last.
     - `edits`: Of the model; an algorithm has no sites.
+
+    **Raises:** `ValueError` for edits of an algorithm.
     """
     if hasattr(of, "blocks"):
         return layer_predictions(of, examples, edits)
+    if edits:
+        wanted = f"edits must be of a model: {type(of).__name__} has no sites"
+        raise ValueError(f"{wanted}, got {reprlib.repr(edits)}")
 
     def one(x: Array, y: Array, queries: Array) -> Float[Array, "step query"]:
         return jax.vmap(lambda query: of(x, y, query), out_axes=1)(queries)
@@ -105,9 +113,17 @@ def fitted(
 
     Adam takes `steps` steps on `size` new sequences each, in logarithms of the numbers,
     so they must be positive and stay so. The rate falls to zero.
+
+    **Raises:** `ValueError` for an algorithm without numbers, or with some that are not
+    positive.
     """
-    logs, structure = eqx.partition(algorithm, eqx.is_inexact_array)
-    logs = jax.tree.map(jnp.log, logs)
+    instance("task", task, LinearRegression)
+    positive("steps", steps)
+    positive("size", size)
+    check_scale("rate", rate)
+    numbers, structure = eqx.partition(algorithm, eqx.is_inexact_array)
+    _check_positive(type(algorithm).__name__, jax.tree.leaves(numbers))
+    logs = jax.tree.map(jnp.log, numbers)
     optimizer = optax.adam(optax.cosine_decay_schedule(rate, steps))
 
     @jax.grad
@@ -125,3 +141,11 @@ def fitted(
         jax.random.split(key, steps)
     )
     return eqx.combine(jax.tree.map(jnp.exp, logs), structure)
+
+
+def _check_positive(name: str, numbers: list[Array]) -> None:
+    if not numbers:
+        raise ValueError(f"algorithm must have numbers to fit, got {name} without any")
+    known = (x for x in numbers if not isinstance(x, Tracer))
+    for number in (value for x in known for value in np.ravel(x).tolist()):
+        check_scale(f"each number of {name}", number)

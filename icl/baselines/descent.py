@@ -14,7 +14,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, ArrayLike, Float
 
-from ..checks import positive
+from ..checks import check_axes, check_not_negative, positive
 
 
 Points = Float[Array, "pair dim"]
@@ -38,6 +38,8 @@ class GradientDescent(eqx.Module):
         self.rates, self.times = _each_step("rates", rates), _checked(times)
 
     def __call__(self, x: Points, y: Values, query: Float[Array, " dim"]):
+        check_example(x, y, query)
+
         def step(w: Array, rate: Array) -> tuple[Array, Array]:
             w = w - rate / len(y) * (x @ w - y) @ x
             return w, w @ query
@@ -70,6 +72,8 @@ class GDPlusPlus(eqx.Module):
             raise ValueError(f"{wanted}, got {counts[0]} and {counts[1]}")
 
     def __call__(self, x: Points, y: Values, query: Float[Array, " dim"]):
+        check_example(x, y, query)
+
         def step(carry: Any, pair: Any) -> tuple[Any, Array]:
             x, left, query, prediction = carry
             rate, curvature = pair
@@ -101,8 +105,12 @@ class Preconditioned(eqx.Module):
     ):
         self.rates, self.times = _each_step("rates", rates), _checked(times)
         self.matrix = jnp.asarray(matrix, float)
+        check_axes(matrix=(self.matrix, "dim dim"))
 
     def __call__(self, x: Points, y: Values, query: Float[Array, " dim"]):
+        check_example(x, y, query)
+        check_axes(x=(x, "pair dim"), matrix=(self.matrix, "dim dim"))
+
         def step(w: Array, rate: Array) -> tuple[Array, Array]:
             w = w - rate / len(y) * self.matrix @ ((x @ w - y) @ x)
             return w, w @ query
@@ -120,6 +128,8 @@ class SteepestDescent(eqx.Module):
         positive("steps", self.steps)
 
     def __call__(self, x: Points, y: Values, query: Float[Array, " dim"]):
+        check_example(x, y, query)
+
         def step(w: Array, _: None) -> tuple[Array, Array]:
             slope = (x @ w - y) @ x
             moved = x @ slope
@@ -138,6 +148,7 @@ def spectral_bound(x: Points) -> Float[Array, ""]:
 
     $\lambda$ is the largest eigenvalue of $X^\top X / N$.
     """
+    check_axes(x=(x, "pair dim"))
     return 2 * len(x) / jnp.linalg.norm(x, 2) ** 2
 
 
@@ -151,9 +162,17 @@ def best_preconditioner(
     \sigma^2}{N} I)^{-1}$ (Ahn et al. 2023, arXiv 2306.00297, theorem 1, for $\sigma =
     0$).
     """
+    check_axes(covariance=(covariance, "dim dim"))
+    positive("context", context)
+    check_not_negative("noise", noise)
     rest = (np.trace(covariance) + noise**2) / context
     scaled = (context + 1) / context * covariance
     return np.linalg.inv(scaled + rest * np.eye(len(covariance)))
+
+
+def check_example(x: Array, y: Array, query: Array) -> None:
+    """Raises `ValueError` unless these are points, a value for each, and one query."""
+    check_axes(x=(x, "pair dim"), y=(y, "pair"), query=(query, "dim"))
 
 
 def from_zero(after: Float[Array, " step"]) -> Float[Array, " points"]:

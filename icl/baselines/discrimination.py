@@ -8,6 +8,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Int
 
+from ..checks import check_axes, check_labelled, check_labels
 from ..tasks.discrimination import prior_log_odds
 
 
@@ -26,6 +27,7 @@ def linear_discriminant(
     **Arguments:** `label_prior`: The probability of label 1 before the query is seen,
     as in the task.
     """
+    check_labelled(context_x, context_y, query_x)
     mean0, count0 = _mean(context_x, context_y == 0)
     mean1, count1 = _mean(context_x, context_y == 1)
     found = jnp.vdot(mean1 - mean0, query_x - 0.5 * (mean0 + mean1))
@@ -48,6 +50,7 @@ def quadratic_discriminant(
 
     **Arguments:** `label_prior`: As for `linear_discriminant`.
     """
+    check_labelled(context_x, context_y, query_x)
     squares = jnp.mean(context_x**2, -1, keepdims=True)
     var0, count0 = _mean(squares, context_y == 0)
     var1, count1 = _mean(squares, context_y == 1)
@@ -74,6 +77,7 @@ def kernel_regression(
 
     - `scale`: $\beta$.
     """
+    check_labelled(context_x, context_y, query_x)
     return weighted_labels(scale * context_x @ query_x, context_y)
 
 
@@ -81,6 +85,8 @@ def weighted_labels(
     scores: Float[Array, " pair"], context_y: Int[Array, " pair"]
 ) -> Float[Array, ""]:
     r"""$\sum_i \operatorname{softmax}_i(s) (2 y_i - 1)$ for scores $s$, in [-1, 1]."""
+    check_axes(scores=(scores, "pair"), context_y=(context_y, "pair"))
+    check_labels("context_y", context_y)
     weights = jax.nn.softmax(scores)
     return weights @ (2 * context_y - 1).astype(weights.dtype)
 

@@ -1,5 +1,6 @@
 """In-context linear regression by gradient descent (von Oswald et al., 2023)."""
 
+from ..checks import instance
 from ..tasks.regression import LinearRegression, NoisyValues
 
 
@@ -22,6 +23,7 @@ def one_step(task: LinearRegression) -> tuple[float, float]:
 
     **Raises:** `ValueError` for other noise on pairs: their points differ, too.
     """
+    instance("task", task, LinearRegression)
     noise = task.noise**2
     if isinstance(task.pair_noise, NoisyValues):
         noise += task.pair_noise.probability * task.pair_noise.std**2

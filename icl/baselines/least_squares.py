@@ -8,9 +8,9 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from ..checks import positive
+from ..checks import check_not_negative, instance, positive
 from ..tasks.regression import LinearRegression
-from .descent import from_zero, Points, Values
+from .descent import check_example, from_zero, Points, Values
 
 
 class Ridge(eqx.Module):
@@ -25,11 +25,11 @@ class Ridge(eqx.Module):
     penalty: Float[Array, ""]
 
     def __init__(self, penalty: float):
-        if not 0 <= penalty < float("inf"):
-            raise ValueError(f"penalty must be at least 0 and finite, got {penalty}")
+        check_not_negative("penalty", penalty)
         self.penalty = jnp.asarray(penalty, float)
 
     def __call__(self, x: Points, y: Values, query: Float[Array, " dim"]):
+        check_example(x, y, query)
         left, scales, right = jnp.linalg.svd(x, full_matrices=False)
         kept = scales > 1e-6 * scales.max()
         inverse = jnp.where(kept, scales, 0) / jnp.where(
@@ -55,6 +55,7 @@ class NewtonIteration(eqx.Module):
         positive("steps", self.steps)
 
     def __call__(self, x: Points, y: Values, query: Float[Array, " dim"]):
+        check_example(x, y, query)
         moments, slope = x.T @ x / len(y), y @ x / len(y)
 
         def step(inverse: Array, _: None) -> tuple[Array, Array]:
@@ -73,6 +74,7 @@ def bayes(task: LinearRegression) -> Ridge:
 
     **Raises:** `ValueError` for a task with `pair_noise`: there it is not linear.
     """
+    instance("task", task, LinearRegression)
     if task.pair_noise is not None:
         got = type(task.pair_noise).__name__
         raise ValueError(f"pair_noise must be None for ridge regression, got {got}")

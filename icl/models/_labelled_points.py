@@ -10,6 +10,7 @@ from jaxtyping import Array, Float, Int, PRNGKeyArray
 
 from opto import identity, Tap
 
+from ..checks import check_labelled
 from ._init import linear
 from ._layers import per_token
 
@@ -26,6 +27,7 @@ class AbstractPointEmbedding(eqx.Module):
         tap: Tap = identity,
     ) -> Float[Array, "seq d_model"]:
         """The embedded tokens, without positions."""
+        check_labelled(context_x, context_y, query_x)
         tokens = tap.scope("tokens")
         context_x = tokens("x", context_x, "pair dim")
         context_y = tokens("y", context_y, "pair")
@@ -67,7 +69,7 @@ class InterleavedEmbedding(AbstractPointEmbedding):
         points = per_token(self.x, jnp.concatenate([context_x, query_x[None]]))
         # A label that the table does not have gives NaN, not the nearest one.
         fill = {"mode": "fill", "fill_value": jnp.nan, "wrap_negative_indices": False}
-        labels = self.y.weight.at[context_y].get(**fill)
+        labels = self.y.weight.at[context_y.astype(int)].get(**fill)
         pairs = jnp.stack([points[:-1], labels], 1).reshape(-1, points.shape[-1])
         return jnp.concatenate([pairs, points[-1:]])
 

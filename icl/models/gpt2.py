@@ -14,7 +14,13 @@ import jax
 import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from ..checks import positive
+from ..checks import (
+    check_not_negative,
+    check_number,
+    check_scale,
+    instance,
+    positive,
+)
 from ..protocols import AttentionConfig, Interface, Mask, ModelConfig
 from ._activations import (
     Activation,
@@ -87,20 +93,26 @@ class GPT2Config(ModelConfig):
         if self.d_model % self.num_heads:
             wanted = f"num_heads must divide d_model={self.d_model}"
             raise ValueError(f"{wanted}, got {self.num_heads}")
-        if not 0 <= self.layer_norm_epsilon < math.inf:
-            wanted = "layer_norm_epsilon must be finite and not negative"
-            raise ValueError(f"{wanted}, got {self.layer_norm_epsilon}")
-        if not 0 < self.init_std < math.inf:
-            raise ValueError(f"init_std must be positive, got {self.init_std}")
-        for name in _BY_LAYER:
-            self._of_layers(name)
+        check_not_negative("layer_norm_epsilon", self.layer_norm_epsilon)
+        check_scale("init_std", self.init_std)
+        instance("activation", self.activation, Activation)
+        instance("tied", self.tied, bool)
+        for attention in self._of_layers("attention"):
+            instance("attention", attention, AttentionConfig)
+        for mask in self._of_layers("mask"):
+            instance("mask", mask, Mask)
         for kv in self._of_layers("num_kv_heads"):
-            if kv is not None and (kv < 1 or self.num_heads % kv):
-                wanted = f"None or divide num_heads={self.num_heads}"
-                raise ValueError(f"num_kv_heads must be {wanted}, got {kv}")
+            if kv is not None:
+                self._check_kv_heads(kv)
         for scale in self._of_layers("scale"):
-            if scale is not None and not math.isfinite(scale):
-                raise ValueError(f"scale must be finite or None, got {scale}")
+            if scale is not None:
+                check_number("scale", scale)
+
+    def _check_kv_heads(self, count: int) -> None:
+        positive("num_kv_heads", count)
+        if self.num_heads % count:
+            wanted = f"num_kv_heads must divide num_heads={self.num_heads}"
+            raise ValueError(f"{wanted}, got {count}")
 
     def build(
         self, interface: Interface, *, key: PRNGKeyArray

@@ -9,6 +9,8 @@ from jaxtyping import Array, Bool, Float, Int
 
 from opto import identity, Tap
 
+from ...checks import check_axes
+
 
 class ContextLearner(eqx.Module):
     """Learns from the pairs before a point and predicts the point's value.
@@ -40,6 +42,7 @@ class ContextLearner(eqx.Module):
         tap: Tap = identity,
     ) -> Float[Array, " point"]:
         """The prediction at each point. A baseline has no sites: `tap` is not used."""
+        check_prompt(xs, ys)
 
         def one(at: Int[Array, ""]) -> Float[Array, ""]:
             known = jnp.arange(len(xs)) < at
@@ -49,3 +52,11 @@ class ContextLearner(eqx.Module):
             return jnp.where(at > 0, self.answer(*pairs, some, xs[at]), 0.0)
 
         return jax.vmap(one)(jnp.arange(len(xs)))
+
+
+def check_prompt(xs: Array, ys: Array) -> None:
+    """Raises `ValueError` unless these are points and one value for each, as floats."""
+    check_axes(xs=(xs, "point dim"), ys=(ys, "point"))
+    for name, array in (("xs", xs), ("ys", ys)):
+        if not jnp.issubdtype(array.dtype, jnp.floating):
+            raise ValueError(f"{name} must be floats, got {array.dtype}")

@@ -5,6 +5,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array
 
+from ...checks import check_scale
 from ._learner import ContextLearner
 
 
@@ -25,8 +26,7 @@ class Lasso(ContextLearner):
     penalty: float = eqx.field(static=True, default=0.01)
 
     def __check_init__(self):
-        if not 0 < self.penalty < float("inf"):
-            raise ValueError(f"penalty must be above 0 and finite, got {self.penalty}")
+        check_scale("penalty", self.penalty)
 
     def answer(self, xs, ys, known, query):
         count = jnp.sum(known)

@@ -2,6 +2,7 @@
 
 import equinox as eqx
 
+from ...checks import check_not_negative
 from ..least_squares import Ridge
 from ._learner import ContextLearner
 
@@ -19,9 +20,7 @@ class LeastSquares(ContextLearner):
     penalty: float = eqx.field(static=True, default=0.0)
 
     def __check_init__(self):
-        if not 0 <= self.penalty < float("inf"):
-            got = f"got {self.penalty}"
-            raise ValueError(f"penalty must be at least 0 and finite, {got}")
+        check_not_negative("penalty", self.penalty)
 
     def answer(self, xs, ys, known, query):
         # Pairs that are 0 do not change the solution.

@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import optax
 from jaxtyping import Array, Float
 
-from ...checks import positive
+from ...checks import check_scale, check_seed, positive
 from ._learner import ContextLearner
 
 
@@ -30,8 +30,8 @@ class TwoLayerNetwork(ContextLearner):
     def __check_init__(self):
         positive("hidden", self.hidden)
         positive("steps", self.steps)
-        if not 0 < self.rate < float("inf"):
-            raise ValueError(f"rate must be above 0 and finite, got {self.rate}")
+        check_scale("rate", self.rate)
+        check_seed("seed", self.seed)
 
     def answer(self, xs, ys, known, query):
         first, second = jax.random.split(jax.random.key(self.seed))

@@ -11,7 +11,8 @@ from jaxtyping import Array, Float
 
 from opto import identity, Tap
 
-from ...checks import positive
+from ...checks import check_scale, positive
+from ._learner import check_prompt
 
 
 class HostLearner(eqx.Module):
@@ -43,6 +44,7 @@ class HostLearner(eqx.Module):
         tap: Tap = identity,
     ) -> Float[Array, " point"]:
         """The prediction at each point; 0 for the first one. `tap` is not used."""
+        check_prompt(xs, ys)
         shape = jax.ShapeDtypeStruct(ys.shape, ys.dtype)
         return jax.pure_callback(
             self._predict, shape, xs, ys, vmap_method="expand_dims"
@@ -95,8 +97,9 @@ class BoostedTrees(HostLearner):
     def check(self) -> None:
         positive("rounds", self.rounds)
         positive("depth", self.depth)
-        if not 0 < self.rate <= 1:
-            raise ValueError(f"rate must be in (0, 1], got {self.rate}")
+        check_scale("rate", self.rate)
+        if self.rate > 1:
+            raise ValueError(f"rate must be at most 1, got {self.rate}")
 
     def regressor(self) -> Any:
         from sklearn.ensemble import GradientBoostingRegressor

@@ -9,6 +9,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray
 
+from ...checks import check_scale, positive
 from ...protocols import AttentionConfig, Untrained
 from ._kernels import AbstractKernelAttention, Features, Kernel
 from ._kind import AbstractAttention
@@ -67,17 +68,17 @@ class FavorAttention(AttentionConfig):
     def build(
         self, num_heads: int, d_head: int, *, scale: float | None, key: PRNGKeyArray
     ) -> AbstractAttention:
-        if scale is not None and not scale > 0:
-            raise ValueError(f"scale: FavorAttention needs a positive one, got {scale}")
+        if scale is not None:
+            check_scale("scale of FavorAttention", scale)
         count = self.num_features or max(1, int(d_head * math.log(d_head)))
         directions = Untrained(orthogonal(d_head, count, key=key))
         return _Favor(directions, d_head**-0.5 if scale is None else scale)
 
 
 def check_count(num_features: int | None) -> None:
-    """Raises `ValueError` unless there are some features."""
-    if num_features is not None and num_features < 1:
-        raise ValueError(f"num_features must be positive or None, got {num_features}")
+    """Raises `ValueError` unless there are some features, or `None`."""
+    if num_features is not None:
+        positive("num_features", num_features)
 
 
 def log_features(

@@ -5,6 +5,7 @@ import dataclasses
 import numpy as np
 from jaxtyping import Bool
 
+from ...checks import check_index, instance, positive
 from ...protocols import Mask
 
 
@@ -41,8 +42,7 @@ class ContextOnly(Mask):
     """Number of tokens at the end that are not context."""
 
     def __post_init__(self):
-        if self.num_queries < 1:
-            raise ValueError(f"num_queries must be positive, got {self.num_queries}")
+        positive("num_queries", self.num_queries)
 
     def keys(self, seq: int) -> int:
         if seq <= self.num_queries:
@@ -67,12 +67,10 @@ class Window(Mask):
     """Positions of global tokens; those beyond a sequence do nothing."""
 
     def __post_init__(self):
-        if self.size < 1:
-            raise ValueError(f"size must be positive, got {self.size}")
-        if any(position < 0 for position in self.global_tokens):
-            raise ValueError(
-                f"global_tokens must be positions from 0 on, got {self.global_tokens}"
-            )
+        positive("size", self.size)
+        instance("global_tokens", self.global_tokens, tuple)
+        for position in self.global_tokens:
+            check_index("each of global_tokens", position)
 
     def keys(self, seq: int) -> int:
         return seq
@@ -97,8 +95,8 @@ class QueriesSeeContext(Mask):
     """Which tokens of the context each of them sees."""
 
     def __post_init__(self):
-        if self.num_queries < 1:
-            raise ValueError(f"num_queries must be positive, got {self.num_queries}")
+        positive("num_queries", self.num_queries)
+        instance("context", self.context, Mask)
 
     def keys(self, seq: int) -> int:
         return seq

@@ -5,7 +5,7 @@ import dataclasses
 import jax.numpy as jnp
 from jaxtyping import Array, ArrayLike, Int
 
-from ...checks import positive
+from ...checks import instance, positive
 
 
 @dataclasses.dataclass(frozen=True)
@@ -27,17 +27,18 @@ class Ramp:
 
     def __post_init__(self):
         for field in dataclasses.fields(self):
-            positive(field.name, getattr(self, field.name))
+            positive(field.name, getattr(self, field.name), 2**31 - 1)
         if self.end < self.start:
             wanted = f"end must be at least start={self.start}"
             raise ValueError(f"{wanted}, got {self.end}")
 
     def at(self, seen: Int[ArrayLike, "*batch"]) -> Int[Array, "*batch"]:
         """The number after `seen` sequences."""
-        # The number of increments that lead to the end, so that no sum overflows.
+        times = jnp.asarray(seen) // self.interval
+        # The number of increments that lead to the end; with them, a sum may overflow.
         most = -(-(self.end - self.start) // self.increment)
-        times = jnp.minimum(jnp.asarray(seen) // self.interval, most)
-        return jnp.minimum(self.end, self.start + self.increment * times)
+        grown = self.start + self.increment * times
+        return jnp.where(times < most, grown, self.end)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -51,6 +52,10 @@ class Curriculum:
     """The number of components."""
     points: Ramp
     """The number of points."""
+
+    def __post_init__(self):
+        instance("dims", self.dims, Ramp)
+        instance("points", self.points, Ramp)
 
     def check(self, points: int, dim: int) -> None:
         """Raises `ValueError` if one of them ends above the size of a prompt."""

@@ -111,12 +111,11 @@ def check_axes(**arrays: tuple[Any, str]) -> None:
 
 
 def check_labels(name: str, labels: Array | np.ndarray) -> None:
-    """Raises `ValueError` unless labels are 0 or 1: integers or truth values.
+    """Raises `ValueError` unless all labels are 0 or 1.
 
-    While JAX traces, nobody knows the values: then only the dtype is checked.
+    While JAX traces, nobody knows the values: then nothing is checked. Public data has
+    labels as floats, too.
     """
-    if labels.dtype != bool and not np.issubdtype(labels.dtype, np.integer):
-        raise ValueError(f"{name} must be integers, 0 or 1, got {labels.dtype}")
     if isinstance(labels, Tracer):
         return
     values = np.asarray(labels)

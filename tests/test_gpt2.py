@@ -499,7 +499,7 @@ def test_a_value_reaches_only_later_predictions():
 
 WRONG = {
     "num_heads must divide d_model=8, got 3": lambda: built(TOKENS, num_heads=3),
-    "num_kv_heads must divide num_heads=2, got 4": lambda: built(
+    "num_kv_heads must be None or divide num_heads=2, got 4": lambda: built(
         TOKENS, num_kv_heads=4
     ),
     "attention must be one": lambda: built(TOKENS, attention=(SoftmaxAttention(),) * 3),

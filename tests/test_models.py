@@ -305,6 +305,18 @@ def test_initialisation(getkey):
             "num_kv_heads must be None or divide num_heads=8, got 3",
         ),
         (
+            lambda: TransformerConfig(num_kv_heads=True),
+            "num_kv_heads must be a positive integer, got True",
+        ),
+        (
+            lambda: TransformerConfig(attention="softmax"),
+            "attention must be of type AttentionConfig, got 'softmax'",
+        ),
+        (
+            lambda: TransformerConfig(scale="1"),
+            "scale must be a finite number, got '1'",
+        ),
+        (
             lambda: TransformerConfig(mask=ContextOnly(), causal=False),
             "or causal=False, not both",
         ),
@@ -340,6 +352,7 @@ def test_initialisation(getkey):
         ),
     ],
 )
+@pytest.mark.usefixtures("unchecked")
 def test_bad_settings(build, message):
     with pytest.raises(ValueError, match=message):
         build()

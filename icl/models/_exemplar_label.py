@@ -1,7 +1,6 @@
 """The main model: a transformer that labels the query of an exemplar-label sequence."""
 
 import dataclasses
-import math
 
 import equinox as eqx
 import jax
@@ -9,7 +8,7 @@ from jaxtyping import Array, Float, Int, PRNGKeyArray
 
 from opto import identity, Rows, Tap
 
-from ..checks import positive
+from ..checks import check_number, check_scale, instance, positive
 from ..protocols import AttentionConfig, Input, Interface, Mask, ModelConfig
 from ._embedding import embedding, ExemplarLabelEmbedding
 from ._init import linear, MOST_LAYERS
@@ -140,20 +139,24 @@ class TransformerConfig(ModelConfig):
         positive("num_layers", self.num_layers, MOST_LAYERS)
         positive("d_model", self.d_model, 2**31 - 1)
         check_ratio(self.mlp_ratio, self.d_model)
-        if self.scale is not None and not math.isfinite(self.scale):
-            raise ValueError(f"scale must be finite or None, got {self.scale}")
-        if not 0 < self.init_scale < math.inf:
-            raise ValueError(f"init_scale must be positive, got {self.init_scale}")
-        for name in ("attention", "mask"):
-            per_layer(name, getattr(self, name), self.num_layers)
+        if self.scale is not None:
+            check_number("scale", self.scale)
+        check_scale("init_scale", self.init_scale)
+        for attention in per_layer("attention", self.attention, self.num_layers):
+            instance("attention", attention, AttentionConfig)
+        for mask in per_layer("mask", self.mask, self.num_layers):
+            instance("mask", mask, Mask | None)
         for count, kv in zip(self.heads, self.kv_heads, strict=True):
-            if count < 1 or self.d_model % count:
+            positive("num_heads", count)
+            if self.d_model % count:
                 raise ValueError(
                     f"num_heads must divide d_model={self.d_model}, got {count}"
                 )
-            if kv is not None and (kv < 1 or count % kv):
-                wanted = f"None or divide num_heads={count}"
-                raise ValueError(f"num_kv_heads must be {wanted}, got {kv}")
+            if kv is not None:
+                positive("num_kv_heads", kv)
+                if count % kv:
+                    wanted = f"num_kv_heads must be None or divide num_heads={count}"
+                    raise ValueError(f"{wanted}, got {kv}")
             if isinstance(self.positions, Rope) and self.d_model // count % 2:
                 raise ValueError(
                     f"Rope needs an even d_head, got d_model={self.d_model} with "

@@ -1,7 +1,6 @@
 """A bidirectional post-norm encoder of labelled points and a query."""
 
 import dataclasses
-import math
 
 import equinox as eqx
 import jax
@@ -9,7 +8,7 @@ from jaxtyping import Array, Float, Int, PRNGKeyArray
 
 from opto import identity, Tap
 
-from ..checks import instance, positive
+from ..checks import check_scale, instance, positive
 from ..protocols import Interface, ModelConfig
 from ._activations import ExactGelu
 from ._init import linear, MOST_LAYERS
@@ -97,8 +96,7 @@ class EncoderConfig(ModelConfig):
             wanted = f"must divide d_model={self.d_model}"
             raise ValueError(f"num_heads {wanted}, got {self.num_heads}")
         check_ratio(self.mlp_ratio, self.d_model)
-        if not 0 < self.init_scale < math.inf:
-            raise ValueError(f"init_scale must be positive, got {self.init_scale}")
+        check_scale("init_scale", self.init_scale)
         instance("tokens", self.tokens, PointTokenKind)
         instance("positions", self.positions, Learned | NoPositions)
 

@@ -111,7 +111,7 @@ class GPT2Config(ModelConfig):
     def _check_kv_heads(self, count: int) -> None:
         positive("num_kv_heads", count)
         if self.num_heads % count:
-            wanted = f"num_kv_heads must divide num_heads={self.num_heads}"
+            wanted = f"num_kv_heads must be None or divide num_heads={self.num_heads}"
             raise ValueError(f"{wanted}, got {count}")
 
     def build(

@@ -30,9 +30,7 @@ def read_config(what: str, given: Mapping[str, Any] | str) -> dict[str, Any]:
     return dict(found)
 
 
-def check_misspelt(
-    what: str, given: Iterable[str], known: Iterable[str], cutoff: float = 0.8
-) -> None:
+def check_misspelt(what: str, given: Iterable[str], known: Iterable[str]) -> None:
     """Raises `ValueError` for a name that is nearly, but not quite, a known one.
 
     Reference files also have settings of training and of data. They say nothing about a
@@ -40,7 +38,8 @@ def check_misspelt(
     """
     known = tuple(known)
     for name in given:
-        if name not in known and (hint := did_you_mean(name, known, cutoff=cutoff)):
+        # Nearer than for a hint, as short names of training are alike by chance.
+        if name not in known and (hint := did_you_mean(name, known, cutoff=0.8)):
             raise ValueError(f"{what}: no setting {name!r}{hint}")
 
 

@@ -2,9 +2,9 @@
 
     python notebooks/_results.py [runs/figures …]
 
-It copies the results of `icl figure NAME --scale small --out runs` from the named
-folders to `results/` beside this file, and then writes everything in `results/`. The
-numbers of each seed are in those files.
+It copies the results of `icl figure NAME --scale small --out runs`, and those at scale
+`paper`, from the named folders to `results/` beside this file, and then writes
+everything in `results/`. The numbers of each seed are in those files.
 """
 
 import io
@@ -25,8 +25,9 @@ KEPT = HERE / "results"
 HEAD = """# The papers' numbers and ours
 
 `python notebooks/_results.py` makes this file from the results of `icl figure NAME
---scale small --out runs`, each run on two cores of a shared machine. The numbers of
-each seed are in [results/](results). At scale `small` the induction study has the
+--scale small --out runs`, each run on two cores of a shared machine. Some are also
+drawn at scale `paper`, the published size. The numbers of each seed are in
+[results/](results). At scale `small` the induction study has the
 published lengths, evaluated less often. The studies of coopetition and transience have
 ten times the learning rate and fewer sequences, so their times are not the papers'.
 *Synthetic* classes (`icl.data.LowRankClasses`) stand in for the papers' ResNet features
@@ -51,14 +52,14 @@ sequences, as the one nearest to the paper's 257 thousand. No study here uses it
 
 
 def keep(folders: list[Path]) -> int:
-    """Copies the results of whole studies at scale `small`; returns how many.
+    """Copies the results of whole studies at `small` and `paper`; returns how many.
 
     Their pictures are copied, too, reduced for the site's gallery.
     """
     count = 0
     for file in (file for folder in folders for file in sorted(folder.glob("*.json"))):
         found = _read(file)
-        if found["scale"] in ("small", "") and not found["chosen"]:
+        if found["scale"] != "smoke" and not found["chosen"]:
             KEPT.mkdir(exist_ok=True)
             write_bytes(KEPT / file.name, file.read_bytes())
             if (drawn := file.with_suffix(".png")).is_file():
@@ -128,7 +129,8 @@ def verdicts_of(found: list[dict[str, Any]]) -> dict[str, str]:
     verdicts: dict[str, list[str]] = {}
     for each in found:
         own = "Omniglot: " if each["own_data"] else ""
-        verdict = f"{own}{each['verdict']}{undecided(each)}"
+        size = "at the published size: " if each["scale"] == "paper" else ""
+        verdict = f"{own}{size}{each['verdict']}{undecided(each)}"
         verdicts.setdefault(each["figure"], []).append(verdict)
     return {name: ", ".join(each) for name, each in verdicts.items()}
 

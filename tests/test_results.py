@@ -72,22 +72,25 @@ def test_a_section_of_the_file():
     assert b == "| b | 200,000 | in 1 of 3 seeds only | – | not reproduced |"
 
 
-def test_only_whole_studies_at_small_scale_are_kept(tmp_path, monkeypatch):
+def test_only_whole_studies_are_kept(tmp_path, monkeypatch):
     module = results()
     monkeypatch.setattr(module, "KEPT", tmp_path / "kept")
     drawn = tmp_path / "figures"
     drawn.mkdir()
     for name, change in {
         "whole": {},
+        "published": {"scale": "paper", "verdict": "holds"},
         "smoke": {"scale": "smoke"},
         "some": {"chosen": True},
     }.items():
         (drawn / f"{name}.json").write_text(json.dumps(found() | change))
-    assert module.keep([drawn]) == 1
-    assert [file.name for file in module.KEPT.iterdir()] == ["whole.json"]
+    assert module.keep([drawn]) == 2
+    kept = {file.name for file in module.KEPT.iterdir()}
+    assert kept == {"whole.json", "published.json"}
     text = module.text()
     assert "## induction/4b" in text
-    assert "| 4b | one head throughout training | `induction/4b` | not rep" in text
+    verdict = "at the published size: holds, not reproduced"
+    assert f"| one head throughout training | `induction/4b` | {verdict}" in text
     assert (
         "| A7 | layer 0 of a trained run | `induction/A7` | absent: not drawn" in text
     )

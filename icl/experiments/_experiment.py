@@ -84,7 +84,8 @@ class Experiment:
     model: ModelConfig = TransformerConfig()
     """The model to train."""
     optimizer: Optimizer = Adam()
-    """The optimizer with its learning rate."""
+    """The optimizer with its learning rate. The default rate, 1e-5, is small: it is
+    for a million sequences. A run of a few hundred steps needs a larger one."""
     training: Training = Training()
     """How long to train, and when to evaluate and save."""
     evaluations: dict[str, EvaluationConfig] = dataclasses.field(default_factory=dict)

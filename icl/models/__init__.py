@@ -3,6 +3,15 @@
 Configs that build models belong here, and the parts that several models share. A file
 with a config is found because it is here. `attention` has the kinds of attention, and
 `icl.tasks` what a model is asked to do.
+
+A task's `interface` decides which models can learn it:
+
+- exemplars with a label each (`exemplar_label_interface`): `TransformerConfig`. The
+  task's `forward` takes `model.query_logits`, or the last of the model's logits.
+- points with a value each: `RegressionTransformerConfig`, `SoftmaxCopyConfig`,
+  `LinearSelfAttentionConfig`, `GPT2Config`.
+- ids: `GPT2Config`.
+- labelled points and a query: `EncoderConfig`.
 """
 
 from ._embedding import ExemplarLabelEmbedding as ExemplarLabelEmbedding

@@ -286,6 +286,9 @@ def one_example(
     declared = getattr(model, "input_axes", None)
     if declared is None:
         return inputs, 0
+    if isinstance(declared, str) or not all(isinstance(x, str) for x in declared):
+        wanted = "input_axes must be a tuple with a string for each input, ('seq',)"
+        raise ValueError(f"{wanted}; got {declared!r}")
     if len(inputs) != len(declared):
         wanted = ", ".join(repr(axes) for axes in declared)
         raise ValueError(

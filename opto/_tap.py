@@ -107,7 +107,11 @@ class VisitorTap(Tap):
     def __call__(
         self, name: str, value: Array, axes: str, *, rows: Rows | None = None
     ) -> Array:
-        return self._visit(self._prefix + name, value, tuple(axes.split()), rows)
+        name = self._prefix + name
+        if not isinstance(axes, str):
+            wanted = f"site {name!r}: axes must be names in one string, 'head seq'"
+            raise ValueError(f"{wanted}; got {axes!r}")
+        return self._visit(name, value, tuple(axes.split()), rows)
 
     def scope(self, name: str) -> Tap:
         return VisitorTap(self._visit, self._wanted, f"{self._prefix}{name}.")

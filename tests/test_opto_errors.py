@@ -72,6 +72,13 @@ def two_inputs(*shapes):
     return opto.run(Two(), *(jnp.ones(shape) for shape in shapes))
 
 
+class Untupled(eqx.Module):
+    input_axes = "seq"
+
+    def __call__(self, x, *, tap=opto.identity):
+        return tap("a", x, "seq")
+
+
 def taps(body):
     """A model with one input whose call is `body(x, tap)`."""
     return lambda x, tap=opto.identity: body(x, tap)
@@ -598,6 +605,10 @@ ERRORS = {
         lambda: opto.run(taps(lambda x, t: t("a", x, "i i")), jnp.ones((2, 2))),
         "axes 'i i', but shape (2, 2); wanted one name for each axis",
     ),
+    "tuple_of_axes": (
+        lambda: opto.sites(taps(lambda x, t: t("a", x, ("i", "j"))), jnp.ones((2, 3))),
+        "site 'a': axes must be names in one string, 'head seq'; got ('i', 'j')",
+    ),
     "number": (
         lambda: opto.sites(taps(lambda x, t: x * t("a", 1.0, "")), jnp.ones(2)),
         "site 'a' is not an array of numbers but float",
@@ -636,6 +647,10 @@ ERRORS = {
     "too_many_inputs": (
         lambda: with_inputs((4, 6), (4,)),
         "expected 1 inputs ('seq d_model'), got 2",
+    ),
+    "axes_of_inputs": (
+        lambda: opto.run(Untupled(), jnp.ones((2, 3))),
+        "input_axes must be a tuple with a string for each input, ('seq',); got 'seq'",
     ),
     "no_inputs": (lambda: with_inputs(), "expected 1 inputs ('seq d_model'), got 0"),
     "rank": (

@@ -328,7 +328,8 @@ def _create(folder: Path, config: Any, about: Mapping[str, Any]) -> None:
 
 def _check_same(run: Run, config: Any, resume: bool) -> None:
     if not resume:
-        raise ValueError(f"{run.path} already holds a run; --resume continues it")
+        how = "--resume continues it, in Python resume=True"
+        raise ValueError(f"{run.path} already holds a run; {how}")
     if dataclasses.is_dataclass(config):
         lines = changed(run.config, config)
     else:

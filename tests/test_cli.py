@@ -1,3 +1,4 @@
+import dataclasses
 import importlib
 import importlib.metadata
 import inspect
@@ -18,9 +19,12 @@ from icl import cli
 from icl.cli import commands
 from icl.cli.options import parse
 from icl.cli.options._sources import figure_kinds
+from icl.cli.train import _options_from
 from icl.config import to_json
 from icl.data import LowRankClasses
 from icl.experiments import evaluate
+from icl.presets.gradient_descent import lsa
+from icl.presets.likelihood_ratio import shifted_mean
 from icl.report.figures import KINDS
 
 
@@ -348,3 +352,20 @@ def test_a_folder_does_not_hide_a_preset(capsys, run, tmp_path, monkeypatch):
     status, out, _ = call(capsys, "train", "induction", "--help")
     assert status == 0
     assert "--model.d-model" in out
+
+
+def test_every_setting_of_a_preset_has_a_name(capsys, tmp_path):
+    """A field that is a number or a config is an option, too."""
+    for preset in ("induction", "lsa", "shifted_mean", "function_linear"):
+        status, out, _ = call(capsys, "train", preset, "--help")
+        assert status == 0
+        assert "positional" not in out, preset
+    assert "--optimizer.b1" in out
+    given = ["--optimizer.b1", "0.5", "--out", str(tmp_path)]
+    experiment = parse(_options_from("lsa", lsa(), None), given, "train lsa").experiment
+    assert experiment.optimizer == dataclasses.replace(lsa().optimizer, b1=0.5)
+    usual = _options_from("shifted_mean", shifted_mean(), None)
+    assert parse(usual, ["--out", "x"], "train").experiment == shifted_mean()
+    status, out, err = call(capsys, "train", "lsa", "0.5", "--out", str(tmp_path / "a"))
+    assert (status, out) == (2, "")
+    assert "Unrecognized options: 0.5" in err

@@ -1,11 +1,12 @@
 """Command-line options from dataclasses, with errors of one line."""
 
 import contextlib
+import dataclasses
 import io
 import os
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, ClassVar
+from typing import Any, ClassVar, get_args
 
 import tyro
 
@@ -68,6 +69,7 @@ def parse(
                 args=arguments,
                 prog=name,
                 config=(tyro.conf.AvoidSubcommands,),
+                registry=_RULES,
             )
     except SystemExit as stop:
         if not stop.code:
@@ -75,6 +77,29 @@ def parse(
                 print(f"\nexample: {options.EXAMPLE}")
             raise
         raise ValueError(_essence(captured.getvalue())) from None
+
+
+_RULES = tyro.constructors.ConstructorRegistry()
+
+
+@_RULES.primitive_rule
+def _number_or_config(
+    given: tyro.constructors.PrimitiveTypeInfo,
+) -> tyro.constructors.PrimitiveConstructorSpec[Any] | None:
+    """A field that is a number or a config, such as `b1` of Adam, takes a number.
+
+    Without this rule it would be an argument without a name. `--set` takes the config.
+    """
+    kinds = get_args(given.type)
+    if float not in kinds or not any(map(dataclasses.is_dataclass, kinds)):
+        return None
+    return tyro.constructors.PrimitiveConstructorSpec(
+        nargs=1,
+        metavar="FLOAT",
+        instance_from_str=lambda texts: float(texts[0]),
+        is_instance=lambda value: isinstance(value, kinds),
+        str_from_instance=lambda value: [str(value)],
+    )
 
 
 def _check_given(

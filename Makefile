@@ -102,7 +102,7 @@ wheel: install
 	tests/wheel
 
 # In-context learning as gradient descent: few runs, to a figure. Seed 10 of linear
-# self-attention stays in the second basin, and 11 does not.
+# self-attention stays in the second basin, and 11 does not. It takes a minute.
 demo_concat: install
 	$(VENV)/bin/icl figure gd/ood_curve --seeds 11
 

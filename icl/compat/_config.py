@@ -5,9 +5,8 @@ import reprlib
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, ArrayLike
+from jaxtyping import ArrayLike
 
 from opto.hints import did_you_mean
 
@@ -59,7 +58,7 @@ def check_switch(name: str, value: object) -> None:
         raise ValueError(f"{name} must be true or false, got {reprlib.repr(value)}")
 
 
-def floats(name: str, values: ArrayLike) -> Array:
+def floats(name: str, values: ArrayLike) -> np.ndarray:
     """A stored array. Floats of 16 bits become 32.
 
     **Raises:** `ValueError` if its numbers are no floats, or not finite.
@@ -73,4 +72,4 @@ def floats(name: str, values: ArrayLike) -> Array:
     if not np.isfinite(array).all():
         wrong = np.count_nonzero(~np.isfinite(array))
         raise ValueError(f"{name} must be finite, got {wrong} numbers that are not")
-    return jnp.asarray(array)
+    return array

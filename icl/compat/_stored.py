@@ -150,7 +150,7 @@ def _parts(
     if array.shape != wanted:
         got = f"got {[*array.shape]}"
         raise ValueError(f"{name} must have the shape {[*wanted]}, {got}")
-    array = np.asarray(floats(name, array))
+    array = floats(name, array)
     array = array.T if how.transposed else array.reshape(whole)
     ends = np.cumsum([shape[0] for shape in shapes])[:-1]
     for path, part in zip(how.paths, np.split(array, ends), strict=True):

@@ -6,6 +6,7 @@ from typing import Any
 
 import equinox as eqx
 import jax
+import jax.numpy as jnp
 from jaxtyping import Array, ArrayLike
 
 from ...checks import check_not_negative, check_scale, positive
@@ -120,7 +121,9 @@ class _Arrays:
     """The arrays by name, and which of them were not read yet."""
 
     def __init__(self, parameters: Mapping[str, ArrayLike], settings: Mapping):
-        self._arrays = {name: floats(name, x) for name, x in parameters.items()}
+        self._arrays = {
+            name: jnp.asarray(floats(name, x)) for name, x in parameters.items()
+        }
         self.left = {*self._arrays}
         roots = {name.split("/")[0] for name in self._arrays}
         if len(roots) != 1:

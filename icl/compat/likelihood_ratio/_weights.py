@@ -61,7 +61,7 @@ def load_model(
     settings = read_config("config", config)
     kind = _kind(settings)
     sizes = settings["model_kwargs"]
-    arrays = {name: floats(name, value) for name, value in parameters.items()}
+    arrays = {name: jnp.asarray(floats(name, x)) for name, x in parameters.items()}
     for name, wanted in _SUPPORTED.items():
         if (got := settings.get(name, wanted)) != wanted:
             raise ValueError(f"{name} must be {wanted!r}, got {got!r}")

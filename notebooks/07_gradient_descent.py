@@ -150,10 +150,10 @@ table_of("gd/second_basin")
 # basin and changes over: while the term of the values grows, that of the keys goes to
 # 0. So the basin can be left by training longer.
 #
-# Which term a seed takes depends on its batches as much as on its initial weights. We
-# trained the eight initial weights again on the same batches: `python -m sweeps order
-# --out runs/crossed --only 'lsa-1-seed-*' --set train_seed=11`. On the batches 11 and 20
-# all eight escape, on the batches 13 the weights 10, 13 and 17 do not.
+# Which term a seed takes depends on its batches as well as on its initial weights. We
+# trained the eight initial weights again, all on the same batches: `python -m sweeps
+# order --out runs/crossed --only 'lsa-1-seed-*' --set train_seed=11`. On the batches 11
+# and 20 all eight escape, on the batches 13 the weights 10, 13 and 17 do not.
 
 # %%
 

@@ -54,10 +54,10 @@ print(noise)
 # defined with noise on the values.
 #
 # Trained on random orders, the copy model does as well on sorted ones (.21, near one
-# step of GD, .206). Trained on points from small to large, it is better in its own order
-# (.204) than in a random one (.219), and worst from hard to easy (.251). The interval of
-# the linear layer is wide because of seed 10, which left a second basin late (notebook
-# 07).
+# step of GD, .206). Trained on points from small to large, it is better in its own
+# order (.204) than in a random one (.219), and worst from hard to easy (.251). The
+# interval of the linear layer is wide because of seed 10, which left a second basin
+# late (notebook 07).
 
 # %%
 drawn_from("gd/order_sensitivity", order)
@@ -68,8 +68,8 @@ table_of("gd/order_sensitivity")
 # %% [markdown]
 # Does the first layer of the copy model copy? Below is how strongly a token after the
 # first layer depends on itself, on the next token and on any other token. A point that
-# takes over its value depends on the next one. It does so in all three seeds, and hardly
-# on any other (1.1 against .07 at the end).
+# takes over its value depends on the next one. It does so in all three seeds, and
+# hardly on any other (1.1 against .07 at the end).
 
 # %%
 copies = [name for name in order if name.startswith("ordered-copy-random")]

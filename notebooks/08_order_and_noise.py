@@ -22,7 +22,6 @@
 # Here noise is on pairs, noisy pairs are mixed with clean ones, and a model is judged
 # against the GD that is **best for the same noise**. The runs are from `python -m
 # sweeps order` and `python -m sweeps noise`. Losses are half the squared error.
-# The cells about noise keep the outputs of an earlier session, whose runs are gone.
 
 # %%
 import dataclasses

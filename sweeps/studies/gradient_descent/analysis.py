@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -68,6 +69,11 @@ ORDERS: dict[str, tuple[Ordering, bool]] = {
 EVALUATION_NOISE = NoisyValues(0.5, 0.5)
 
 
+# Sequences are arguments. XLA would compute with constants itself, and very slowly.
+_curve = eqx.filter_jit(curve)
+_predictions = eqx.filter_jit(predictions)
+
+
 @functools.cache
 def drawn(task: LinearRegression, size: int = FRESH) -> RegressionExample:
     """New sequences of a task, the same at every call."""
@@ -80,8 +86,8 @@ def descent_curve(
 ) -> tuple[Float[np.ndarray, " step"], float]:
     """The losses of gradient descent with its best single rate, and that rate."""
     few, examples = drawn(task, _MOST * 3), drawn(task)
-    rate = float(jax.jit(lambda: best_rate(few, steps))())
-    losses = jax.jit(lambda: curve(GradientDescent([rate], steps), examples))()
+    rate = float(eqx.filter_jit(best_rate)(few, steps))
+    losses = _curve(GradientDescent([rate], steps), examples)
     return np.asarray(losses), rate
 
 
@@ -105,7 +111,7 @@ def per_step_loss(task: LinearRegression, steps: int) -> float:
     # Equal rates would stay equal, as the loss is symmetric in them.
     start = GradientDescent(first * np.geomspace(0.5, 2.5, steps))
     found = fitted(start, task, key=jax.random.key(_KEY), steps=150, size=500)
-    return float(jax.jit(lambda: curve(found, drawn(task))[-1])())
+    return float(_curve(found, drawn(task))[-1])
 
 
 @functools.cache
@@ -115,7 +121,7 @@ def plus_plus(task: LinearRegression, steps: int) -> tuple[float, float, float]:
     found = fitted(
         start, task, key=jax.random.key(_KEY), steps=150, size=500, rate=0.05
     )
-    loss = jax.jit(lambda: curve(found, drawn(task))[-1])()
+    loss = _curve(found, drawn(task))[-1]
     return float(found.rates[0]), float(found.curvatures[0]), float(loss)
 
 
@@ -126,7 +132,7 @@ def zero_loss(task: LinearRegression) -> float:
 
 def bayes_loss(task: LinearRegression) -> float:
     """The loss of the Bayes predictor."""
-    return float(jax.jit(lambda: curve(bayes(task), drawn(task))[-1])())
+    return float(_curve(bayes(task), drawn(task))[-1])
 
 
 def measured(
@@ -347,7 +353,7 @@ def descent_errors(
 
 
 def _errors(of: Any, examples: RegressionExample) -> tuple[list[float], list[float]]:
-    found = np.asarray(jax.jit(lambda: predictions(of, examples))(), np.float64)
+    found = np.asarray(_predictions(of, examples), np.float64)
     wanted = np.asarray(examples.query_y)[:, None]
     losses = 0.5 * np.mean((found - wanted) ** 2, -1)  # [sequence, step]
     return losses.mean(0).tolist(), (losses.std(0) / len(losses) ** 0.5).tolist()

@@ -121,7 +121,7 @@ def check_labels(name: str, labels: Array | np.ndarray) -> None:
     values = np.asarray(labels)
     wrong = values[(values != 0) & (values != 1)]
     if wrong.size:
-        raise ValueError(f"{name} must be 0 or 1, got {wrong[0]}")
+        raise ValueError(f"{name} must be 0 or 1, got {wrong.min()}")
 
 
 def check_labelled(context_x: Any, context_y: Any, query_x: Any) -> None:

@@ -7,11 +7,9 @@ that neither knows is refused. What they say about W&B is ignored: use `--logger
 import dataclasses
 import json
 import os
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
-
-from opto.hints import did_you_mean
 
 from ..checks import positive
 from ..experiments import Experiment
@@ -32,6 +30,7 @@ from ..tasks.functions.classes.noisy import ExpectedSize, KeptSize
 from ..training import Training
 from ..training.optimizers import Adam, Constant
 from ..training.schedules import Every
+from ._config import check_known
 from .limits_of_icl import model_config
 
 
@@ -211,14 +210,11 @@ _FUNCTIONS: dict[str, tuple[Callable[..., FunctionClass], dict[str, str]]] = {
 
 
 def _function(task: str, arguments: Mapping[str, Any]) -> FunctionClass:
-    if task not in _FUNCTIONS:
-        raise ValueError(f"training.task: no task {task!r}{_hint(task, _FUNCTIONS)}")
+    check_known("training.task: no task", [task], _FUNCTIONS)
     make, names = _FUNCTIONS[task]
+    check_known(f"training.task_kwargs: {task} has no", arguments, names)
     given = {}
     for name, value in arguments.items():
-        if name not in names:
-            hint = _hint(name, names)
-            raise ValueError(f"training.task_kwargs: {task} has no {name!r}{hint}")
         whole = isinstance(value, bool) or name in _WHOLE
         given[names[name]] = value if whole else _number(name, value)
     try:
@@ -307,10 +303,7 @@ def _filled(schema: Mapping[str, Any], given: Any, where: str) -> dict[str, Any]
     given = {} if given is None else given
     if not isinstance(given, dict):
         raise ValueError(f"{where or 'it'} must have keys, got {given!r}")
-    for key in given:
-        if key not in schema:
-            there = f"{where}: " if where else ""
-            raise ValueError(f"{there}no key {key!r}{_hint(str(key), schema)}")
+    check_known(f"{where}: no key" if where else "no key", given, schema)
     found = {}
     for key, default in schema.items():
         path = f"{where}.{key}" if where else key
@@ -323,7 +316,3 @@ def _filled(schema: Mapping[str, Any], given: Any, where: str) -> dict[str, Any]
         else:
             found[key] = default
     return found
-
-
-def _hint(name: str, known: Iterable[str]) -> str:
-    return did_you_mean(name, known) or f"; known: {', '.join(known) or 'none'}"

@@ -7,8 +7,6 @@ of ours that does what was meant.
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from opto.hints import did_you_mean
-
 from ..tasks.functions import InputShift
 from ..tasks.functions.shifts import (
     OppositeQuery,
@@ -19,6 +17,7 @@ from ..tasks.functions.shifts import (
     SkewedInputs,
     SubspaceInputs,
 )
+from ._config import check_known
 
 
 def published_shift(
@@ -34,9 +33,7 @@ def published_shift(
     **Raises:** `ValueError` for a strategy or an argument that does not exist, and for
     settings with which the public code changes nothing.
     """
-    if not isinstance(strategy, str) or strategy not in _SHIFTS:
-        hint = did_you_mean(str(strategy), _SHIFTS) or f"; known: {', '.join(_SHIFTS)}"
-        raise ValueError(f"no prompting strategy {strategy!r}{hint}")
+    check_known("no prompting strategy", [strategy], _SHIFTS)
     name, make = _SHIFTS[strategy]
     for given in arguments:
         if given != name:

@@ -14,7 +14,7 @@ from ._embedding import embedding, ExemplarLabelEmbedding
 from ._init import linear, MOST_LAYERS
 from ._layers import per_token
 from ._mlp import check_ratio
-from ._per_layer import per_layer
+from ._per_layer import check_kv_heads, per_layer
 from ._positions import Positions, Rope
 from ._transformer import block, norm, TransformerBlock
 from .attention import Causal, Everything, SoftmaxAttention
@@ -152,11 +152,7 @@ class TransformerConfig(ModelConfig):
                 raise ValueError(
                     f"num_heads must divide d_model={self.d_model}, got {count}"
                 )
-            if kv is not None:
-                positive("num_kv_heads", kv)
-                if count % kv:
-                    wanted = f"num_kv_heads must be None or divide num_heads={count}"
-                    raise ValueError(f"{wanted}, got {kv}")
+            check_kv_heads(count, kv)
             if isinstance(self.positions, Rope) and self.d_model // count % 2:
                 raise ValueError(
                     f"Rope needs an even d_head, got d_model={self.d_model} with "

@@ -2,6 +2,8 @@
 
 from typing import TypeVar
 
+from ..checks import positive
+
 
 Setting = TypeVar("Setting")
 
@@ -20,3 +22,13 @@ def per_layer(
         got = f"{len(value)} for num_layers={num_layers}"
         raise ValueError(f"{name} must be {wanted}; got {got}")
     return tuple(value)
+
+
+def check_kv_heads(num_heads: int, num_kv_heads: int | None) -> None:
+    """Raises `ValueError` unless each key and value head is of equally many heads."""
+    if num_kv_heads is None:
+        return
+    positive("num_kv_heads", num_kv_heads)
+    if num_heads % num_kv_heads:
+        wanted = f"num_kv_heads must be None or divide num_heads={num_heads}"
+        raise ValueError(f"{wanted}, got {num_kv_heads}")

@@ -35,7 +35,7 @@ from ._gpt2 import (
 )
 from ._init import linear_with, MOST_LAYERS
 from ._mlp import MLP
-from ._per_layer import per_layer
+from ._per_layer import check_kv_heads, per_layer
 from ._positions import LearnedPositions
 from ._transformer import TransformerBlock
 from .attention import Attention, Causal, SoftmaxAttention
@@ -102,17 +102,10 @@ class GPT2Config(ModelConfig):
         for mask in self._of_layers("mask"):
             instance("mask", mask, Mask)
         for kv in self._of_layers("num_kv_heads"):
-            if kv is not None:
-                self._check_kv_heads(kv)
+            check_kv_heads(self.num_heads, kv)
         for scale in self._of_layers("scale"):
             if scale is not None:
                 check_number("scale", scale)
-
-    def _check_kv_heads(self, count: int) -> None:
-        positive("num_kv_heads", count)
-        if self.num_heads % count:
-            wanted = f"num_kv_heads must be None or divide num_heads={self.num_heads}"
-            raise ValueError(f"{wanted}, got {count}")
 
     def build(
         self, interface: Interface, *, key: PRNGKeyArray

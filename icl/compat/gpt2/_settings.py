@@ -12,6 +12,7 @@ from ...checks import check_scale, positive
 from ...models import Causal, SoftmaxAttention, TransformerBlock
 from ...models.gpt2 import ExactGelu, GPT2Config, GPT2Tokens, Relu, TanhGelu
 from ...protocols import Input, Interface
+from .._config import check_switch
 
 
 ACTIVATIONS = {"gelu_new": TanhGelu(), "gelu": ExactGelu(), "relu": Relu()}
@@ -61,8 +62,7 @@ def read_settings(given: Mapping[str, Any]) -> tuple[GPT2Config, Interface]:
         wanted = f"n_head must divide n_embd={of['n_embd']}"
         raise ValueError(f"{wanted}, got {of['n_head']}")
     for name in _SWITCHES:
-        if not isinstance(of[name], bool):
-            raise ValueError(f"{name} must be true or false, got {of[name]!r}")
+        check_switch(name, of[name])
     name, epsilon = of["activation_function"], of["layer_norm_epsilon"]
     if not isinstance(name, str) or name not in ACTIVATIONS:
         hint = did_you_mean(str(name), ACTIVATIONS)

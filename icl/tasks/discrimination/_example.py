@@ -9,12 +9,11 @@ from typing import Any, ClassVar
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-import numpy as np
 from jaxtyping import Array, Float, Int, PRNGKeyArray
 
 from opto import identity, Tap
 
-from ...checks import check_probability, finite
+from ...checks import check_labels, check_probability, finite
 from ...protocols import Input, Interface, Summary, TaskConfig
 from ...summaries import AUROC, CalibrationError, Correlation, RankCorrelation
 from ._context import ContextChange
@@ -49,9 +48,7 @@ class DiscriminationExample(eqx.Module):
         finite("context_x", self.context_x)
         finite("query_x", self.query_x)
         for name in ("context_y", "query_y"):
-            labels = np.asarray(getattr(self, name))
-            if wrong := sorted({*labels.ravel().tolist()} - {0, 1}):
-                raise ValueError(f"{name} must be 0 or 1, got {wrong[0]}")
+            check_labels(name, getattr(self, name))
 
 
 class Discrimination(TaskConfig):

@@ -70,6 +70,7 @@ EVALUATION_NOISE = NoisyValues(0.5, 0.5)
 
 
 # Sequences are arguments. XLA would compute with constants itself, and very slowly.
+_best_rate = eqx.filter_jit(best_rate)
 _curve = eqx.filter_jit(curve)
 _predictions = eqx.filter_jit(predictions)
 
@@ -86,7 +87,7 @@ def descent_curve(
 ) -> tuple[Float[np.ndarray, " step"], float]:
     """The losses of gradient descent with its best single rate, and that rate."""
     few, examples = drawn(task, _MOST * 3), drawn(task)
-    rate = float(eqx.filter_jit(best_rate)(few, steps))
+    rate = float(_best_rate(few, steps))
     losses = _curve(GradientDescent([rate], steps), examples)
     return np.asarray(losses), rate
 

@@ -18,7 +18,15 @@ for folder in (ROOT, ROOT / "docs"):
     if str(folder) not in sys.path:
         sys.path.insert(0, str(folder))
 
-from builder import gallery, notebooks, papers, reference, texts, ways  # noqa: E402
+from builder import (  # noqa: E402
+    formulas,
+    gallery,
+    notebooks,
+    papers,
+    reference,
+    texts,
+    ways,
+)
 from builder.links import Links  # noqa: E402
 from builder.page import Made  # noqa: E402
 
@@ -60,6 +68,11 @@ def on_files(files: Files, *, config: Any) -> Files:
 def on_page_markdown(markdown: str, *, page: Any, **_: Any) -> str:
     """Turns links into the repository into links to pages."""
     return _LINKS["now"].rewritten(markdown, page.file.src_uri)
+
+
+def on_page_content(html: str, **_: Any) -> str:
+    """Turns formulas into what a browser can draw."""
+    return formulas.drawn(html)
 
 
 def _written_out(nav: Any, uris: list[str]) -> Any:

@@ -33,15 +33,13 @@ import icl
 from icl import plots, toys
 
 
-icl.keep_programs()  # Executed again, the notebook need not compile.
-
 # %% [markdown]
 # ## Three parts that only work together
 #
 # Vectors $a, b, c$ of 20 entries learn to make the same tensor as the true vectors:
 #
-# $$L = \tfrac{1}{2}\bigl\langle(t_a \otimes t_b \otimes t_c -
-# p_a \otimes p_b \otimes p_c)^2\bigr\rangle.$$
+# $$L = \tfrac{1}{2}\left\langle(t_a \otimes t_b \otimes t_c -
+# p_a \otimes p_b \otimes p_c)^2\right\rangle.$$
 #
 # From a random start, gradient descent first makes the product small, which brings it
 # close to the saddle at zero. There the gradient of each vector has the other vectors
@@ -49,6 +47,7 @@ icl.keep_programs()  # Executed again, the notebook need not compile.
 # one or two of the three vectors to the true ones.
 
 # %%
+icl.keep_programs()  # Executed again, the notebook need not compile.
 induction = toys.run(toys.induction(), 1)
 halves = {name: toys.half_time(trace.losses) for name, trace in induction.items()}
 

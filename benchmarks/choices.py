@@ -27,8 +27,10 @@ from icl.experiments import Experiment
 from icl.models import _layers, LinearAttention, TransformerConfig
 from icl.models.attention import _kernels, _products
 from icl.presets.coopetition import coopetition, coopetition_12_layers
+from icl.presets.functions import function_linear, function_linear_three_layers
 from icl.presets.gradient_descent import lsa
 from icl.presets.induction import induction
+from icl.presets.likelihood_ratio import shifted_mean_published
 from icl.tasks.exemplar_label import Context, ExemplarLabelTask
 from icl.training import _members, _sharing, _steps, devices_of, with_arrays
 from icl.training._members import Members
@@ -82,6 +84,14 @@ def token_by_token():
     return mock.patch.object(_layers, "_WHOLE", {})
 
 
+def computed_by_each_reader():
+    return mock.patch.object(_layers, "computed_once", lambda x: x)
+
+
+def sums_over_tokens():
+    return mock.patch.object(_layers, "_rows", lambda vector, count: vector)
+
+
 def all_rows():
     def forward(self, model, example, *, tap):
         return model(*self.inputs(example), tap=tap)[-1]
@@ -119,6 +129,14 @@ def choices() -> Iterator[Choice]:
         name = f"{layers}: {layer_count} layers of {width}, 33 tokens"
         setting = with_context(16, model)
         yield Choice(name, token_by_token, experiment=setting, steps=steps)
+    for other, what in (
+        (computed_by_each_reader, "products computed once, against by each reader"),
+        (sums_over_tokens, "gradients of biases by products, against sums"),
+    ):
+        yield Choice(what, other)
+        for preset, steps in WITH_BIASES.items():
+            name = f"{what}: {preset.__name__}"
+            yield Choice(name, other, experiment=preset(), steps=steps)
     for count in (8, 32):
         name = f"{count} members one after the other, against side by side"
         yield Choice(name, side_by_side, members=count)
@@ -143,6 +161,11 @@ def choices() -> Iterator[Choice]:
 
 
 # How many steps are timed, by preset.
+WITH_BIASES = {
+    function_linear: 20,
+    function_linear_three_layers: 10,
+    shifted_mean_published: 10,
+}
 SHARED = {induction: 100, lsa: 50, coopetition: 20, coopetition_12_layers: 4}
 
 

@@ -4,13 +4,16 @@ import functools
 from collections.abc import Callable
 
 import jax
+from jaxtyping import Array, Float
 
 
-# XLA's CPU compiler gives small element-wise and reduce fusions to a library (YNNPACK)
-# that is slow on them. With the library limited to single matrix products, a training
-# step takes half the time (jax 0.10.2, benchmarks/choices.py).
+# What each option gains is measured in benchmarks/choices.py (jax 0.10.2).
 _CPU_OPTIONS = {
-    "xla_cpu_experimental_ynn_fusion_type": "LIBRARY_FUSION_TYPE_INDIVIDUAL_DOT"
+    # XLA's CPU compiler gives small element-wise and reduce fusions to a library
+    # (YNNPACK) that is slow on them, so it is limited to single matrix products.
+    "xla_cpu_experimental_ynn_fusion_type": "LIBRARY_FUSION_TYPE_INDIVIDUAL_DOT",
+    # This pass would remove the barriers of `computed_once` before fusion.
+    "xla_disable_hlo_passes": "cse_barrier_expander",
 }
 
 
@@ -28,3 +31,14 @@ def _options() -> dict[str, str] | None:
     except Exception:  # A later XLA may not know the option; its error is unknown.
         return None
     return _CPU_OPTIONS
+
+
+def computed_once(x: Float[Array, "..."]) -> Float[Array, "..."]:
+    """`x`, which is computed once, as is its gradient, even if many operations read it.
+
+    XLA's CPU compiler puts a copy of cheap operations into each operation that reads
+    their result. In a backward pass the gradient of the residual stream grows by a term
+    with each layer, and all its terms are then added up anew for each reader.
+    """
+    on_cpu = jax.default_backend() == "cpu"
+    return jax.lax.optimization_barrier(x) if on_cpu else x

@@ -8,6 +8,8 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Shaped
 
+from ..compile import computed_once
+
 
 def per_token(
     layer: eqx.Module, x: Shaped[Array, "seq ..."]
@@ -22,7 +24,7 @@ def per_token(
 def _linear(
     layer: eqx.nn.Linear, x: Float[Array, "seq in_features"]
 ) -> Float[Array, "seq out_features"]:
-    return _plus(x @ layer.weight.T, layer.bias)
+    return _plus(computed_once(x @ layer.weight.T), layer.bias)
 
 
 def _layer_norm(
@@ -31,14 +33,23 @@ def _layer_norm(
     centred = x - x.mean(-1, keepdims=True)
     deviation = jnp.sqrt((centred**2).mean(-1, keepdims=True) + layer.eps)
     if layer.weight is not None:
-        centred = layer.weight * centred
+        centred = _rows(layer.weight, len(x)) * centred
     return _plus(centred / deviation, layer.bias)
 
 
 def _plus(
     x: Float[Array, "seq out"], bias: Float[Array, " out"] | None
 ) -> Float[Array, "seq out"]:
-    return x if bias is None else x + bias
+    return x if bias is None else x + _rows(bias, len(x))
+
+
+def _rows(vector: Float[Array, " out"], count: int) -> Float[Array, "seq out"]:
+    """The vector for each token, with a gradient that is fast on a CPU.
+
+    The gradient of a product with ones is one, too. XLA's CPU compiler is slow at the
+    sum over all tokens that the gradient of a broadcast is.
+    """
+    return jnp.ones((count, 1), vector.dtype) @ vector[None]
 
 
 # What these layers compute, written for the whole sequence. With the layers' own code,

@@ -48,7 +48,8 @@ class Products:
         pattern: Float[Array, "head seq kv_seq"],
         v: Float[Array, "kv_seq head d_head"],
     ) -> Float[Array, "seq head d_head"]:
-        return jnp.einsum("hqk,khd->qhd", pattern, v)
+        # Written as a product of matrices: a sum of indices takes longer on a CPU.
+        return (pattern @ v.transpose(1, 0, 2)).transpose(1, 0, 2)
 
 
 def faster(

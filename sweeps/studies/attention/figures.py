@@ -7,7 +7,9 @@ its `eval.py`; we divide them by 20, the error of always predicting 0. Its model
 and 11 points. There, the last point also has twice as many pairs before it as there are
 components.
 
-The claims were written before any run at `small` or `paper`. No seed was seen before.
+The claims were written before any run at `small` or `paper`. In a first study with the
+initial weights of GPT-2, ReLA and ReBased learned nothing, and softmax had an error of
+0.1 at the last point. Then the initial weights at `small` were chosen on seed 5.
 """
 
 import math

@@ -1,9 +1,14 @@
 """What limits_of_icl and Garg et al. (2022) report, and where we show it.
 
-limits_of_icl is the public repository `kenzhengjk/limits_of_icl`. It extends the code
-of Garg et al. to other kinds of attention. Its results are the outputs saved in its
-notebook: a figure for each sweep, of one seed, at the last point of a prompt. Its
-figures have no numbers. "?" stands for a number of Garg et al. that we do not know.
+Garg et al. train a GPT-2 on points and values of a function that is new in each prompt.
+They claim that it learns linear functions in context almost as well as least squares,
+and that it stays near it when prompts are shifted in some ways.
+
+limits_of_icl is the public repository `kenzhengjk/limits_of_icl`. It extends that code
+to other kinds of attention, and asks which of them learn and which are robust. Its
+results are the outputs saved in its notebook: a figure for each sweep, of one seed, at
+the last point of a prompt. Its figures have no numbers. "?" stands for a number of a
+figure of Garg et al. that we do not know.
 """
 
 from ...figures import Published

@@ -24,7 +24,7 @@ def jit(fn: Callable) -> Callable:
 
 @functools.cache
 def _options() -> dict[str, str] | None:
-    if jax.default_backend() != "cpu":
+    if not on_cpu():
         return None
     try:
         jax.jit(lambda x: x + 1, compiler_options=_CPU_OPTIONS).lower(0.0).compile()
@@ -40,5 +40,9 @@ def computed_once(x: Float[Array, "..."]) -> Float[Array, "..."]:
     their result. In a backward pass the gradient of the residual stream grows by a term
     with each layer, and all its terms are then added up anew for each reader.
     """
-    on_cpu = jax.default_backend() == "cpu"
-    return jax.lax.optimization_barrier(x) if on_cpu else x
+    return jax.lax.optimization_barrier(x) if on_cpu() else x
+
+
+def on_cpu() -> bool:
+    """Whether JAX compiles for a CPU, if nothing else is said."""
+    return jax.default_backend() == "cpu"

@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Shaped
 
-from ..compile import computed_once
+from ..compile import computed_once, on_cpu
 
 
 def per_token(
@@ -47,8 +47,11 @@ def _rows(vector: Float[Array, " out"], count: int) -> Float[Array, "seq out"]:
     """The vector for each token, with a gradient that is fast on a CPU.
 
     The gradient of a product with ones is one, too. XLA's CPU compiler is slow at the
-    sum over all tokens that the gradient of a broadcast is.
+    sum over all tokens that the gradient of a broadcast is. A GPU's product would round
+    the vector.
     """
+    if not on_cpu():
+        return jnp.broadcast_to(vector, (count, len(vector)))
     return jnp.ones((count, 1), vector.dtype) @ vector[None]
 
 

@@ -56,7 +56,8 @@ def lines(
 
     **Arguments:**
 
-    - `panels`: The curves by title and name; a name has one colour in all panels.
+    - `panels`: The curves by title and name. A name has one colour in all panels. After
+        eight names without a colour of their own, lines are dashed.
     - `x`, `y`: What the numbers are, with their units.
     - `scale`: Of the vertical axis.
 
@@ -64,14 +65,18 @@ def lines(
     """
     if not panels:
         raise ValueError("panels must have at least one panel, got none")
-    names = list(dict.fromkeys(name for each in panels.values() for name in each))
+    every = ((name, line) for each in panels.values() for name, line in each.items())
+    styles: dict[str, dict] = {}
+    for name, line in every:
+        if not line.colour and name not in styles:
+            styles[name] = line_style(len(styles))
     drawn = {}
     with style():
         fig = figure(1.8 + 3.0 * len(panels), 2.8)
         axes = fig.subplots(1, len(panels), squeeze=False)[0]
         for ax, (title, curves) in zip(axes, panels.items(), strict=True):
             for name, line in curves.items():
-                _draw(ax, name, line, line_style(names.index(name))["color"])
+                _draw(ax, name, line, styles.get(name, {}))
                 prefix = "/".join(part for part in (title, name) if part)
                 drawn |= _quantities(prefix, line, x, y)
             ax.set_title(title)
@@ -90,15 +95,17 @@ def lines(
     return fig
 
 
-def _draw(ax, name: str, line: Line, colour: str) -> None:
-    colour = line.colour or colour
-    dashes = (0, (4, 1.5)) if line.dashed else "-"
+def _draw(ax, name: str, line: Line, given: dict) -> None:
+    own = {"color": line.colour, "ls": "-"} if line.colour else given
+    look = {**own, "lw": line.width, "ms": 5}
+    if line.dashed:
+        look["ls"] = (0, (4, 1.5))
     there = np.isfinite(line.y)
     across, up = np.asarray(line.x)[there], np.asarray(line.y)[there]
-    look = {"color": colour, "ls": dashes, "lw": line.width, "ms": 5}
     ax.plot(across, up, marker=line.marker or None, label=name, **look)
     if line.low is not None and line.high is not None:
-        ax.fill_between(line.x, line.low, line.high, color=colour, alpha=0.15, lw=0)
+        band = {"color": look["color"], "alpha": 0.15, "lw": 0}
+        ax.fill_between(line.x, line.low, line.high, **band)
 
 
 def _quantities(prefix: str, line: Line, x: str, y: str) -> dict[str, Quantity]:

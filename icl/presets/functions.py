@@ -2,8 +2,8 @@
 
 The presets share a GPT-2 of three layers of 64, with 5 components and 11 points in a
 prompt. Each has the evaluation sets in which linear functions are shifted. Its initial
-weights are five times as large as GPT-2's: with those, ReLA and ReBased learn nothing
-in 8000 steps.
+weights are five times as large as GPT-2's, with which ReBased learns nothing in 8000
+steps.
 """
 
 import dataclasses

@@ -93,9 +93,10 @@ def _curves(runs: Runs) -> Measured:
     values = {name: values[name] for name in _CURVE_ROWS if name in values}
     pairs = np.arange(task.points)
     lines = {kind: _line(pairs, mean_of_seeds(each)) for kind, each in ours.items()}
+    looks = ({"colour": "0.5", "width": 2.5}, {"colour": "0.55", "dashed": True})
     beside = {
-        name: plots.Line(pairs, _drawable(found.mean[0]), colour=grey, dashed=True)
-        for (name, found), grey in zip(known.items(), ("0.2", "0.55"), strict=True)
+        name: plots.Line(pairs, _drawable(found.mean[0]), **look)
+        for (name, found), look in zip(known.items(), looks, strict=True)
     }
     beside["predicting 0"] = plots.Line(pairs, np.ones(len(pairs)), colour="0.8")
     panels = {
@@ -249,7 +250,7 @@ FIGURES = (
         "attention/curves",
         "squared error by the number of pairs, of each kind beside least squares",
         f"{_CODE}: errors at the last point; Garg's of 500,000 batches",
-        cost="20 min",
+        cost="40 min",
         about="1280 prompts; ÷ least squares is of the mean error from one pair on",
         study="attention",
         runs=_RUNS,
@@ -267,7 +268,7 @@ FIGURES = (
         "attention/shifts",
         "each kind under each shift, beside least squares, averaging and neighbours",
         f"{_CODE}: the sweeps of its notebook at one setting each",
-        cost="20 min",
+        cost="40 min",
         about="1280 prompts, after 2d pairs; the same draws for all kinds and shifts",
         study="attention",
         runs=_RUNS,
@@ -286,7 +287,7 @@ FIGURES = (
         "attention/loss",
         "the loss of training's batches, and when each kind begins to learn",
         "limits_of_icl draws one such figure for each kind, without numbers",
-        cost="20 min",
+        cost="40 min",
         about="sequences seen until a batch's loss is half that of predicting 0",
         study="attention",
         runs=_RUNS,

@@ -54,7 +54,7 @@ class StudyModule(Protocol):
 
         **Arguments:**
 
-        - `scale`: `smoke` is two minutes on two cores, `small` an hour on a laptop and
+        - `scale`: `smoke` is two minutes on two cores, `small` is for a laptop and
             `paper` what was published.
         - `folder`: The study's folder, absolute. The trial `main` trains in
             `folder / "main"`; others may start or graft from there, or measure their

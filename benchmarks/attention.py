@@ -3,7 +3,7 @@
 - `step`: a training step with its data, for prompts of linear functions: 3 layers,
   d_model 64, 2 heads, batches of 64; 11 points of 5 components (22 tokens), and 41
   points of 20 (82 tokens). The last column is the public torch code (limits_of_icl) on
-  two idle cores.
+  two idle cores of another machine; `torch_step.py` times softmax on this one.
 - `length`: one layer of attention (2 heads of width 32, causal) on one sequence,
   forward and gradient, in both forms: all weights at once, and the running sum if there
   is one. Beside the softmax: `jax.nn.dot_product_attention`.
@@ -153,6 +153,8 @@ def lengths(arguments: argparse.Namespace) -> None:
     for length in (x for x in LENGTHS if x <= arguments.longest):
         qkv = jax.random.normal(jax.random.key(1), (3, length, 2, 32))
         for name in arguments.kind or MODELS:
+            if "num_kv_heads" in MODELS[name]:
+                continue  # Sharing keys and values changes only the projections.
             for label, form in forms(name):
                 loss = lambda qkv, form=form: jnp.sum(form(*qkv) ** 2)
                 compiled = jax.jit(jax.grad(loss)).lower(qkv).compile()

@@ -4,8 +4,8 @@ It needs torch and transformers, which nothing else here needs:
 
     uv run --no-project --with torch --with transformers benchmarks/torch_step.py
 
-The public codes (Garg et al. 2022, limits_of_icl) use the GPT-2 of transformers on
-vectors, with Adam, and draw each batch anew. So does this: softmax attention, 3 layers,
+The public code of Garg et al. (2022) uses the GPT-2 of transformers on vectors, with
+Adam, and draws each batch anew. So does this: softmax attention, 3 layers,
 d_model 64, 2 heads, batches of 64. Compare it with `attention.py step` on the same
 machine. Times are the smallest of some rounds, of two threads.
 """

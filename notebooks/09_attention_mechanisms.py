@@ -51,7 +51,7 @@ from sweeps.studies.attention.analysis import robustness, sweeps_of, task_of
 icl.keep_programs()  # Executed again, the notebook need not compile.
 study = Study.read(runs_folder() / "attention")
 kinds = ["softmax", "multi-query", "rela", "favor", "rebased", "linear"]
-# Every kind has learned the task in seed 11, and not in the others.
+# In seed 11, every kind is below 0.5 after ten pairs; in the others some are not.
 seed = "seed-11" if "softmax-seed-11" in study.names else "seed-10"
 folders = {
     kind: latest_run(study.path / f"{kind}-{seed}")
@@ -110,13 +110,18 @@ table_of("attention/shifts")
 
 # %% [markdown]
 # **As published**: with all points in one orthant, kinds without a softmax are worse
-# than those with one, in all seeds. A window over few pairs fails. With noise, softmax
-# stays within 1.25 times least squares.
+# than those with one, in all seeds. With noise, softmax has 1.1 times the error of
+# least squares, at most 1.25.
 #
-# **Not as published**: skewed points (a decaying scale of the components) hurt softmax
-# the least, and ReBased does not suffer more from long queries than softmax. With 5
-# components a skew leaves fewer directions to learn than with 20, so this may be the
-# size.
+# **Not as published**: among kinds that see all tokens, skewed points hurt softmax the
+# least. Longer queries hurt the published ReBased 1.5 times as much as softmax, but
+# only one seed of three reaches this factor, which we had asked for. With 5 components
+# a skew leaves fewer directions to learn than with 20, so this may be the size.
+#
+# Two comparisons with the paper say little at this size. The narrow window reaches one
+# pair back here and 24 there. Noise of 1.1 is strong beside functions of 5 components:
+# predicting 0 has 2.3 times the error of least squares here, and 8.5 times there. And
+# the public notebook does not say whether its windows have global tokens.
 #
 # Points three times as long cost every kind an error of .36 or more, although least
 # squares stays exact. So none has learned a rule that is linear in its inputs.

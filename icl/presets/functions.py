@@ -1,9 +1,9 @@
 """Functions in context: Garg et al. 2022 (NeurIPS; arXiv 2208.01066), at small size.
 
-The presets share a GPT-2 of three layers of 64, with 5 components and 11 points in a
-prompt. Each has the evaluation sets in which linear functions are shifted. Its initial
-weights are five times as large as GPT-2's, with which ReBased learns nothing in 8000
-steps.
+The small presets share a GPT-2 of three layers of 64, with 5 components and 11 points
+in a prompt. Those of linear functions have evaluation sets with shifted points. Their
+initial weights are five times as large as GPT-2's, with which ReBased learns nothing in
+8000 steps.
 """
 
 import dataclasses

@@ -1,4 +1,4 @@
 """Kinds of attention on functions in context (limits_of_icl): runs and robustness.
 
-Its runs are here, and what is read off them; figures and claims will join them.
+Its runs are here, what is read off them, and its figures and claims.
 """

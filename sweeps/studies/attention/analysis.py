@@ -53,7 +53,7 @@ BASELINES: dict[str, Predictor] = {
 def sweeps_of(task: InContextFunction) -> dict[str, InContextFunction]:
     """The task under each setting of each published sweep, by name.
 
-    Sweeps are those of limits_of_icl, with the same steps. Three kinds of its settings
+    Sweeps are those of limits_of_icl, almost with its steps. Some of its settings
     changed nothing, so they are real here: queries orthogonal to some points, queries
     with some signs opposite to the context's, and at least two constrained points.
     """

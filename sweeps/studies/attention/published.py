@@ -17,23 +17,43 @@ from ...figures import Published
 PAPER = "Kinds of attention (limits_of_icl), and Garg et al. 2022, 2208.01066"
 
 _WHERE = "attention/shifts"
+_SHOWN = "09_attention_mechanisms"
+_NO_CLAIM = "shown, but not judged: it has no number that we know, and no claim"
 _UNCHANGED = "; published, the shift changed nothing"
 PUBLISHED = (
     Published("? (Garg, curves)", "error by number of pairs", "attention/curves"),
-    Published("? (Garg, shifts)", "shifts of prompts and queries", _WHERE),
+    Published(
+        "? (Garg, shifts)",
+        "shifts of prompts and queries",
+        notebook=_SHOWN,
+        absent="shown, but not judged: no claim is about its numbers",
+    ),
     Published(
         "? (Garg, other functions)",
         "sparse functions, trees and networks",
         absent="the study has linear functions only; presets train the others",
     ),
     Published("notebook (standard)", "error at the last point", "attention/curves"),
-    Published("notebook (loss)", "loss with the curriculum", "attention/loss"),
+    Published(
+        "notebook (loss)",
+        "loss with the curriculum",
+        notebook=_SHOWN,
+        absent=_NO_CLAIM,
+    ),
+    Published("ours", "when each kind begins to learn", "attention/loss"),
     Published("notebook (query scale)", "longer queries", _WHERE),
-    Published("notebook (constrained)", "points in one orthant", _WHERE),
-    Published("notebook (flipped)", f"opposite signs{_UNCHANGED}", _WHERE),
-    Published("notebook (orthogonal)", f"orthogonal queries{_UNCHANGED}", _WHERE),
+    Published(
+        "notebook (constrained)", "points in one orthant; this claim holds", _WHERE
+    ),
     Published("notebook (subspace, skew)", "points of another covariance", _WHERE),
     Published("notebook (noise, bias)", "noisy and affine functions", _WHERE),
-    Published("notebook (sparsity, uniform)", "other weights", _WHERE),
-    Published("notebook (overlap)", "queries from the context", _WHERE),
+    *(
+        Published(f"notebook ({name})", shows, notebook=_SHOWN, absent=_NO_CLAIM)
+        for name, shows in (
+            ("flipped", f"opposite signs{_UNCHANGED}"),
+            ("orthogonal", f"orthogonal queries{_UNCHANGED}"),
+            ("sparsity, uniform", "other weights"),
+            ("overlap", "queries from the context"),
+        )
+    ),
 )

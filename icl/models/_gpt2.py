@@ -82,7 +82,7 @@ class GPT2Points(AbstractGPT2):
         *,
         tap: Tap = identity,
     ) -> Float[Array, " point"]:
-        """The prediction at each point. The last value must be finite; it has no effect."""
+        """The prediction at each point. The last value is finite, and has no effect."""
         self._check(xs, ys)
         tokens = tap.scope("tokens")
         xs, ys = tokens("x", xs, "point dim"), tokens("y", ys, "point")

@@ -6,6 +6,8 @@ from collections.abc import Callable
 import jax
 from jaxtyping import Array, Float
 
+from .devices import on_cpu
+
 
 # What each option gains is measured in benchmarks/choices.py (jax 0.10.2).
 _CPU_OPTIONS = {
@@ -41,8 +43,3 @@ def computed_once(x: Float[Array, "..."]) -> Float[Array, "..."]:
     with each layer, and all its terms are then added up anew for each reader.
     """
     return jax.lax.optimization_barrier(x) if on_cpu() else x
-
-
-def on_cpu() -> bool:
-    """Whether JAX compiles for a CPU, if nothing else is said."""
-    return jax.default_backend() == "cpu"

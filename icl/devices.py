@@ -15,3 +15,8 @@ def divide_cpu(count: int) -> None:
     """Makes `count` JAX devices of the CPU, unless this process already uses JAX."""
     with contextlib.suppress(RuntimeError):
         jax.config.update("jax_num_cpu_devices", count)
+
+
+def on_cpu() -> bool:
+    """Whether JAX computes on a CPU; it starts JAX, and so takes its devices."""
+    return jax.default_backend() == "cpu"

@@ -7,6 +7,8 @@ from pathlib import Path
 import jax
 from jaxtyping import PyTree
 
+from .devices import on_cpu
+
 
 def machine_bytes() -> int:
     """Bytes of main memory that this process may use."""
@@ -37,7 +39,7 @@ def check_memory(what: str, needed: int) -> None:
     there = machine_bytes()
     if needed <= there:
         return  # Do not ask a device: a process that launches jobs must not hold one.
-    if jax.default_backend() != "cpu":
+    if not on_cpu():
         stats = jax.devices()[0].memory_stats() or {}
         there = max(there, stats.get("bytes_limit", 0))
     if needed > there:

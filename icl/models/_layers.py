@@ -8,7 +8,8 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Shaped
 
-from ..compile import computed_once, on_cpu
+from ..compile import computed_once
+from ..devices import on_cpu
 
 
 def per_token(

@@ -10,7 +10,7 @@ from matplotlib.ticker import NullFormatter
 
 from ..checks import check_scale
 from ._drawn import DrawnFigure, Quantity
-from ._style import figure, line_style, style
+from ._style import figure, line_style, LINES, style
 
 
 @dataclass(frozen=True)
@@ -65,18 +65,17 @@ def lines(
     """
     if not panels:
         raise ValueError("panels must have at least one panel, got none")
-    every = ((name, line) for each in panels.values() for name, line in each.items())
-    styles: dict[str, dict] = {}
-    for name, line in every:
-        if not line.colour and name not in styles:
-            styles[name] = line_style(len(styles))
+    every = [(name, line) for each in panels.values() for name, line in each.items()]
+    names = list(dict.fromkeys(name for name, line in every if not line.colour))
+    styles = {name: line_style(k) for k, name in enumerate(names)}
     drawn = {}
     with style():
         fig = figure(1.8 + 3.0 * len(panels), 2.8)
         axes = fig.subplots(1, len(panels), squeeze=False)[0]
         for ax, (title, curves) in zip(axes, panels.items(), strict=True):
             for name, line in curves.items():
-                _draw(ax, name, line, styles.get(name, {}))
+                own = {"color": line.colour, "ls": LINES[0]}
+                _draw(ax, name, line, own if line.colour else styles[name])
                 prefix = "/".join(part for part in (title, name) if part)
                 drawn |= _quantities(prefix, line, x, y)
             ax.set_title(title)
@@ -95,11 +94,9 @@ def lines(
     return fig
 
 
-def _draw(ax, name: str, line: Line, given: dict) -> None:
-    own = {"color": line.colour, "ls": "-"} if line.colour else given
-    look = {**own, "lw": line.width, "ms": 5}
-    if line.dashed:
-        look["ls"] = (0, (4, 1.5))
+def _draw(ax, name: str, line: Line, of_name: dict) -> None:
+    dashes = LINES[1] if line.dashed else of_name["ls"]
+    look = {**of_name, "ls": dashes, "lw": line.width, "ms": 5}
     there = np.isfinite(line.y)
     across, up = np.asarray(line.x)[there], np.asarray(line.y)[there]
     ax.plot(across, up, marker=line.marker or None, label=name, **look)

@@ -10,6 +10,7 @@ from jax.sharding import NamedSharding, PartitionSpec
 from jaxtyping import PyTree
 
 from ..compile import jit
+from ..devices import on_cpu
 
 
 BATCH = "batch"
@@ -169,7 +170,7 @@ def _each(fn: Callable[[PyTree], PyTree], stacked: PyTree) -> PyTree:
     """A function of each member on this device."""
     # On a CPU, batched products of small matrices are slower than single ones: a step
     # of 8 members takes 1.15 times as long side by side (benchmarks/choices.py).
-    if jax.default_backend() == "cpu":
+    if on_cpu():
         return jax.lax.map(fn, stacked)
     return jax.vmap(fn)(stacked)
 

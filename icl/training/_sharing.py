@@ -8,6 +8,7 @@ import jax
 import opto
 
 from ..batches import example_of
+from ..devices import on_cpu
 from ._values import Member, Training
 from .freezing import trained_part
 
@@ -39,7 +40,7 @@ def sharing(training: Training, member: Member, devices: int) -> int:
     parameters = jax.tree.leaves(trained_part(member.model, member.freeze)[0])
     if flops < _LEAST_USES * 2 * sum(x.size for x in parameters):
         return 1
-    if jax.default_backend() != "cpu" and flops < _LEAST_FLOPS_ELSEWHERE:
+    if not on_cpu() and flops < _LEAST_FLOPS_ELSEWHERE:
         return 1
     pieces = training.batch_size // (training.microbatch_size or 1)
     return max(n for n in range(1, devices + 1) if pieces % n == 0)

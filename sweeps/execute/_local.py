@@ -13,7 +13,7 @@ from typing import Any
 import jax
 from tqdm import tqdm
 
-from icl.devices import cores
+from icl.devices import cores, on_cpu
 from icl.memory import machine_bytes
 
 from ..folder import Folder, Job, Report, total_sequences
@@ -32,7 +32,7 @@ class _Here(abc.ABC):
     @property
     def gpu(self) -> bool:
         """Whether the devices are GPUs, each with its own memory."""
-        return jax.default_backend() != "cpu"
+        return not on_cpu()
 
     @property
     def device_bytes(self) -> int:
@@ -237,7 +237,7 @@ def last_line(text: str) -> str:
 
 def _gpus() -> dict[str, Any]:
     """Submitit's GPU options; it sets `CUDA_VISIBLE_DEVICES` for each job."""
-    if jax.default_backend() == "cpu":
+    if on_cpu():
         return {"gpus_per_node": 0}
     count = len(jax.local_devices())
     visible = os.environ.get("CUDA_VISIBLE_DEVICES", "")

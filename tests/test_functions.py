@@ -158,6 +158,32 @@ def test_errors_are_divided_by_the_mean_square(name):
     assert abs(found.mean() - wanted) <= 5 * found.std() / np.sqrt(len(found))
 
 
+@pytest.mark.parametrize(
+    "shift",
+    [
+        SkewedInputs(1.0),
+        SkewedInputs(2.9),
+        SubspaceInputs(1),
+        SubspaceInputs(4),
+        OrthogonalQuery(2),
+        OppositeQuery(2),
+        OrthantContext(3),
+        ScaledQuery(1.5),
+    ],
+    ids=repr,
+)
+@pytest.mark.parametrize("function", [LinearFunction(), QuadraticFunction(1.5)])
+def test_shifts_change_the_mean_square(function, shift):
+    """Errors are divided by the mean square of the values at shifted queries."""
+    task = InContextFunction(function, dim=5, points=4, shift=shift)
+    examples = drawn(task, 40_000, 0)
+    counts = np.asarray(examples.counts)
+    ys = np.asarray(examples.ys, np.float64)
+    found = np.sum(ys**2 * counts, 1) / counts.sum(1)
+    error = abs(found.mean() - task.mean_square)
+    assert error <= 5 * found.std() / np.sqrt(len(found))
+
+
 def test_sparse_weights_are_among_components_in_use():
     draw = jax.vmap(lambda key, n: SparseLinear(2).draw(9, 6, active=n, key=key)["w"])
     for active in (1, 3, 6):

@@ -7,6 +7,7 @@ from jaxtyping import Array, Float, Int, PRNGKeyArray
 
 from ...unions import OpenUnion
 from ._scoring import Scoring, SquaredError
+from ._shift import Moments
 
 
 Parameters = dict[str, Array]
@@ -42,7 +43,7 @@ class FunctionClass(OpenUnion, packages=("icl.tasks.functions.classes",)):
         """The values of the function at some points."""
 
     @abc.abstractmethod
-    def mean_square(self, dim: int, spread: float) -> float:
+    def mean_square(self, dim: int, inputs: Moments) -> float:
         """The mean square of its values, averaged over functions.
 
         Noise and offsets do not count. Errors are divided by this number, so that a
@@ -50,7 +51,7 @@ class FunctionClass(OpenUnion, packages=("icl.tasks.functions.classes",)):
 
         **Arguments:**
 
-        - `spread`: The standard deviation of each component of the normal points.
+        - `inputs`: The mean powers of each component of the points.
         """
 
 

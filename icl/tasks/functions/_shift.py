@@ -1,7 +1,7 @@
 """What a shift of the inputs is, and prompts before a query is chosen."""
 
 import abc
-from typing import ClassVar
+from typing import NamedTuple
 
 from jaxtyping import Array, Float, PRNGKeyArray
 
@@ -13,6 +13,27 @@ Choices = dict[str, Array]
 Points = Float[Array, "point dim"]
 
 
+class Moments(NamedTuple):
+    """The mean powers of each component of a query, over prompts.
+
+    **Fields:**
+
+    - `second`: The mean square.
+    - `fourth`: The mean of the fourth power.
+    """
+
+    second: float
+    fourth: float
+
+    def times(self, scale: float) -> "Moments":
+        """Those of a component times `scale`."""
+        return Moments(scale**2 * self.second, scale**4 * self.fourth)
+
+
+NORMAL = Moments(1.0, 3.0)
+"""Of a standard normal component."""
+
+
 class InputShift(OpenUnion, packages=("icl.tasks.functions.shifts",)):
     """Moves points away from the standard normal distribution, for evaluation sets.
 
@@ -20,9 +41,6 @@ class InputShift(OpenUnion, packages=("icl.tasks.functions.shifts",)):
     a second value: the context has the first ones, and the point whose value is to be
     predicted has the second one.
     """
-
-    spread: ClassVar[float] = 1.0
-    """The root mean square of a query's component, by which errors are normalised."""
 
     @abc.abstractmethod
     def check(self, points: int, dim: int) -> None:
@@ -34,6 +52,10 @@ class InputShift(OpenUnion, packages=("icl.tasks.functions.shifts",)):
 
         `None` for a shift of the prompt: then each point is the query of those before.
         """
+
+    @abc.abstractmethod
+    def moments(self, dim: int) -> Moments:
+        """The mean powers of a query's component; errors are normalised with them."""
 
     @abc.abstractmethod
     def choices(self, points: int, dim: int, *, key: PRNGKeyArray) -> Choices:

@@ -17,7 +17,7 @@ from ...protocols import Input, Interface, Summary, TaskConfig
 from ...summaries import BootstrapInterval, CountedMean
 from ._example import FunctionExample
 from ._function import FunctionClass, Parameters
-from ._shift import InputShift
+from ._shift import InputShift, NORMAL
 from .classes.linear import LinearFunction
 from .curriculum import Curriculum
 
@@ -119,8 +119,8 @@ class InContextFunction(TaskConfig):
     @property
     def mean_square(self) -> float:
         """The mean square of the values at queries, by which errors are divided."""
-        spread = 1.0 if self.shift is None else self.shift.spread
-        return self.function.mean_square(self.dim, spread)
+        inputs = NORMAL if self.shift is None else self.shift.moments(self.dim)
+        return self.function.mean_square(self.dim, inputs)
 
     @property
     def _queries(self) -> range | None:

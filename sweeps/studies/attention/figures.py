@@ -56,10 +56,9 @@ _NAN = math.nan
 _ERROR = "squared error ÷ mean square of f"
 ERROR = Unit("÷ predicting 0", WithinFactor(2.0), low=0.0)
 
-# At each scale, the windows are those of `runs.WINDOWS`.
 _WINDOWS = {
-    "narrow window": "local-2-seed-{seed} | local-5-seed-{seed}",
-    "wide window": "local-15-seed-{seed} | local-5-seed-{seed}",
+    "narrow window": "narrow-seed-{seed}",
+    "wide window": "wide-seed-{seed}",
     "window, globals": "global-seed-{seed}",
 }
 _RUNS = {**{kind: f"{kind}-seed-{{seed}}" for kind in KINDS}, **_WINDOWS}

@@ -1,8 +1,11 @@
 """The runs of the study: kinds of attention that learn linear functions in context.
 
-`small` has 5 components, 11 points and three layers of 64, as in `icl.presets`; `paper`
-is as in limits_of_icl, which has one seed and 100,000 steps. Windows count tokens, of
-which a pair has two; at `small` they cover the same share of a prompt.
+`small` has 5 components, 11 points, three layers of 64 and a curriculum, as in
+`icl.presets`; `paper` is as in limits_of_icl, which has one seed and 100,000 steps.
+
+Windows count tokens, of which a pair has two. Through all layers together, a narrow one
+reaches back over 1.2 times as many pairs as there are components, and a wide one over
+the whole prompt, at both scales. Global tokens are points, not values.
 """
 
 import dataclasses
@@ -22,7 +25,11 @@ from icl.models import (
     Window,
 )
 from icl.models.gpt2 import GPT2Config
-from icl.presets.functions import function_linear, function_linear_limits_of_icl
+from icl.presets.functions import (
+    function_curriculum,
+    function_linear,
+    function_linear_limits_of_icl,
+)
 from icl.protocols import TaskSet
 from icl.training.schedules import Every
 
@@ -46,8 +53,8 @@ KINDS: Mapping[str, Mapping[str, Any]] = {
 whose formulas differ from the papers'."""
 
 WINDOWS: Mapping[str, Mapping[str, tuple[int, tuple[int, ...]]]] = {
-    "paper": {"local-5": (5, ()), "local-15": (15, ()), "global": (15, (20, 40))},
-    "small": {"local-2": (2, ()), "local-5": (5, ()), "global": (5, (5, 11))},
+    "paper": {"narrow": (5, ()), "wide": (15, ()), "global": (15, (20, 40))},
+    "small": {"narrow": (5, ()), "wide": (8, ()), "global": (8, (4, 10))},
 }
 """The windows of each scale, and their global tokens."""
 
@@ -90,7 +97,7 @@ def _base(scale: StudyScale) -> Experiment:
     if scale == "paper":
         return function_linear_limits_of_icl()
     if scale == "small":
-        return function_linear()
+        return function_curriculum()
     base = function_linear(20)
     tiny = GPT2Config(num_layers=1, d_model=8, num_heads=2, max_length=22)
     often = Every(base.training.seen_sequences // 2)

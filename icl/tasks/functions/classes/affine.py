@@ -7,6 +7,7 @@ from jaxtyping import Array, Float
 
 from ....checks import check_scale
 from .._function import FunctionClass, linear, Parameters
+from .._shift import Moments
 
 
 @dataclasses.dataclass(frozen=True)
@@ -40,6 +41,6 @@ class AffineFunction(FunctionClass):
     ) -> Float[Array, " point"]:
         return linear(xs, parameters["w"], self.scale) + parameters["b"]
 
-    def mean_square(self, dim: int, spread: float) -> float:
+    def mean_square(self, dim: int, inputs: Moments) -> float:
         r"""$s^2 d$ times the variance of a component: the offset does not count."""
-        return self.scale**2 * dim * spread**2
+        return self.scale**2 * dim * inputs.second

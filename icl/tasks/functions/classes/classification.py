@@ -9,6 +9,7 @@ from jaxtyping import Array, Float
 
 from .._function import FunctionClass, linear, Parameters
 from .._scoring import Scoring, SignedLabels
+from .._shift import Moments
 
 
 @dataclasses.dataclass(frozen=True)
@@ -31,6 +32,6 @@ class LinearClassification(FunctionClass):
     ) -> Float[Array, " point"]:
         return jnp.sign(linear(xs, parameters["w"], 1.0))
 
-    def mean_square(self, dim: int, spread: float) -> float:
+    def mean_square(self, dim: int, inputs: Moments) -> float:
         """1: labels are not divided by anything."""
         return 1.0

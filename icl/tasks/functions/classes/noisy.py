@@ -9,6 +9,7 @@ from jaxtyping import Array, Float
 
 from ....checks import check_scale, instance
 from .._function import FunctionClass, linear, Parameters
+from .._shift import Moments
 
 
 @dataclasses.dataclass(frozen=True)
@@ -86,6 +87,6 @@ class NoisyLinear(FunctionClass):
         exact = linear(xs, parameters["w"], self.scale)
         return parameters["factor"] * (exact + self.noise_std * parameters["noise"])
 
-    def mean_square(self, dim: int, spread: float) -> float:
+    def mean_square(self, dim: int, inputs: Moments) -> float:
         r"""That of a linear function, or its `size`: the noise does not count."""
-        return self.size.mean_square(self.scale, dim) * spread**2
+        return self.size.mean_square(self.scale, dim) * inputs.second

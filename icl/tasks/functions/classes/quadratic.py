@@ -8,6 +8,7 @@ from jaxtyping import Array, Float
 
 from ....checks import check_scale
 from .._function import FunctionClass, linear, Parameters
+from .._shift import Moments
 
 
 @dataclasses.dataclass(frozen=True)
@@ -35,6 +36,6 @@ class QuadraticFunction(FunctionClass):
     ) -> Float[Array, " point"]:
         return linear(xs**2, parameters["w"], self.scale) / math.sqrt(3)
 
-    def mean_square(self, dim: int, spread: float) -> float:
-        r"""$s^2 d$ times the fourth power of the standard deviation."""
-        return self.scale**2 * dim * spread**4
+    def mean_square(self, dim: int, inputs: Moments) -> float:
+        r"""$s^2 d / 3$ times the mean fourth power of a component."""
+        return self.scale**2 * dim * inputs.fourth / 3

@@ -8,6 +8,7 @@ from jaxtyping import Array, Float
 
 from ....checks import check_scale, positive
 from .._function import FunctionClass, Parameters
+from .._shift import Moments
 
 
 @dataclasses.dataclass(frozen=True)
@@ -43,6 +44,6 @@ class TwoLayerReLU(FunctionClass):
         hidden = jax.nn.relu(xs @ parameters["W1"])
         return self.scale * math.sqrt(2 / self.hidden) * (hidden @ parameters["W2"])
 
-    def mean_square(self, dim: int, spread: float) -> float:
+    def mean_square(self, dim: int, inputs: Moments) -> float:
         r"""$s^2 d$ times the variance of a component."""
-        return self.scale**2 * dim * spread**2
+        return self.scale**2 * dim * inputs.second

@@ -8,6 +8,7 @@ from jaxtyping import Array, Float
 
 from ....checks import check_scale, positive
 from .._function import FunctionClass, linear, Parameters
+from .._shift import Moments
 
 
 @dataclasses.dataclass(frozen=True)
@@ -46,6 +47,6 @@ class SparseLinear(FunctionClass):
     ) -> Float[Array, " point"]:
         return linear(xs, parameters["w"], self.scale)
 
-    def mean_square(self, dim: int, spread: float) -> float:
+    def mean_square(self, dim: int, inputs: Moments) -> float:
         """As if there were only the components whose weights are not zero."""
-        return self.scale**2 * self.sparsity * spread**2
+        return self.scale**2 * self.sparsity * inputs.second

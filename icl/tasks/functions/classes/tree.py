@@ -8,6 +8,7 @@ from jaxtyping import Array, Float
 
 from ....checks import positive
 from .._function import FunctionClass, Parameters
+from .._shift import Moments
 
 
 # A tree of this depth has 65,535 nodes.
@@ -52,6 +53,6 @@ class DecisionTree(FunctionClass):
 
         return jax.vmap(one)(xs)
 
-    def mean_square(self, dim: int, spread: float) -> float:
+    def mean_square(self, dim: int, inputs: Moments) -> float:
         """1, whatever the points are: the mean square of a leaf."""
         return 1.0

@@ -8,6 +8,7 @@ from jaxtyping import Array, Float
 
 from ....checks import check_scale
 from .._function import FunctionClass, linear, Parameters
+from .._shift import Moments
 
 
 @dataclasses.dataclass(frozen=True)
@@ -35,6 +36,6 @@ class UniformLinear(FunctionClass):
     ) -> Float[Array, " point"]:
         return linear(xs, parameters["w"], self.scale)
 
-    def mean_square(self, dim: int, spread: float) -> float:
+    def mean_square(self, dim: int, inputs: Moments) -> float:
         r"""$s^2 d$ times the variance of a component."""
-        return self.scale**2 * dim * spread**2
+        return self.scale**2 * dim * inputs.second

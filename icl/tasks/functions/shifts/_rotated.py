@@ -2,7 +2,10 @@
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray
+
+from .._shift import Moments
 
 
 def random_rotation(dim: int, *, key: PRNGKeyArray) -> Float[Array, "dim dim"]:
@@ -13,11 +16,25 @@ def random_rotation(dim: int, *, key: PRNGKeyArray) -> Float[Array, "dim dim"]:
 def stretched(
     xs: Float[Array, "point dim"],
     rotation: Float[Array, "dim dim"],
-    lengths: Float[Array, " dim"],
+    lengths: Float[np.ndarray, " dim"],
 ) -> Float[Array, "point dim"]:
     r"""$x\, U \operatorname{diag}(\lambda) U^\top \sqrt{d / \sum \lambda^2}$.
 
     The mean square of a point stays $d$.
     """
-    lengths = lengths * jnp.sqrt(len(lengths) / jnp.sum(lengths**2))
-    return xs @ (rotation * lengths) @ rotation.T
+    lengths = lengths * np.sqrt(len(lengths) / np.sum(lengths**2))
+    return xs @ (rotation * lengths.astype(xs.dtype)) @ rotation.T
+
+
+def stretched_moments(lengths: Float[np.ndarray, " dim"]) -> Moments:
+    r"""The moments of a component of such a point, over rotations.
+
+    Given $U$, a component is normal; its variance is $\sum_j \lambda_j^2 U_{ij}^2$. The
+    squares of a unit vector's entries have the mean products $1 / (d (d + 2))$, and 3
+    times that for a square with itself. So with $\sum \lambda^2 = d$, the fourth moment
+    is $3 (d^2 + 2 \sum \lambda^4) / (d (d + 2))$.
+    """
+    dim = len(lengths)
+    squares = dim * lengths**2 / np.sum(lengths**2)
+    fourth = 3 * (dim**2 + 2 * np.sum(squares**2)) / (dim * (dim + 2))
+    return Moments(1.0, float(fourth))

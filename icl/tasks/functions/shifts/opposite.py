@@ -6,7 +6,7 @@ import jax
 import jax.numpy as jnp
 
 from ....checks import positive
-from .._shift import Choices, InputShift, Points
+from .._shift import Choices, InputShift, Moments, NORMAL, Points
 
 
 @dataclasses.dataclass(frozen=True)
@@ -35,6 +35,10 @@ class OppositeQuery(InputShift):
     def queries(self, points: int, dim: int) -> range:
         """Every position."""
         return range(points)
+
+    def moments(self, dim: int) -> Moments:
+        """Those of normal components: signs do not change them."""
+        return NORMAL
 
     def choices(self, points, dim, *, key) -> Choices:
         sign_key, order_key = jax.random.split(key)

@@ -6,7 +6,7 @@ import jax
 import jax.numpy as jnp
 
 from ....checks import positive
-from .._shift import Choices, InputShift, Points, refuse_no_change
+from .._shift import Choices, InputShift, Moments, NORMAL, Points, refuse_no_change
 
 
 @dataclasses.dataclass(frozen=True)
@@ -36,6 +36,10 @@ class OrthantContext(InputShift):
     def queries(self, points: int, dim: int) -> range:
         """Every position."""
         return range(points)
+
+    def moments(self, dim: int) -> Moments:
+        """Those of normal components, as a query is one."""
+        return NORMAL
 
     def choices(self, points, dim, *, key) -> Choices:
         sign_key, order_key = jax.random.split(key)

@@ -7,7 +7,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float
 
 from ....checks import positive
-from .._shift import Choices, InputShift, Points
+from .._shift import Choices, InputShift, Moments, NORMAL, Points
 
 
 @dataclasses.dataclass(frozen=True)
@@ -38,6 +38,10 @@ class OrthogonalQuery(InputShift):
     def queries(self, points: int, dim: int) -> range:
         """From the second point on; with all vectors, only below `dim`."""
         return range(1, points if self.vectors is not None else min(points, dim))
+
+    def moments(self, dim: int) -> Moments:
+        """Those of normal components: the direction is random, the length is kept."""
+        return NORMAL
 
     def choices(self, points, dim, *, key) -> Choices:
         earlier = jnp.tri(points, k=-1, dtype=bool)

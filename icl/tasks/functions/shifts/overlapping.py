@@ -5,7 +5,7 @@ import dataclasses
 import jax
 import jax.numpy as jnp
 
-from .._shift import Choices, InputShift, Points
+from .._shift import Choices, InputShift, Moments, NORMAL, Points
 
 
 @dataclasses.dataclass(frozen=True)
@@ -19,6 +19,10 @@ class OverlappingQuery(InputShift):
     def queries(self, points: int, dim: int) -> range:
         """From the second point on: the first has no context."""
         return range(1, points)
+
+    def moments(self, dim: int) -> Moments:
+        """Those of normal components, as a query is one of the points."""
+        return NORMAL
 
     def choices(self, points, dim, *, key) -> Choices:
         last = jnp.maximum(jnp.arange(points), 1)

@@ -3,7 +3,7 @@
 import dataclasses
 
 from ....checks import check_scale
-from .._shift import Choices, InputShift, Points, refuse_no_change
+from .._shift import Choices, InputShift, Moments, NORMAL, Points, refuse_no_change
 
 
 def _check_factor(scale: float) -> None:
@@ -23,16 +23,15 @@ class ScaledInputs(InputShift):
     def __post_init__(self):
         _check_factor(self.scale)
 
-    @property
-    def spread(self) -> float:  # pyright: ignore[reportIncompatibleVariableOverride]
-        """The scale."""
-        return self.scale
-
     def check(self, points: int, dim: int) -> None:
         """Any size of a prompt will do."""
 
     def queries(self, points: int, dim: int) -> None:
         """Each point: it shifts the whole prompt."""
+
+    def moments(self, dim: int) -> Moments:
+        """Those of a scaled normal component."""
+        return NORMAL.times(self.scale)
 
     def choices(self, points, dim, *, key) -> Choices:
         return {}
@@ -52,17 +51,16 @@ class ScaledQuery(InputShift):
     def __post_init__(self):
         _check_factor(self.scale)
 
-    @property
-    def spread(self) -> float:  # pyright: ignore[reportIncompatibleVariableOverride]
-        """The scale."""
-        return self.scale
-
     def check(self, points: int, dim: int) -> None:
         """Any size of a prompt will do."""
 
     def queries(self, points: int, dim: int) -> range:
         """Every position."""
         return range(points)
+
+    def moments(self, dim: int) -> Moments:
+        """Those of a scaled normal component."""
+        return NORMAL.times(self.scale)
 
     def choices(self, points, dim, *, key) -> Choices:
         return {}

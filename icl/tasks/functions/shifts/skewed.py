@@ -2,11 +2,12 @@
 
 import dataclasses
 
-import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Float
 
 from ....checks import check_scale
-from .._shift import Choices, InputShift, Points
-from ._rotated import random_rotation, stretched
+from .._shift import Choices, InputShift, Moments, Points
+from ._rotated import random_rotation, stretched, stretched_moments
 
 
 @dataclasses.dataclass(frozen=True)
@@ -31,10 +32,16 @@ class SkewedInputs(InputShift):
     def queries(self, points: int, dim: int) -> None:
         """Each point: it shifts the whole prompt."""
 
+    def moments(self, dim: int) -> Moments:
+        """The mean square is 1; in random directions, tails are heavier than normal."""
+        return stretched_moments(self._lengths(dim))
+
     def choices(self, points, dim, *, key) -> Choices:
         return {"rotation": random_rotation(dim, key=key)}
 
     def apply(self, xs: Points, choices: Choices) -> tuple[Points, Points]:
-        lengths = jnp.arange(1.0, xs.shape[-1] + 1) ** -self.exponent
-        moved = stretched(xs, choices["rotation"], lengths)
+        moved = stretched(xs, choices["rotation"], self._lengths(xs.shape[-1]))
         return moved, moved
+
+    def _lengths(self, dim: int) -> Float[np.ndarray, " dim"]:
+        return np.arange(1.0, dim + 1) ** -self.exponent

@@ -2,6 +2,7 @@
 
 import dataclasses
 import functools
+import math
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -41,6 +42,7 @@ from icl.tasks.functions.shifts import (
 
 PROMPTS = 1280
 """As in both public codes."""
+_PUBLISHED_DIM = 20
 _KEY = 2026
 _PIECES = 160
 BASELINES: dict[str, Predictor] = {
@@ -56,12 +58,20 @@ def sweeps_of(task: InContextFunction) -> dict[str, InContextFunction]:
     Sweeps are those of limits_of_icl, almost with its steps. Some of its settings
     changed nothing, so they are real here: queries orthogonal to some points, queries
     with some signs opposite to the context's, and at least two constrained points.
+    Names have its noise and bias, which are for 20 components. For other numbers, they
+    are as large beside the function's values as there.
+
+    **Raises:** `ValueError` for fewer than 2 components or 4 points.
     """
     dim, points = task.dim, task.points
+    if dim < 2 or points < 4:
+        wanted = "sweeps need at least 2 components and 4 points"
+        raise ValueError(f"{wanted}, got {dim} and {points}")
+    beside = math.sqrt(dim / _PUBLISHED_DIM)
     shifts: dict[str, InputShift] = {
         **{f"query-scale={x / 10}": ScaledQuery(x / 10) for x in range(1, 51, 2)},
         **{f"opposite={n}": OppositeQuery(n) for n in range(1, dim + 1)},
-        **{f"constrained={n}": OrthantContext(n) for n in range(3, points + 1, 2)},
+        **{f"constrained={n}": OrthantContext(n) for n in range(points, 1, -2)},
         **{f"orthogonal={n}": OrthogonalQuery(n) for n in range(1, dim)},
         "overlapping": OverlappingQuery(),
         **{f"removed={n}": SubspaceInputs(n) for n in range(1, dim)},
@@ -70,10 +80,10 @@ def sweeps_of(task: InContextFunction) -> dict[str, InContextFunction]:
     }
     classes: dict[str, FunctionClass] = {
         **{
-            f"noise={x / 10}": NoisyLinear(x / 10, size=ExpectedSize())
+            f"noise={x / 10}": NoisyLinear(beside * x / 10, size=ExpectedSize())
             for x in range(1, 50, 2)
         },
-        **{f"bias={x / 10}": AffineFunction(x / 10) for x in range(1, 50, 2)},
+        **{f"bias={x / 10}": AffineFunction(beside * x / 10) for x in range(1, 50, 2)},
         **{f"sparse={n}": SparseLinear(n) for n in range(1, dim)},
         "uniform": UniformLinear(),
     }

@@ -22,12 +22,7 @@ _NO_CLAIM = "shown, but not judged: it has no number that we know, and no claim"
 _UNCHANGED = "; published, the shift changed nothing"
 PUBLISHED = (
     Published("? (Garg, curves)", "error by number of pairs", "attention/curves"),
-    Published(
-        "? (Garg, shifts)",
-        "shifts of prompts and queries",
-        notebook=_SHOWN,
-        absent="shown, but not judged: no claim is about its numbers",
-    ),
+    Published("? (Garg, shifts)", "shifts of prompts and queries", _WHERE),
     Published(
         "? (Garg, other functions)",
         "sparse functions, trees and networks",

@@ -19,6 +19,7 @@ from icl.models import (
     exemplar_label_interface,
     FavorAttention,
     fold_layer_norms,
+    LinearAttention,
     NoPositions,
     RebasedAttention,
     RelaAttention,
@@ -170,6 +171,33 @@ def test_favor_is_right_where_features_underflow(getkey):
             )
             wanted = row @ np.asarray(v[: i + 1, head])
             np.testing.assert_allclose(found[i, head], wanted, rtol=1e-3, atol=1e-2)
+
+
+@pytest.mark.parametrize("offset", [-200.0, -60.0, 0.0])
+def test_linear_attention_is_right_where_features_underflow(offset, getkey):
+    """The oracle has float64, where these features are not zero."""
+    kind = LinearAttention().build(2, 4, scale=None, key=getkey())
+    q, k = offset + 5 * jax.random.normal(getkey(), (2, 9, 2, 4))
+    v, seen = jax.random.normal(getkey(), (9, 2, 4)), np.tri(9, dtype=bool)
+    exact = lambda x: np.where(x > 0, x + 1, np.exp(np.minimum(x, 0)))
+    features = [exact(np.asarray(x, np.float64)) for x in (q, k)]
+    weights = np.einsum("qhd,khd->hqk", *features) * seen
+    weights /= weights.sum(-1, keepdims=True)
+    wanted = np.einsum("hqk,khd->qhd", weights, np.asarray(v))
+    for found in jax.jit(lambda: [form(q, k, v, seen) for form in in_forms(kind)])():
+        np.testing.assert_allclose(found, wanted, rtol=1e-4, atol=1e-4)
+
+
+def test_linear_attention_is_finite_where_products_underflow(getkey):
+    kind = LinearAttention().build(1, 2, scale=None, key=getkey())
+    q, k = jnp.array([[[0.0, -300.0]]] * 3), jnp.array([[[-300.0, 0.0]]] * 3)
+    v, seen = jnp.arange(6.0).reshape(3, 1, 2), np.tri(3, dtype=bool)
+    for form in in_forms(kind):
+        total = lambda *qkv, form=form: form(*qkv, seen).sum()
+        value, gradients = jax.jit(jax.value_and_grad(total, (0, 1, 2)))(q, k, v)
+        # All keys are alike, so each output is the mean of the values so far.
+        assert value == pytest.approx(1 + 3 + 5, rel=1e-5)
+        assert all(np.isfinite(x).all() for x in gradients)
 
 
 # What ReLA lacks

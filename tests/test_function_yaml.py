@@ -214,6 +214,16 @@ REFUSED = {
         "n_positions: 41",
         "n_positions: 40",
     ),
+    "global_attn_indices need a local_window_size, got [20, 40] and none": (
+        "attention_type: softmax_causal\n  attention_kwargs: {}",
+        "attention_type: local_global\n"
+        "  attention_kwargs: {global_attn_indices: [20, 40]}",
+    ),
+    "global_attn_indices must be at least 0, got -1": (
+        "attention_type: softmax_causal\n  attention_kwargs: {}",
+        "attention_type: local_global\n"
+        "  attention_kwargs: {local_window_size: 5, global_attn_indices: [4, -1]}",
+    ),
     "must have keys, got str": (PUBLISHED, "text"),
     "cannot read": (PUBLISHED, "a: [1"),
 }

@@ -155,7 +155,7 @@ SETTINGS = {
     "plain": {},
     "one_head": {"n_head": 1, "n_layer": 3},
     "narrow": {"n_inner": 5, "activation_function": "gelu"},
-    "relu": {"activation_function": "relu", "layer_norm_epsilon": 0.1},
+    "relu": {"activation_function": "relu", "layer_norm_epsilon": 0},
     "unscaled": {"scale_attn_weights": False},
     "by_layer": {"scale_attn_by_inverse_layer_idx": True, "n_layer": 3},
     "by_layer_only": {
@@ -268,7 +268,7 @@ WRONG_SETTINGS = {
     "n_layer must be a positive integer, got 0": {"n_layer": 0},
     "n_inner must be a positive integer, got 1.5": {"n_inner": 1.5},
     "scale_attn_weights must be true or false, got 'no'": {"scale_attn_weights": "no"},
-    "layer_norm_epsilon must be positive and finite, got '1e-5'": {
+    "layer_norm_epsilon must be at least 0 and finite, got '1e-5'": {
         "layer_norm_epsilon": "1e-5"
     },
     "activation_function must be gelu_new, gelu, relu; got ['relu']": {
@@ -416,13 +416,14 @@ def test_the_published_sizes(name, layers, width, heads, millions):
     # Four square layers of attention and an MLP of four times the width, with biases;
     # two norms. Then points and positions in, a norm, and one number out.
     block = 4 * width**2 + 4 * width + 8 * width**2 + 5 * width + 4 * width
-    outside = (20 + 1) * width + 202 * width + 2 * width + width + 1
-    assert sum(sizes) == layers * block + outside
-    assert round(sum(sizes) / 1e6, 1) == millions
     exact = isinstance(experiment.model.activation, ExactGelu)
     assert exact == ("limits" in name)
+    positions = 2 * 41 if exact else 2 * 101
+    outside = (20 + 1) * width + positions * width + 2 * width + width + 1
+    assert sum(sizes) == layers * block + outside
+    assert round(sum(sizes) / 1e6, 1) == millions
     # limits_of_icl counts without positions.
-    assert not exact or sum(sizes) - 202 * width == 9_483_265
+    assert not exact or sum(sizes) - 82 * width == 9_483_265
 
 
 def test_a_config_is_found_and_comes_back():

@@ -106,6 +106,20 @@ def read_yaml(path: str | os.PathLike) -> PublishedRun:
         raise ValueError(f"{path}: {error}") from None
 
 
+def _check_globals(given: Mapping[str, Any]) -> None:
+    """Raises `ValueError` for global tokens that change nothing in that code.
+
+    Stored models with such settings are loaded: they are what they are.
+    """
+    positions, name = given.get("global_attn_indices"), "global_attn_indices"
+    if positions and given.get("local_window_size") is None:
+        wanted = f"model.attention_kwargs: {name} need a local_window_size"
+        raise ValueError(f"{wanted}, got {positions!r} and none")
+    if negative := [x for x in positions or () if x < 0]:
+        wanted = f"model.attention_kwargs: {name} must be at least 0"
+        raise ValueError(f"{wanted}, got {negative[0]}")
+
+
 def _run(given: Mapping[str, Any]) -> PublishedRun:
     model, training = given["model"], given["training"]
     for name, wanted, value in (
@@ -120,6 +134,7 @@ def _run(given: Mapping[str, Any]) -> PublishedRun:
             raise ValueError(f"{name} must be {wanted}, got {got}")
     _check_types(given)
     config = model_config(model, "model")
+    _check_globals(model["attention_kwargs"] or {})
     for name in ("batch_size", "train_steps", "save_every_steps"):
         positive(f"training.{name}", training[name])
     batch, steps = training["batch_size"], training["train_steps"]

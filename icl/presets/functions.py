@@ -88,8 +88,8 @@ def function_tree(steps: int = 8000) -> Experiment:
 def function_linear_published(steps: int = 500_001) -> Experiment:
     """Linear functions at the published size: 20 components, 41 points, 12 layers.
 
-    9.5 million parameters, Adam at 1e-4, and a curriculum from 5 components and 11
-    points on. It took its authors 7 hours on a GPU.
+    9.5 million parameters, places for 101 points, Adam at 1e-4, and a curriculum from 5
+    components and 11 points on. It took its authors 7 hours on a GPU.
     """
     return _published(SIZES["standard"], steps)
 
@@ -110,20 +110,18 @@ def function_linear_three_layers(steps: int = 500_001) -> Experiment:
 def function_linear_limits_of_icl(steps: int = 100_001) -> Experiment:
     """The run of limits_of_icl: as `function_linear_published`, but with an exact GELU.
 
-    It has a fifth of the steps. For another kind of attention, change `model.attention`
-    and `model.mask`.
+    It has a fifth of the steps and places for 41 points. For another kind of attention,
+    change `model.attention` and `model.mask`.
     """
-    return _published(
-        dataclasses.replace(SIZES["standard"], activation=ExactGelu()), steps
-    )
+    changed = {"activation": ExactGelu(), "max_length": 2 * 41}
+    return _published(dataclasses.replace(SIZES["standard"], **changed), steps)
 
 
 def _published(model: GPT2Config, steps: int) -> Experiment:
-    """A published run: its curriculum, its rate, and places for 101 points."""
+    """A published run: its curriculum and its rate."""
     interval = 2000 * _BATCH
     curriculum = Curriculum(Ramp(5, 20, 1, interval), Ramp(11, 41, 2, interval))
     task = InContextFunction(curriculum=curriculum)
-    model = dataclasses.replace(model, max_length=2 * 101)
     return _experiment(task, model, Constant(1e-4), steps, {"train": TaskSet(1280)})
 
 

@@ -8,7 +8,7 @@ import equinox as eqx
 
 from opto.hints import did_you_mean
 
-from ...checks import check_scale, positive
+from ...checks import check_not_negative, positive
 from ...models import Causal, SoftmaxAttention, TransformerBlock
 from ...models.gpt2 import ExactGelu, GPT2Config, GPT2Tokens, Relu, TanhGelu
 from ...protocols import Input, Interface
@@ -68,7 +68,7 @@ def read_settings(given: Mapping[str, Any]) -> tuple[GPT2Config, Interface]:
         hint = did_you_mean(str(name), ACTIVATIONS)
         known = ", ".join(ACTIVATIONS)
         raise ValueError(f"activation_function must be {known}; got {name!r}{hint}")
-    check_scale("layer_norm_epsilon", epsilon)
+    check_not_negative("layer_norm_epsilon", epsilon)
     config = GPT2Config(
         num_layers=of["n_layer"],
         d_model=of["n_embd"],

@@ -3,6 +3,7 @@
 import dataclasses
 from typing import ClassVar
 
+import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray
 
@@ -11,24 +12,44 @@ from ._kernels import AbstractKernelAttention, Features, Kernel
 from ._kind import AbstractAttention
 
 
+# No feature of a token is below the exponential of this, relative to its largest. Then
+# the products of a query with a key are not all zero in float32.
+_LOWEST = -40.0
+
+
 class _Linear(AbstractKernelAttention):
     name: ClassVar = "LinearAttention"
     rows: ClassVar = "distribution"
     kernel: ClassVar = Kernel()
 
     def queries(self, q):
-        return Features(features(q))
+        # A query's own factor is in all its weights, so it does not matter.
+        return Features(_features(q).values)
 
     def keys(self, k):
-        return Features(features(k))
+        return _features(k)
+
+
+def _features(x: Float[Array, "seq head d_head"]) -> Features:
+    """`elu(x) + 1`, divided by the largest of a token if that is below 1.
+
+    Otherwise, all of them may be too small for a float, and weights would be 0 ÷ 0.
+    """
+    log = jax.lax.stop_gradient(jnp.minimum(x.max(-1), 0))
+    # Not written as elu(x) + 1: elu subtracts one, so small values lose their digits.
+    small = jnp.exp(jnp.clip(x - log[..., None], _LOWEST, 0))
+    return Features(jnp.where(x > 0, x + 1, small), log)
 
 
 @dataclasses.dataclass(frozen=True)
 class LinearAttention(AttentionConfig):
-    """Weights are proportional to the products of `elu + 1` of queries and keys.
+    r"""Weights are proportional to the products of `elu + 1` of queries and keys.
 
     The time is proportional to the length of a sequence, unless someone asks for
     weights.
+
+    Of a token's features, those below $e^{-40}$ times the largest count as that much.
+    The kernel is recorded up to a factor for each query.
     """
 
     def build(
@@ -37,9 +58,3 @@ class LinearAttention(AttentionConfig):
         if scale is not None:
             raise ValueError(f"scale: LinearAttention has no scores, got {scale}")
         return _Linear()
-
-
-def features(x: Float[Array, "..."]) -> Float[Array, "..."]:
-    """`elu(x) + 1`, which is positive."""
-    # Not written as elu(x) + 1: elu subtracts one, so small values lose their digits.
-    return jnp.where(x > 0, x + 1, jnp.exp(jnp.minimum(x, 0)))

@@ -5,6 +5,7 @@ import inspect
 import io
 import re
 import shlex
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -103,3 +104,23 @@ def test_the_edits_of_the_page_are_all_there_are():
         if isinstance(kind, type) and issubclass(kind, opto.AbstractEdit)
     }
     assert named == kinds - {"AbstractEdit", "Edit", "Derived"}
+
+
+def test_links_between_documents_lead_somewhere():
+    """As a reader on GitHub follows them; the site turns them into its own."""
+    root = PAGES.parents[1]
+    listed = subprocess.run(
+        ["git", "ls-files", "-z", "*.md"], cwd=root, capture_output=True, check=False
+    )
+    if listed.returncode:
+        pytest.skip("needs the git repository, to know its documents")
+    documents = listed.stdout.decode().rstrip("\0").split("\0")
+    assert len(documents) > len(TEXTS)
+    dead = [
+        f"{document}: {link}"
+        for document in documents
+        for link in re.findall(r"\]\(([^)\s]+)\)", (root / document).read_text())
+        if not re.match(r"[a-z]+:|#", link)
+        and not (root / document).parent.joinpath(link.partition("#")[0]).exists()
+    ]
+    assert not dead

@@ -35,7 +35,8 @@ def made(root: Path) -> Iterator[Made]:
     ]
     yield Made("reference/index.md", HEAD + "\n".join(rows) + "\n")
     for package in packages:
-        yield Made(f"reference/{package.path}.md", "\n".join(_page(package)))
+        source = Path(package.filepath).relative_to(root).as_posix()
+        yield Made(f"reference/{package.path}.md", "\n".join(_page(package)), source)
 
 
 def _packages(package: Any) -> Iterator[Any]:

@@ -3,7 +3,9 @@
 import inspect
 from typing import Any
 
+import jax.numpy as jnp
 import numpy as np
+from jaxtyping import Array, Float
 
 
 def whole(name: str, value: Any, least: int, what: str = "") -> int:
@@ -28,6 +30,23 @@ def takes_tap(name: str, model: Any) -> None:
         return
     if "tap" not in given and all(x.kind is not x.VAR_KEYWORD for x in given.values()):
         raise ValueError(f"{name} must take tap=, got {model!r}")
+
+
+def is_metric(metric: Any) -> None:
+    """Raises `ValueError` unless `metric` can be called."""
+    if not callable(metric):
+        raise ValueError(f"metric is a function of a model's output, got {metric!r}")
+
+
+def one_number(value: Any) -> Float[Array, ""]:
+    """What a metric gave; raises `ValueError` unless it has a gradient."""
+    number = jnp.asarray(value)
+    if number.shape != ():
+        raise ValueError(f"the metric must be one number, got {number.shape}")
+    if not jnp.issubdtype(number.dtype, jnp.floating):
+        got = f"got {number.dtype}, which has no gradient"
+        raise ValueError(f"the metric must be a floating-point number, {got}")
+    return number
 
 
 def truth(name: str, value: Any) -> bool:

@@ -9,6 +9,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
+from ._checks import is_metric, one_number
 from ._each import Each, Expanded
 from ._edit import AbstractEdit, Edit
 from ._run import run
@@ -47,8 +48,10 @@ def strength_grad(
 
     The derivatives, in the shape of the sweep; NaN for points that do not exist.
 
-    **Raises:** `ValueError` as `opto.sweep`, and if the metric is not one number.
+    **Raises:** `ValueError` as `opto.sweep`, and if the metric is not one
+        floating-point number.
     """
+    is_metric(metric)
     model, inputs, edits = unswapped(model, inputs, edits)
     table = checked_table(model, inputs, edits)
     check_all_effects(model, inputs, edits, table)
@@ -75,10 +78,7 @@ def _gradient(metric, model, inputs, fixed, moving, still):
     def value(strengths: Float[Array, " point"]) -> Array:
         swept = _superposed(moving, still, strengths)
         out, _ = run(model, *inputs, edits=(*before, *swept, *after))
-        number = jnp.asarray(metric(out, *inputs))
-        if number.shape != ():
-            raise ValueError(f"the metric must be one number, got {number.shape}")
-        return number
+        return one_number(metric(out, *inputs))
 
     return jax.grad(value)(jnp.zeros(count))
 

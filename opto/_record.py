@@ -11,7 +11,7 @@ from jaxtyping import Array
 from ._html import dims, document
 from ._site import glob, layer_of, Site
 from ._tap import Rows
-from ._where import find_axis
+from ._where import find_axis, whole_numbers
 
 
 class Record(eqx.Module, Mapping[str, Any]):
@@ -100,6 +100,10 @@ class Record(eqx.Module, Mapping[str, Any]):
         lead = value.ndim - len(axes)
         site = Site(name, axes, value.shape[lead:], value.dtype)
         places = {find_axis(axis, site): chosen for axis, chosen in where.items()}
+        if len(places) < len(where):
+            raise ValueError(f"{' and '.join(where)} are the same axis of {site}")
+        for axis, chosen in where.items():
+            whole_numbers(axis, chosen)
         for place, chosen in sorted(places.items(), reverse=True):
             size = site.shape[place]
             wrong = [i for i in np.ravel(chosen) if not -size <= i < size]

@@ -294,6 +294,10 @@ def one_example(
         raise ValueError(
             f"expected {len(declared)} inputs ({wanted}), got {len(inputs)}"
         )
+    for i, x in enumerate(inputs):
+        if isinstance(x, list | tuple):
+            got = type(x).__name__
+            raise ValueError(f"input {i} must be an array (jnp.asarray), got a {got}")
     batches = [
         _batch_shape(i, np.shape(x), axes)
         for i, (x, axes) in enumerate(zip(inputs, declared, strict=True))

@@ -11,7 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Shaped
 
-from ._checks import whole
+from ._checks import is_metric, whole
 from ._each import Each, Expanded
 from ._edit import AbstractEdit
 from ._observed import Observed
@@ -105,8 +105,7 @@ def sweep(
 
     **Raises:** `ValueError` as `opto.run`, and for a `chunk` that is not positive.
     """
-    if not callable(metric):
-        raise ValueError(f"metric is a function of a model's output, got {metric!r}")
+    is_metric(metric)
     model, inputs, edits = unswapped(model, inputs, edits)
     check_all_effects(model, inputs, edits, checked_table(model, inputs, edits))
     return sweep_within(metric, model, *inputs, edits=edits, chunk=chunk)

@@ -10,6 +10,8 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool
 
+from ._checks import whole
+
 
 # A name stands for a site and a number: the tokens that have this number there.
 _NAMES: dict[str, tuple[str, int]] = {}
@@ -28,9 +30,13 @@ def name_tokens(site: str, /, **values: int) -> None:
     - `site`: The name of a site that holds one whole number for each token, `[seq]`.
     - `values`: The number that each name stands for.
 
-    **Raises:** `ValueError` for a name that already stands for something else.
+    **Raises:** `ValueError` without names, for a value that is not a whole number, and
+    for a name that already stands for something else.
     """
+    if not values:
+        raise ValueError("name_tokens needs a name, such as word=0")
     for name, value in values.items():
+        whole(name, value, -(2**31), "a whole number")
         if name == "all" or _NAMES.get(name, (site, value)) != (site, value):
             raise ValueError(f"the name {name!r} already stands for other tokens")
     _NAMES.update({name: (site, value) for name, value in values.items()})

@@ -43,12 +43,12 @@ class Where(eqx.Module):
         for axis, chosen in axes.items():
             if canonical(axis) in indices:
                 raise ValueError("pos= and seq= are the same axis; give one")
-            indices[canonical(axis)] = _integers(axis, chosen, width=1)
+            indices[canonical(axis)] = whole_numbers(axis, chosen, width=1)
         if heads is not None:
             if clash := {"layer", "head"} & indices.keys():
                 raise ValueError(f"heads= already says which {min(clash)}; give one")
             pairs = parse_heads(heads)
-            indices["layer head"] = _integers("heads", pairs, width=2)
+            indices["layer head"] = whole_numbers("heads", pairs, width=2)
         return Where(indices, entries)
 
     def only(self, entries: Bool[Array, "..."]) -> "Where":
@@ -269,7 +269,8 @@ def _booleans(mask: Any) -> Array | None:
     return known(array)
 
 
-def _integers(name: str, chosen: Any, width: int) -> Array:
+def whole_numbers(name: str, chosen: Any, width: int = 1) -> Array:
+    """Indices along an axis, `[index, width]`; raises `ValueError` for others."""
     array = known(chosen) if _holds_tracer(chosen) else np.asarray(chosen)
     if array.size == 0:
         raise ValueError(f"{name}=[] selects nothing")

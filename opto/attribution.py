@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from ._checks import whole
+from ._checks import is_metric, one_number, whole
 from ._edit import AbstractEdit, Edit
 from ._record import Record
 from ._reference import Patch, Values
@@ -39,6 +39,7 @@ def attribution_patch(
 
     The attributions, in the shape of the sites' values.
     """
+    is_metric(metric)
     check_alike(inputs, source)
     wanted = [sites] if isinstance(sites, str) else list(sites)
     _, own = run(model, *inputs, record=wanted, edits=edits)
@@ -70,6 +71,7 @@ def integrated_attribution(
     no site in `sites` is computed before it.
     """
     steps = whole("steps", steps, 1, "a positive number")
+    is_metric(metric)
     check_alike(inputs, source)
     names = [sites] if isinstance(sites, str) else list(sites)
     table = known_sites(model, one_example(model, tuple(inputs))[0])
@@ -132,10 +134,7 @@ def _slopes(metric, model, inputs, names, zeros, edits) -> dict[str, Array]:
     def value(shifts: dict[str, Array]) -> Array:
         own = [_Shift(name, shifts[name]) for name in names]
         out, _ = run_within(model, *inputs, edits=[*edits, *own])
-        number = jnp.asarray(metric(out, *inputs))
-        if number.shape != ():
-            raise ValueError(f"the metric must be one number, got {number.shape}")
-        return number
+        return one_number(metric(out, *inputs))
 
     return jax.grad(value)(zeros)
 

@@ -17,6 +17,8 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Complex, Float, PRNGKeyArray
 
+from ._checks import whole
+
 
 class Factored(eqx.Module):
     """A matrix `left @ right` of low rank, or one for each index of the batch axes.
@@ -274,8 +276,7 @@ def random_composition(
     - `samples`: The number of pairs of heads, at least two. The standard error of the
         mean is the standard deviation divided by the square root of `samples`.
     """
-    if samples < 2:
-        raise ValueError(f"samples must be at least 2, got {samples}")
+    samples = whole("samples", samples, 2)
     keys = jax.random.split(key)
     scores = jax.vmap(_composition)(
         _gaussian(ov(writer), samples, key=keys[0]),

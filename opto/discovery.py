@@ -19,7 +19,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, PyTree
 
-from ._checks import no_truth, whole
+from ._checks import is_metric, no_truth, one_number, whole
 from ._circuit import Circuit, CircuitPart, Edge
 from ._run import run
 from ._site import known_sites, one_example, Site, Sites
@@ -42,6 +42,8 @@ class Graph:
     def __init__(self, table: Sites, writers: Sequence[str], readers: Sequence[str]):
         if why := table.not_additive(*writers):
             raise ValueError(f"writers={list(writers)}: {why}")
+        for name in {*writers, *readers} - {*WRITERS, *READERS}:
+            table.match(name)
         names = list(table)
         self._writers = [s for s in table.values() if s.matches(*writers)]
         self._readers = [s for s in table.values() if s.matches(*readers)]
@@ -176,13 +178,15 @@ def find_circuit(
     the circuit alone, of the model without the circuit, and with all edges cut.
 
     **Raises:** `ValueError` for a threshold that is not positive, for sites that do not
-    exist or that no edge joins, and for a metric that is not one number.
+    exist or that no edge joins, and for a metric that is not one
+    floating-point number.
     """
     if not no_truth("threshold", threshold) > 0:
         raise ValueError(f"threshold must be positive, got {threshold}")
     steps = whole("steps", steps, 1, "a positive number")
     if keep is not None:
         keep = whole("keep", keep, 0, "a number of edges or None")
+    is_metric(metric)
     check_alike(inputs, source)
     example, lead = one_example(model, tuple(inputs))
     graph = Graph(known_sites(model, example), list(writers), list(readers))
@@ -221,10 +225,7 @@ def _value(graph, metric, model, inputs, source, lead, cuts) -> Array:
 
     for _ in range(lead):
         one = eqx.filter_vmap(one)
-    number = jnp.asarray(metric(one(source, *inputs), *inputs))
-    if number.shape != ():
-        raise ValueError(f"the metric must be one number, got {number.shape}")
-    return number
+    return one_number(metric(one(source, *inputs), *inputs))
 
 
 @eqx.filter_jit

@@ -81,6 +81,9 @@ def _lens(model, inputs, edits, names, into, read) -> Array:
     return jax.vmap(one)(jnp.stack([record[name] for name in names]))
 
 
+_MLPS = "**.mlp.out"
+
+
 def logit_terms(
     model: Callable[..., Any],
     *inputs: Any,
@@ -88,7 +91,7 @@ def logit_terms(
     unembed: eqx.Module | None = None,
     embed: str = "embed",
     heads: str = "**.attn.result",
-    mlps: str = "**.mlp.out",
+    mlps: str = _MLPS,
     stream: str = "final.in",
     edits: Sequence[AbstractEdit] = (),
 ) -> tuple[Float[Array, "term ..."], tuple[str, ...]]:
@@ -127,7 +130,8 @@ def logit_terms(
         raise ValueError(f"logit_terms: heads={heads!r}: {why}")
     check_all_effects(model, inputs, edits, table, Observed.too(table))
     parts = [_single("embed", embed, table), *table.match(heads)]
-    parts += [site for site in table.values() if site.matches(mlps)]
+    if mlps != _MLPS or any(site.matches(mlps) for site in table.values()):
+        parts += table.match(mlps)
     order = list(table)
     parts.sort(key=lambda site: order.index(site.name))
     final = _single("stream", stream, table).name

@@ -12,6 +12,7 @@ import equinox as eqx
 import numpy as np
 from jaxtyping import Array, ArrayLike, Float
 
+from ._checks import is_metric
 from ._derived import Derived, Given, put
 from ._each import Each
 from ._edit import AbstractEdit, At, check_strength, Edit, number
@@ -223,6 +224,7 @@ def activation_patch(
 
     The metric at each point of the grid.
     """
+    is_metric(metric)
     if not isinstance(at, Each) or not isinstance(at.edit, At):
         raise ValueError(f"at is opto.At(...).each(...), got {at!r}")
     check_alike(inputs, source)
@@ -260,6 +262,7 @@ def path_patch(
 
     The metric, with the axes of the senders and then those of the receivers in front.
     """
+    is_metric(metric)
     check_alike(inputs, source)
     sender = senders.edit if isinstance(senders, Each) else senders
     _, record = run(model, *source, record=sender.site, edits=edits)

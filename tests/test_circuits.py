@@ -466,7 +466,7 @@ def head():
             lambda: circuits.random_composition(
                 head(), head(), key=jax.random.key(0), samples=1
             ),
-            "samples must be at least 2, got 1",
+            "samples is a whole number, 2 or more, got 1",
         ),
         (
             lambda: circuits.alignment(one(), jnp.ones((3, 4)), jnp.ones((3, 5))),

@@ -1,3 +1,4 @@
+import contextlib
 import dataclasses
 import importlib
 import importlib.metadata
@@ -26,6 +27,7 @@ from icl.experiments import evaluate
 from icl.presets.gradient_descent import lsa
 from icl.presets.likelihood_ratio import shifted_mean
 from icl.report.figures import KINDS
+from icl.runs import RunWriter
 
 
 OMNIGLOT = Path(__file__).parents[1].parent / "shared/data/omniglot"
@@ -129,6 +131,32 @@ def test_train_with_an_override_and_resume(capsys, tmp_path):
     status, _, err = call(capsys, "train", config, "--out", out, "--resume")
     assert status == 2
     assert "optimizer.learning_rate.rate: 0.001 there, 1e-05 here" in err
+
+
+def test_a_run_killed_after_its_last_checkpoint_is_resumed(
+    capsys, run, tmp_path, monkeypatch
+):
+    """Its last rows and resume point are still missing."""
+
+    def killed(self, sequences, state, log, batch_size):
+        if sequences == 640:
+            raise KeyboardInterrupt
+        save(self, sequences, state, log, batch_size)
+
+    config, out = run / "config.json", tmp_path / "run"
+    save = RunWriter.save_resume_point
+    with monkeypatch.context() as patched:
+        patched.setattr(RunWriter, "save_resume_point", killed)
+        with contextlib.suppress(KeyboardInterrupt):
+            call(capsys, "train", config, "--out", out)
+    assert 640 in icl.Run(out).checkpoints
+    assert 640 not in icl.Run(out).resume_points
+    status, text, _ = call(capsys, "train", config, "--out", out, "--resume")
+    assert (status, "trained for 640 sequences" in text) == (0, True)
+    np.testing.assert_array_equal(
+        icl.Run(out).log.train["loss"], icl.Run(run).log.train["loss"]
+    )
+    assert 640 in icl.Run(out).resume_points
 
 
 def test_data(capsys, tmp_path):

@@ -326,6 +326,11 @@ def test_pick_by_an_axis_that_is_called_layer():
 
 
 PICKS = {
+    "twice": (dict(site="attn.z", pos=1, seq=2), "pos and seq are the same axis of"),
+    "truth": (dict(site="attn.z", head=True), "head= takes whole-number indices"),
+    "text": (dict(site="attn.z", head="1"), "head= takes whole-number indices"),
+    "none": (dict(site="attn.z", head=None), "head= takes whole-number indices"),
+    "fraction": (dict(site="attn.z", pos=1.5), "pos= takes whole-number indices"),
     "axis": (dict(site="attn.z", haed=0), "no axis 'haed'; did you mean 'head'?"),
     "range": (dict(site="attn.z", head=2), "head 2 is out of range at blocks.0.attn.z"),
     "one": (dict(site="attn.z", head=[0, -3]), "head -3 is out of range"),
@@ -343,6 +348,7 @@ PICKS = {
 }
 
 
+@pytest.mark.usefixtures("unchecked")
 @pytest.mark.parametrize("name", PICKS)
 def test_picks_that_there_are_not(name):
     where, message = PICKS[name]

@@ -289,8 +289,12 @@ def test_training_from_a_config(write, tmp_path, capsys):
     numbers = next((tmp_path / "run" / "figures").glob("training*.csv")).read_text()
     for change in (400, 700, 800):
         assert f"{change}" in numbers
+    for name in ("training_log.csv", "softmax_causal_loss.jpg"):
+        (tmp_path / "run" / name).unlink()
     command(["train", "--yaml", str(file), "--resume"])
     assert "was already trained" in capsys.readouterr().out
+    for name in ("training_log.csv", "softmax_causal_loss.jpg"):
+        assert (tmp_path / "run" / name).stat().st_size
 
 
 # Shifts by their published names

@@ -310,6 +310,7 @@ ERRORS = {
         "head 9 is out of range",
     ),
     "no heads": (_terms(heads="**.reslt"), "no site matches '**.reslt'"),
+    "no mlps": (_terms(mlps="**.mlp.outt"), "no site matches '**.mlp.outt'"),
     "graft": (
         lambda m, i: _terms(edits=[opto.Graft(m, until=0)])(m, i),
         "what the grafted model writes",

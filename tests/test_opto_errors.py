@@ -127,6 +127,12 @@ z, q = "layers.1.z", "layers.0.q"
 P = "layers.*.pattern"
 
 ERRORS = {
+    "token_names": (lambda: opto.name_tokens("kind", w=1.5), "w is a whole number"),
+    "no_token_names": (lambda: opto.name_tokens("kind"), "name_tokens needs a name"),
+    "list": (
+        lambda: opto.sites(MODELS["transformer"]()[0], [[0.0] * 8] * 5, [0] * 5),
+        "input 0 must be an array (jnp.asarray), got a list",
+    ),
     # Sites.
     "misspelt": (
         lambda: run(Zero("layers.1.pattrn")),

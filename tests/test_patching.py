@@ -457,8 +457,41 @@ MISTAKES = {
     ),
     "writers": (
         lambda m, x: opto.find_circuit(score, m, x, x, threshold=1.0, writers=["w"]),
-        "no site matches writers=['w']",
+        "no site 'w'",
     ),
+    "reader": (
+        lambda m, x: opto.find_circuit(
+            score, m, x, x, threshold=1.0, readers=["**.q_in", "**.kin"]
+        ),
+        "no site matches '**.kin'",
+    ),
+    "count": (
+        lambda m, x: opto.strength_grad(
+            lambda out, *_: jnp.sum(out > 0),
+            m,
+            *x,
+            edits=[Zero("blocks.*.attn.z").each("head")],
+        ),
+        "the metric must be a floating-point number, got int32",
+    ),
+    **{
+        name: (call, "metric is a function of a model's output, got 'loss'")
+        for name, call in {
+            "gradient": lambda m, x: opto.strength_grad(
+                "loss", m, *x, edits=[Zero("blocks.*.attn.z").each("head")]
+            ),
+            "attribution": lambda m, x: opto.attribution_patch(
+                "loss", m, x, x, sites="embed"
+            ),
+            "patch": lambda m, x: opto.activation_patch(
+                "loss", m, x, x, at=At("blocks.*.attn.z").each("head")
+            ),
+            "path": lambda m, x: opto.path_patch(
+                "loss", m, x, x, senders=At("embed"), receivers=At("logits")
+            ),
+            "circuit": lambda m, x: opto.find_circuit("loss", m, x, x, threshold=1.0),
+        }.items()
+    },
     "no_edge": (
         lambda m, x: opto.find_circuit(
             score, m, x, x, threshold=1.0, readers=["tokens.label"]

@@ -15,7 +15,7 @@ from ..experiments import Experiment, load, run_experiment
 from ..experiments.training_log import write_training_log
 from ..plugins import made_with
 from ..presets import presets
-from ..runs import is_finished, Log, open_run, read_object, Run
+from ..runs import is_finished, Log, open_run, read_object, resume_points, Run
 from ..training.loggers import Logger, open_logger
 from .options import parse
 from .options.train import train_usage, TrainOptions
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 def train(arguments: list[str]) -> None:
     """Runs the command.
 
-    **Raises:** `ValueError` for a preset that there is not, and for what cannot be
+    **Raises:** `ValueError` for an unknown preset, and for a config that cannot be
     built or trained.
     """
     divide_cpu(cores())
@@ -47,18 +47,19 @@ def train(arguments: list[str]) -> None:
         base, out = published.experiment, published.out
     options = parse(_options_from(preset, base, out), rest, f"train {preset}")
     experiment = with_fields(options.experiment, options.set)
-    if options.resume and is_finished(options.out):
+    if options.resume and _is_done(options.out, experiment):
         # Refuses another config, and a run that somebody writes to.
         with open_run(options.out, experiment.pinned(), resume=True) as run:
             done = _last_line(run.log, experiment)
+        # A kill may have come before these files.
+        _write_stages(options.out, experiment, published)
         print(f"{options.out}: was already trained for {done}")
         return
     logger = _logger(options, experiment)
     result = run_experiment(
         experiment, options.out, resume=options.resume, logger=logger
     )
-    if hasattr(experiment.task, "stage"):
-        _write_stages(options.out, published)
+    _write_stages(options.out, experiment, published)
     print(f"{options.out}: trained for {_last_line(result.log, experiment)}")
 
 
@@ -74,8 +75,25 @@ def _published(arguments: list[str]) -> "PublishedRun | None":
     return read_yaml(arguments[1])
 
 
-def _write_stages(out: Path, published: "PublishedRun | None") -> None:
-    """Writes the loss by stage of the curriculum, and for a YAML config its figure."""
+def _is_done(out: Path, experiment: Experiment) -> bool:
+    """Whether nothing is left to train.
+
+    A run that was killed at its very end has its last checkpoint, but not its last rows
+    and resume point. An imported run has no resume points.
+    """
+    last = max(resume_points(out), default=experiment.training.seen_sequences)
+    return is_finished(out) and last >= experiment.training.seen_sequences
+
+
+def _write_stages(
+    out: Path, experiment: Experiment, published: "PublishedRun | None"
+) -> None:
+    """Writes the loss by stage of the curriculum, and for a YAML config its figure.
+
+    Does nothing for tasks without stages.
+    """
+    if not hasattr(experiment.task, "stage"):
+        return
     trained = load(out)
     write_training_log(trained)
     if published is not None:

@@ -60,7 +60,7 @@ def _is_number(value: object) -> TypeGuard[float]:
 
 def check_seed(name: str, seed: object) -> None:
     """Raises `ValueError` unless `seed` is a whole number that makes a valid key."""
-    if isinstance(seed, bool) or not isinstance(seed, int):
+    if isinstance(seed, bool) or not isinstance(seed, int | np.integer):
         raise ValueError(f"{name} must be an integer, got {reprlib.repr(seed)}")
     if not 0 <= seed < 2**32:
         raise ValueError(f"{name} must be in [0, 2^32), got {seed}")

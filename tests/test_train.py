@@ -11,6 +11,7 @@ import h5py
 import jax
 import jax.numpy as jnp
 import numpy as np
+import optax
 import pytest
 from regression import examples, Linear, linear, member, Regression, regression, TRACES
 
@@ -545,13 +546,25 @@ def test_it_trains_in_a_thread():
         (lambda: [], "at least one member"),
         (lambda: [member(train_seed=-1)], r"train_seed .* -1"),
         (lambda: [member(train_seed=2**32)], "train_seed"),
+        (lambda: [member(train_seed=1.5)], "train_seed must be an integer, got 1.5"),
+        (lambda: [member(train_seed=np.int64(-1))], r"train_seed .* -1"),
+        (lambda: linear(3), "members must be an icl.Member or several, got"),
+        (lambda: [member(optax.adam(1e-3))], "optimizer must be of type Adam or"),
+        (lambda: [member(1e-3)], "optimizer must be of type Adam or .*got 0.001"),
         (lambda: [member(evaluations={"iter": jnp.zeros((1, 3))})], "'iter'"),
         (lambda: [member(evaluations={"a/b": jnp.zeros((1, 3))})], "'a/b'"),
     ],
 )
+@pytest.mark.usefixtures("unchecked")
 def test_members_that_cannot_be_are_refused(make, words):
     with pytest.raises(ValueError, match=words):
         fit(make(), training(80))
+
+
+@pytest.mark.usefixtures("unchecked")
+def test_an_interval_that_cannot_be_is_refused():
+    with pytest.raises(ValueError, match="resume_interval must be at least 0 and"):
+        fit(member(), training(80), resume_interval=None)
 
 
 def test_each_member_has_a_folder_of_its_own(tmp_path):

@@ -32,8 +32,8 @@ COLUMNS = ("set", "metric", "layer", "head", "baseline", "ablated", "difference"
 def ablate(arguments: list[str]) -> None:
     """Runs the command.
 
-    **Raises:** `ValueError` for a run, a set, an edit or a head that cannot be, and for
-    a file in the way.
+    **Raises:** `ValueError` for a run, a set, an edit or a head that does not exist or
+    does not fit, and for a file in the way.
     """
     options = parse(AblateOptions, arguments, "ablate")
     out = free_folder(options.out or options.run / "ablate", "heads", COLUMNS)

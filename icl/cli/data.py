@@ -16,7 +16,7 @@ from .options.data import ClustersOptions, NAMES, OmniglotOptions, SYNTHETIC
 def data(arguments: list[str]) -> None:
     """Runs the command.
 
-    **Raises:** `ValueError` for an unknown source, and for what cannot be made.
+    **Raises:** `ValueError` for an unknown source, and for data that cannot be made.
     """
     if not arguments or arguments[0] not in NAMES:
         given = arguments[0] if arguments else ""

@@ -17,8 +17,9 @@ from .probe import edits_in_force
 def evaluate(arguments: list[str]) -> None:
     """Runs the command.
 
-    **Raises:** `ValueError` for a run without evaluation sets, for a set, a checkpoint
-    or an edit that cannot be, and for a file that is gone and decides the numbers.
+    **Raises:** `ValueError` for a run without evaluation sets, for a set or checkpoint
+    that does not exist, for an edit that does not fit, and for a file that is gone and
+    decides the numbers.
     """
     options = parse(EvalOptions, arguments, "eval")
     run = Run(options.run)

@@ -42,8 +42,8 @@ COLUMNS = ("patched", "corrupted", "clean", "recovered")
 def patch(arguments: list[str]) -> None:
     """Runs the command.
 
-    **Raises:** `ValueError` for a run, a set, an edit or a place that cannot be, and
-    for a file in the way.
+    **Raises:** `ValueError` for a run, a set, an edit or a place that does not exist or
+    does not fit, and for a file in the way.
     """
     options = parse(PatchOptions, arguments, "patch")
     out = free_folder(options.out or options.run / "patch", "patch", COLUMNS)

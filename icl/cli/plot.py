@@ -21,8 +21,8 @@ from .subject import subject_of
 def plot(arguments: list[str]) -> None:
     """Runs the command.
 
-    **Raises:** `ValueError` for a subject or a kind that cannot be, and for a kind that
-    was asked for by its name and that the run cannot have.
+    **Raises:** `ValueError` for a subject or a kind that does not exist, and for a kind
+    that was asked for by its name and that the run cannot have.
     """
     options = parse(PlotOptions, arguments, "plot")
     kinds = kinds_of(options.kinds)

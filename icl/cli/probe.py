@@ -39,7 +39,8 @@ def opened(
 ) -> tuple[Trained, tuple[opto.AbstractEdit, ...], opto.Sites]:
     """The run, the edits to apply, and the sites of its model.
 
-    **Raises:** `ValueError` for a run, a checkpoint or an edit that cannot be.
+    **Raises:** `ValueError` for a run or a checkpoint that does not exist, and for an
+    edit that does not fit.
     """
     trained = load(options.run, options.checkpoint)
     edits = edits_in_force(options, trained)

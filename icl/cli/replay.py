@@ -12,7 +12,8 @@ from .probe import edits_in_force
 def replay(arguments: list[str]) -> None:
     """Runs the command.
 
-    **Raises:** `ValueError` for what cannot be.
+    **Raises:** `ValueError` for a run, a measure, a set or a checkpoint that does not
+    exist, and for an edit that does not fit.
     """
     options = parse(ReplayOptions, arguments, "replay")
     trained = load(options.run)
@@ -42,4 +43,4 @@ def replay(arguments: list[str]) -> None:
         print(f"{name}  [{found.axes[name]}]  {list(found[name].shape)}")
     print(f"{len(found.sequences)} checkpoints: {out}")
     values = {name: found[name] for name in asked}
-    note_undefined("replay", {options.data or "the set": values}, "checkpoints")
+    note_undefined("replay", {options.data: values}, "checkpoints")

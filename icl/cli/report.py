@@ -9,7 +9,7 @@ from .subject import subject_of
 def report(arguments: list[str]) -> None:
     """Runs the command.
 
-    **Raises:** `ValueError` for a subject that cannot be, or a file in the way.
+    **Raises:** `ValueError` for a subject that does not exist, or a file in the way.
     """
     options = parse(ReportOptions, arguments, "report")
     subject = subject_of(options)

@@ -12,7 +12,8 @@ from .probe import edits_in_force
 def subject_of(options: SubjectOptions) -> Subject:
     """The run, set and edits that the options name.
 
-    **Raises:** `ValueError` for a run, a set, an edit or a threshold that cannot be.
+    **Raises:** `ValueError` for a run or a set that does not exist, and for an edit or
+    a threshold that does not fit.
     """
     level = options.threshold
     if level is not None and not (math.isfinite(level) and level > 0):

@@ -80,7 +80,7 @@ class Run:
     @property
     def _meta(self) -> dict[str, Any]:
         file = self.path / "meta.json"
-        # Only a help for errors: a run without the file is also readable.
+        # Only messages need it: a run without the file is also readable.
         return read_object(file) if file.exists() else {}
 
     def read(self, kind: type[Config]) -> Config:

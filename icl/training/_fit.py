@@ -12,7 +12,7 @@ import numpy as np
 from tqdm import tqdm
 
 from ..batches import example_of
-from ..checks import instance
+from ..checks import check_not_negative, instance
 from ..memory import check_memory
 from ..protocols import Summary
 from ..runs import Log, RunWriter
@@ -22,18 +22,16 @@ from ._sharing import devices_of
 from ._signals import stop_signals, Stopped as Stopped
 from ._steps import BUFFER, evaluator, initial_state, State, stepper
 from ._values import (
-    check_batch as check_batch,
     check_edits,
-    check_set_names as check_set_names,
     KEY_BYTES,
     Member as Member,
     Result as Result,
-    Task as Task,
     Training as Training,
     with_arrays,
 )
 from .freezing import check_freeze
 from .loggers import Logger
+from .optimizers import Optimizer
 
 
 def fit(
@@ -69,16 +67,22 @@ def fit(
 
     The results, in the members' order.
 
-    **Raises:** `ValueError` if members differ in more than numbers, or if the disk is
-    full; `FloatingPointError` when no member's loss is finite any more; `Stopped` after
-    a signal. In each case the run folders can be resumed.
+    **Raises:** `ValueError` for wrong arguments, if members differ in more than
+    numbers, or if the disk is full; `FloatingPointError` if every member has had a loss
+    or a gradient that is not finite; `Stopped` after a signal. After a full disk, a
+    `FloatingPointError` or a signal, the run folders can be resumed.
     """
+    if not isinstance(members, Member | Sequence):
+        got = type(members).__name__
+        raise ValueError(f"members must be an icl.Member or several, got {got}")
     members = [members] if isinstance(members, Member) else list(members)
+    check_not_negative("resume_interval", resume_interval)
     runs = [runs] if isinstance(runs, RunWriter) else list(runs)
     if not members:
         raise ValueError("fit needs at least one member")
     for member in members:
         instance("each of members", member, Member)
+        instance("optimizer", member.optimizer, Optimizer)
     instance("training", training, Training)
     if runs and len(runs) != len(members):
         raise ValueError(f"{len(members)} members need as many runs, got {len(runs)}")

@@ -150,7 +150,7 @@ def with_arrays(member: Member) -> Member:
 
     The state has the weights, and summaries are made outside.
     """
-    if isinstance(member.train_seed, int):
+    if not isinstance(member.train_seed, jax.Array):
         check_seed("train_seed", member.train_seed)
     check_set_names(member.evaluations)
     return Member(

@@ -8,6 +8,8 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
+from ..checks import check_number
+
 
 Config = TypeVar("Config")
 
@@ -37,6 +39,8 @@ def check_ranges(config: Any, **ranges: Any) -> None:
     """Raises `ValueError` for a number outside `[low, high)`."""
     for name, (low, high) in ranges.items():
         value = getattr(config, name)
+        if not isinstance(value, jax.Array):
+            check_number(name, value)
         if not low <= value < high:
             raise ValueError(f"{name} must be in [{low}, {high}), got {value}")
 

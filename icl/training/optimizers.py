@@ -28,8 +28,10 @@ def _check_optimizer(optimizer: Any, **ranges: Any) -> None:
     if not isinstance(rate, LearningRate):
         wanted = "Constant, WarmupDecay, Cosine or OneCycle"
         raise ValueError(f"learning_rate must be {wanted}, got {rate}")
-    if clip is not None and not 0 < clip < math.inf:
-        raise ValueError(f"clip_norm must be positive or None, got {clip}")
+    if clip is not None:
+        check_ranges(optimizer, clip_norm=(0, math.inf))
+        if clip == 0:
+            raise ValueError(f"clip_norm must be positive or None, got {clip}")
     check_ranges(optimizer, **ranges)
     if getattr(optimizer, "eps", 1.0) == 0:
         # A weight whose gradient was always zero would become NaN.

@@ -5,7 +5,7 @@ import reprlib
 
 import numpy as np
 
-from ..checks import positive
+from ..checks import instance, positive
 
 
 @dataclasses.dataclass(frozen=True)
@@ -31,6 +31,7 @@ class At:
     sequences: tuple[int, ...]
 
     def __post_init__(self):
+        instance("sequences", self.sequences, tuple)
         if any(type(n) is not int or not 0 <= n < 2**63 for n in self.sequences):
             raise ValueError(
                 "sequences must be integers of at least 0, got "

@@ -39,7 +39,9 @@ def train_usage(presets: Iterable[str]) -> str:
 
 def show_help(arguments: Sequence[str]) -> bool:
     """Prints the usage; the help of a preset needs the preset, and is not printed."""
-    given = arguments and arguments[0].startswith("-")
+    # The options of a YAML config need the config, too.
+    yaml = bool(arguments) and arguments[0].partition("=")[0] == "--yaml"
+    given = arguments and arguments[0].startswith("-") and not yaml
     names = preset_names() if given else None
     if names is not None:
         print(train_usage(names))

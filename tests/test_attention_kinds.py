@@ -188,6 +188,31 @@ def test_linear_attention_is_right_where_features_underflow(offset, getkey):
         np.testing.assert_allclose(found, wanted, rtol=1e-4, atol=1e-4)
 
 
+@pytest.mark.parametrize("offset", [0.0, -2.0, -60.0])
+def test_gradients_of_linear_attention(offset, getkey):
+    """Finite differences of the formula in float64, in random directions."""
+    kind = LinearAttention().build(2, 4, scale=None, key=getkey())
+    q, k = offset + jax.random.normal(getkey(), (2, 9, 2, 4))
+    v, out = np.asarray(jax.random.normal(getkey(), (2, 9, 2, 4)))
+    seen = np.tri(9, dtype=bool)
+    exact = lambda x: np.where(x > 0, x + 1, np.exp(np.minimum(x, 0)))
+
+    def formula(q, k):
+        weights = np.einsum("qhd,khd->hqk", exact(q), exact(k)) * seen
+        weights /= weights.sum(-1, keepdims=True)
+        return np.sum(np.einsum("hqk,khd->qhd", weights, v) * out)
+
+    q64, k64 = (np.asarray(x, np.float64) for x in (q, k))
+    step = 1e-6 * np.random.default_rng(0).normal(size=(2, 9, 2, 4))
+    moved = formula(q64 + step[0], k64 + step[1])
+    slope = (moved - formula(q64 - step[0], k64 - step[1])) / 2e-6
+    for form in in_forms(kind):
+        score = lambda q, k, f=form: jnp.sum(f(q, k, jnp.asarray(v), seen) * out)
+        gradients = jax.jit(jax.grad(score, (0, 1)))(q, k)
+        found = sum(np.sum(g * s) for g, s in zip(gradients, step, strict=True)) / 1e-6
+        np.testing.assert_allclose(found, slope, rtol=1e-3)
+
+
 def test_linear_attention_is_finite_where_products_underflow(getkey):
     kind = LinearAttention().build(1, 2, scale=None, key=getkey())
     q, k = jnp.array([[[0.0, -300.0]]] * 3), jnp.array([[[-300.0, 0.0]]] * 3)

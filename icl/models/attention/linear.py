@@ -37,8 +37,9 @@ def _features(x: Float[Array, "seq head d_head"]) -> Features:
     """
     log = jax.lax.stop_gradient(jnp.minimum(x.max(-1), 0))
     # Not written as elu(x) + 1: elu subtracts one, so small values lose their digits.
-    small = jnp.exp(jnp.clip(x - log[..., None], _LOWEST, 0))
-    return Features(jnp.where(x > 0, x + 1, small), log)
+    # No maximum at 0: the largest entry is there, and would have half of its gradient.
+    exponents = jnp.maximum(jnp.where(x > 0, 0, x - log[..., None]), _LOWEST)
+    return Features(jnp.where(x > 0, x + 1, jnp.exp(exponents)), log)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -48,7 +49,8 @@ class LinearAttention(AttentionConfig):
     The time is proportional to the length of a sequence, unless someone asks for
     weights.
 
-    Of a token's features, those below $e^{-40}$ times the largest count as that much.
+    Of a token's features, those below $e^{-40}$, or below $e^{-40}$ times the largest
+    if that is below 1, count as that much.
     The kernel is recorded up to a factor for each query.
     """
 

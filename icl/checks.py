@@ -5,6 +5,7 @@ import numbers
 import reprlib
 from typing import Any, get_args, TypeGuard
 
+import jax.numpy as jnp
 import numpy as np
 from jax.core import Tracer
 from jaxtyping import Array, ArrayLike
@@ -108,6 +109,14 @@ def check_axes(**arrays: tuple[Any, str]) -> None:
         fits = all(sizes.setdefault(axis, size) == size for axis, size in pairs)
         if not fits or len(shape) != len(names):
             raise ValueError(f"{wanted}, got shape {[*shape]}")
+
+
+def check_prompt(xs: Array | np.ndarray, ys: Array | np.ndarray) -> None:
+    """Raises `ValueError` unless these are points and one value for each, as floats."""
+    check_axes(xs=(xs, "point dim"), ys=(ys, "point"))
+    for name, array in (("xs", xs), ("ys", ys)):
+        if not jnp.issubdtype(array.dtype, jnp.floating):
+            raise ValueError(f"{name} must be floats, got {array.dtype}")
 
 
 def check_labels(name: str, labels: Array | np.ndarray) -> None:

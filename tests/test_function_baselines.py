@@ -430,6 +430,7 @@ def test_a_weak_shift_is_no_shift_that_changes_nothing(monkeypatch):
         draw_prompts(weak, 20, key=jax.random.key(0))
 
 
+@pytest.mark.usefixtures("unchecked")
 def test_what_cannot_be_evaluated():
     key = jax.random.key(0)
     with pytest.raises(ValueError, match="prompts of one size"):
@@ -441,8 +442,12 @@ def test_what_cannot_be_evaluated():
     labels = dataclasses.replace(TASK, function=LinearClassification())
     with pytest.raises(ValueError, match="scored alike"):
         draw_prompts({"a": TASK, "b": labels}, 5, key=key)
-    with pytest.raises(ValueError, match="positions must be below points=11"):
-        errors_by_context(Averaging(), prompts(), positions=(11,))
+    wrong = "positions must be whole numbers below points=11, got"
+    for position in (11, -12, 1.5, True, "a", None):
+        with pytest.raises(ValueError, match=wrong):
+            errors_by_context(Averaging(), prompts(), positions=[position])
+    with pytest.raises(ValueError, match="must have at least one position, got none"):
+        errors_by_context(Averaging(), prompts(), positions=[])
 
 
 # By setting: learners that get another value than a number.

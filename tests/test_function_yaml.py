@@ -214,15 +214,32 @@ REFUSED = {
         "n_positions: 41",
         "n_positions: 40",
     ),
-    "global_attn_indices need a local_window_size, got [20, 40] and none": (
+    "local_window_size of local_global must be below 82 tokens, got None": (
         "attention_type: softmax_causal\n  attention_kwargs: {}",
         "attention_type: local_global\n"
         "  attention_kwargs: {global_attn_indices: [20, 40]}",
     ),
-    "global_attn_indices must be at least 0, got -1": (
+    "local_window_size of local_global must be below 82 tokens, got 82": (
+        "attention_type: softmax_causal\n  attention_kwargs: {}",
+        "attention_type: local_global\n  attention_kwargs: {local_window_size: 82}",
+    ),
+    "global_attn_indices must be from 0 to 81, got 400": (
+        "attention_type: softmax_causal\n  attention_kwargs: {}",
+        "attention_type: local_global\n"
+        "  attention_kwargs: {local_window_size: 5, global_attn_indices: [4, 400]}",
+    ),
+    "global_attn_indices must be from 0 to 81, got -1": (
         "attention_type: softmax_causal\n  attention_kwargs: {}",
         "attention_type: local_global\n"
         "  attention_kwargs: {local_window_size: 5, global_attn_indices: [4, -1]}",
+    ),
+    "renormalize_ys must be true or false, got 1": (
+        "linear_regression\n  task_kwargs: {}",
+        "noisy_linear_regression\n  task_kwargs: {noise_std: 1, renormalize_ys: 1}",
+    ),
+    "renormalize_ys needs a noise_std above 0, got none": (
+        "linear_regression\n  task_kwargs: {}",
+        "noisy_linear_regression\n  task_kwargs: {renormalize_ys: true}",
     ),
     "must have keys, got str": (PUBLISHED, "text"),
     "cannot read": (PUBLISHED, "a: [1"),

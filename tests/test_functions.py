@@ -153,9 +153,24 @@ def test_errors_are_divided_by_the_mean_square(name):
     extra = {"noisy": 0.25, "affine": 0.49}.get(name, 0.0)
     found = (ys**2).mean(1)
     wanted = task.mean_square + extra
-    if name == "expected_size":  # The factor assumes standard normal points.
-        wanted = 4 * (4 * 4 * 1.5**2 + 1.5**2) / (4 * 4 + 1.5**2)
     assert abs(found.mean() - wanted) <= 5 * found.std() / np.sqrt(len(found))
+
+
+@pytest.mark.parametrize("name", EVERY)
+def test_errors_are_divided_by_the_mean_square_during_a_curriculum(name):
+    """Three of six components are in use, and later five."""
+    curriculum = Curriculum(Ramp(3, 5, 1, 1000), Ramp(2, 3, 1, 1000))
+    task = InContextFunction(EVERY[name], dim=6, points=3, curriculum=curriculum)
+    keys = jax.random.split(jax.random.key(0), 20_000)
+    extra = {"noisy": 0.25, "affine": 0.49}.get(name, 0.0)
+    many = eqx.filter_jit(
+        jax.vmap(lambda key, seen: task.sample(key=key, seen=seen), (0, None))
+    )
+    for seen in (0, 5000):
+        examples = many(keys, jnp.asarray(seen))
+        found = np.asarray(examples.ys, np.float64)[:, 0] ** 2
+        wanted = np.mean(examples.mean_square) + extra
+        assert abs(found.mean() - wanted) <= 5 * found.std() / np.sqrt(len(found))
 
 
 @pytest.mark.parametrize(
@@ -172,7 +187,10 @@ def test_errors_are_divided_by_the_mean_square(name):
     ],
     ids=repr,
 )
-@pytest.mark.parametrize("function", [LinearFunction(), QuadraticFunction(1.5)])
+@pytest.mark.parametrize(
+    "function",
+    [LinearFunction(), QuadraticFunction(1.5), NoisyLinear(1.1, size=ExpectedSize())],
+)
 def test_shifts_change_the_mean_square(function, shift):
     """Errors are divided by the mean square of the values at shifted queries."""
     task = InContextFunction(function, dim=5, points=4, shift=shift)
@@ -426,7 +444,7 @@ def test_what_is_not_in_use_is_zero_and_does_not_count():
         found = SMALL.metrics(jnp.asarray(prediction), example)
         squared = (prediction - np.asarray(example.ys)) ** 2
         np.testing.assert_allclose(found["loss"], squared[:points].mean(), rtol=1e-6)
-        same_nan = np.where(used, squared / 3, np.nan)
+        same_nan = np.where(used, squared / dims, np.nan)
         np.testing.assert_allclose(found["error"], same_nan, rtol=1e-6)
 
 

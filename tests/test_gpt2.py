@@ -520,8 +520,20 @@ WRONG = {
     "xs must have 3 components, got 2": lambda: built(POINTS)(
         jnp.ones((4, 2)), jnp.ones(4)
     ),
-    "ys must have one value for each point, got 3 for 4 points": lambda: built(POINTS)(
+    "ys must be an array [point=4], got shape [3]": lambda: built(POINTS)(
         jnp.ones((4, 3)), jnp.ones(3)
+    ),
+    "xs must be an array [point, dim], got shape [2, 4, 3]": lambda: built(POINTS)(
+        jnp.ones((2, 4, 3)), jnp.ones((2, 4))
+    ),
+    "ys must be an array [point=4], got shape [4, 1]": lambda: built(POINTS)(
+        jnp.ones((4, 3)), jnp.ones((4, 1))
+    ),
+    "xs must be floats, got int32": lambda: built(POINTS)(
+        jnp.ones((4, 3), int), jnp.ones(4)
+    ),
+    "xs must have at least one point, got none": lambda: built(POINTS)(
+        jnp.ones((0, 3)), jnp.ones(0)
     ),
 }
 

@@ -30,7 +30,7 @@ from ..tasks.functions.classes.noisy import ExpectedSize, KeptSize
 from ..training import Training
 from ..training.optimizers import Adam, Constant
 from ..training.schedules import Every
-from ._config import check_known
+from ._config import check_known, check_switch
 from .limits_of_icl import model_config
 
 
@@ -106,18 +106,23 @@ def read_yaml(path: str | os.PathLike) -> PublishedRun:
         raise ValueError(f"{path}: {error}") from None
 
 
-def _check_globals(given: Mapping[str, Any]) -> None:
-    """Raises `ValueError` for global tokens that change nothing in that code.
+def _check_window(model: Mapping[str, Any]) -> None:
+    """Raises `ValueError` for windows and global tokens that change nothing there.
 
     Stored models with such settings are loaded: they are what they are.
     """
-    positions, name = given.get("global_attn_indices"), "global_attn_indices"
-    if positions and given.get("local_window_size") is None:
-        wanted = f"model.attention_kwargs: {name} need a local_window_size"
-        raise ValueError(f"{wanted}, got {positions!r} and none")
-    if negative := [x for x in positions or () if x < 0]:
-        wanted = f"model.attention_kwargs: {name} must be at least 0"
-        raise ValueError(f"{wanted}, got {negative[0]}")
+    if model["attention_type"] != "local_global":
+        return
+    given, tokens = model["attention_kwargs"] or {}, 2 * model["n_positions"]
+    size, positions = (
+        given.get(name) for name in ("local_window_size", "global_attn_indices")
+    )
+    if size is None or size >= tokens:
+        wanted = f"local_window_size of local_global must be below {tokens} tokens"
+        raise ValueError(f"model.attention_kwargs: {wanted}, got {size!r}")
+    if outside := [x for x in positions or () if not 0 <= x < tokens]:
+        wanted = f"global_attn_indices must be from 0 to {tokens - 1}"
+        raise ValueError(f"model.attention_kwargs: {wanted}, got {outside[0]}")
 
 
 def _run(given: Mapping[str, Any]) -> PublishedRun:
@@ -134,7 +139,7 @@ def _run(given: Mapping[str, Any]) -> PublishedRun:
             raise ValueError(f"{name} must be {wanted}, got {got}")
     _check_types(given)
     config = model_config(model, "model")
-    _check_globals(model["attention_kwargs"] or {})
+    _check_window(model)
     for name in ("batch_size", "train_steps", "save_every_steps"):
         positive(f"training.{name}", training[name])
     batch, steps = training["batch_size"], training["train_steps"]
@@ -195,10 +200,13 @@ def _ramp(name: str, given: Mapping[str, Any], batch: int) -> Ramp:
 def _noisy(
     scale: float = 1.0, noise_std: float = 0.0, renormalize_ys: bool = False
 ) -> FunctionClass:
-    size = ExpectedSize() if renormalize_ys else KeptSize()
-    if noise_std == 0 and not renormalize_ys:
-        return LinearFunction(scale)
-    return NoisyLinear(noise_std, scale, size)
+    if noise_std:
+        return NoisyLinear(
+            noise_std, scale, ExpectedSize() if renormalize_ys else KeptSize()
+        )
+    if renormalize_ys:
+        raise ValueError("renormalize_ys needs a noise_std above 0, got none")
+    return LinearFunction(scale)
 
 
 _FUNCTIONS: dict[str, tuple[Callable[..., FunctionClass], dict[str, str]]] = {
@@ -230,7 +238,9 @@ def _function(task: str, arguments: Mapping[str, Any]) -> FunctionClass:
     check_known(f"training.task_kwargs: {task} has no", arguments, names)
     given = {}
     for name, value in arguments.items():
-        whole = isinstance(value, bool) or name in _WHOLE
+        if name in _SWITCHES:
+            check_switch(f"training.task_kwargs: {name}", value)
+        whole = name in (*_SWITCHES, *_WHOLE)
         given[names[name]] = value if whole else _number(name, value)
     try:
         return make(**given)
@@ -239,6 +249,7 @@ def _function(task: str, arguments: Mapping[str, Any]) -> FunctionClass:
 
 
 _WHOLE = ("sparsity", "hidden_layer_size", "depth")
+_SWITCHES = ("renormalize_ys",)
 
 
 def _number(name: str, value: Any) -> float:

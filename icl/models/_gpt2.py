@@ -6,6 +6,7 @@ from jaxtyping import Array, Float, Int
 
 from opto import identity, Tap
 
+from ..checks import check_prompt
 from ..roles import EXEMPLAR, LABEL
 from ._init import linear_with
 from ._layers import per_token
@@ -94,9 +95,9 @@ class GPT2Points(AbstractGPT2):
         return tap("prediction", logits[::2, 0], "point")
 
     def _check(self, xs: Array, ys: Array) -> None:
+        check_prompt(xs, ys)
         if xs.shape[-1] != self.read_in.in_features:
             wanted = f"xs must have {self.read_in.in_features} components"
             raise ValueError(f"{wanted}, got {xs.shape[-1]}")
-        if len(xs) != len(ys):
-            got = f"{len(ys)} for {len(xs)} points"
-            raise ValueError(f"ys must have one value for each point, got {got}")
+        if not len(xs):
+            raise ValueError("xs must have at least one point, got none")

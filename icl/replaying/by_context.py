@@ -144,10 +144,14 @@ def errors_by_context(
     """
     first = next(iter(sets.tasks.values()))
     wanted = range(first.points) if positions is None else positions
+    for at in wanted:
+        whole = isinstance(at, int | np.integer) and not isinstance(at, bool)
+        if not whole or not -first.points <= at < first.points:
+            message = f"positions must be whole numbers below points={first.points}"
+            raise ValueError(f"{message}, got {at!r}")
     places = [at + first.points if at < 0 else at for at in wanted]
-    if not places or not all(0 <= at < first.points for at in places):
-        got = [*wanted]
-        raise ValueError(f"positions must be below points={first.points}, got {got}")
+    if not places:
+        raise ValueError("positions must have at least one position, got none")
     asked = [t.shift and t.shift.queries(t.points, t.dim) for t in sets.tasks.values()]
     rows = np.full((len(asked), sets.prompts.query_y.shape[1], len(places)), np.nan)
     apart = [len(places) == 1 or queries is not None for queries in asked]

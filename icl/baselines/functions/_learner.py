@@ -9,7 +9,7 @@ from jaxtyping import Array, Bool, Float, Int
 
 from opto import identity, Tap
 
-from ...checks import check_axes
+from ...checks import check_prompt
 
 
 class ContextLearner(eqx.Module):
@@ -52,11 +52,3 @@ class ContextLearner(eqx.Module):
             return jnp.where(at > 0, self.answer(*pairs, some, xs[at]), 0.0)
 
         return jax.vmap(one)(jnp.arange(len(xs)))
-
-
-def check_prompt(xs: Array, ys: Array) -> None:
-    """Raises `ValueError` unless these are points and one value for each, as floats."""
-    check_axes(xs=(xs, "point dim"), ys=(ys, "point"))
-    for name, array in (("xs", xs), ("ys", ys)):
-        if not jnp.issubdtype(array.dtype, jnp.floating):
-            raise ValueError(f"{name} must be floats, got {array.dtype}")

@@ -11,8 +11,7 @@ from jaxtyping import Array, Float
 
 from opto import identity, Tap
 
-from ...checks import check_scale, positive
-from ._learner import check_prompt
+from ...checks import check_prompt, check_scale, positive
 
 
 class HostLearner(eqx.Module):

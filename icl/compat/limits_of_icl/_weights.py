@@ -56,9 +56,8 @@ def load_model(
         and the unused table of words are ignored.
     - `constructor`: The arguments of that code's `build_model`, or their JSON text.
 
-    **Raises:** `ValueError` for settings that are missing, not supported or without any
-    effect, and for arrays that are missing, left over, of another shape, no floats or
-    not finite.
+    **Raises:** `ValueError` for settings that are missing or not supported, and for
+    arrays that are missing, left over, of another shape, no floats or not finite.
     """
     settings = read_config("constructor", constructor)
     kind = _kind(settings, "constructor")
@@ -83,10 +82,12 @@ def model_config(
 ) -> GPT2Config:
     """The config of the models that `build_model` makes with these arguments.
 
+    As in that code, negative global tokens are ignored, and all of them if there is no
+    window.
+
     **Arguments:** `name`: What error messages call the arguments.
 
-    **Raises:** `ValueError` for settings that are missing, not supported or without any
-    effect.
+    **Raises:** `ValueError` for settings that are missing or not supported.
     """
     return _config(constructor, _kind(constructor, name))
 

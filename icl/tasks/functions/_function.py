@@ -12,6 +12,10 @@ from ._shift import Moments
 
 Parameters = dict[str, Array]
 """What makes one function of a class: arrays by name."""
+Active = int | Int[Array, ""]
+"""How many components or points are in use; an array during a curriculum."""
+Size = float | Float[Array, ""]
+"""The mean square of some values."""
 
 
 class FunctionClass(OpenUnion, packages=("icl.tasks.functions.classes",)):
@@ -26,7 +30,7 @@ class FunctionClass(OpenUnion, packages=("icl.tasks.functions.classes",)):
 
     @abc.abstractmethod
     def draw(
-        self, points: int, dim: int, *, active: Int[Array, ""] | int, key: PRNGKeyArray
+        self, points: int, dim: int, *, active: Active, key: PRNGKeyArray
     ) -> Parameters:
         """The parameters of one function.
 
@@ -43,15 +47,16 @@ class FunctionClass(OpenUnion, packages=("icl.tasks.functions.classes",)):
         """The values of the function at some points."""
 
     @abc.abstractmethod
-    def mean_square(self, dim: int, inputs: Moments) -> float:
+    def mean_square(self, dim: int, inputs: Moments, *, active: Active) -> Size:
         """The mean square of its values, averaged over functions.
 
-        Noise and offsets do not count. Errors are divided by this number, so that a
-        model that always predicts 0 has an error of about 1.
+        Noise and offsets do not count, unless the class says so. Errors are divided by
+        this number, so that a model that always predicts 0 has an error of about 1.
 
         **Arguments:**
 
-        - `inputs`: The mean powers of each component of the points.
+        - `inputs`: The mean powers of each component of the points, if all are in use.
+        - `active`: How many components of a point are not zero, as for `draw`.
         """
 
 

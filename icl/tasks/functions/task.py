@@ -16,7 +16,7 @@ from ...checks import instance, positive
 from ...protocols import Input, Interface, Summary, TaskConfig
 from ...summaries import BootstrapInterval, CountedMean
 from ._example import FunctionExample
-from ._function import FunctionClass, Parameters
+from ._function import Active, FunctionClass, Parameters, Size
 from ._shift import InputShift, NORMAL
 from .classes.linear import LinearFunction
 from .curriculum import Curriculum
@@ -88,7 +88,7 @@ class InContextFunction(TaskConfig):
         prediction counts. The points before and after it are those of the context.
         """
         key, place_key = jax.random.split(key)
-        context, query, function, length = self._draw(key, seen)
+        context, query, function, length, active = self._draw(key, seen)
         places = jnp.arange(self.points)
         xs, counts = context, places < length
         allowed = None if self.shift is None else self._queries
@@ -98,12 +98,13 @@ class InContextFunction(TaskConfig):
             xs = jnp.where(counts[:, None], query, context)
         used = places < length
         ys = jnp.where(used, self.function.values(function, xs), 0.0)
-        return FunctionExample(xs, ys, counts, jnp.asarray(self.mean_square, xs.dtype))
+        size = jnp.asarray(self._mean_square(active), xs.dtype)
+        return FunctionExample(xs, ys, counts, size)
 
     def prompt(self, *, key: PRNGKeyArray) -> Prompt:
         """Draws a prompt without choosing its query; for errors by context length."""
         key, _ = jax.random.split(key)
-        context, query, function, _ = self._draw(key, _END)
+        context, query, function, *_ = self._draw(key, _END)
         values = lambda xs: self.function.values(function, xs)
         return Prompt(context, values(context), query, values(query))
 
@@ -118,9 +119,15 @@ class InContextFunction(TaskConfig):
 
     @property
     def mean_square(self) -> float:
-        """The mean square of the values at queries, by which errors are divided."""
+        """The mean square of the values at queries, by which errors are divided.
+
+        It is that of all components; during a curriculum, examples have their own.
+        """
+        return float(self._mean_square(self.dim))
+
+    def _mean_square(self, active: Active) -> Size:
         inputs = NORMAL if self.shift is None else self.shift.moments(self.dim)
-        return self.function.mean_square(self.dim, inputs)
+        return self.function.mean_square(self.dim, inputs, active=active)
 
     @property
     def _queries(self) -> range | None:
@@ -128,8 +135,11 @@ class InContextFunction(TaskConfig):
 
     def _draw(
         self, key: PRNGKeyArray, seen: int | Int[Array, ""]
-    ) -> tuple[Array, Array, Parameters, int | Int[Array, ""]]:
-        """Points of the context and as queries, a function, and how many count."""
+    ) -> tuple[Array, Array, Parameters, Active, Active]:
+        """Points of the context and as queries, a function, and how many are in use.
+
+        The numbers in use are those of points and of components.
+        """
         x_key, function_key, shift_key = jax.random.split(key, 3)
         length, active = self.points, self.dim
         xs = jax.random.normal(x_key, (self.points, self.dim))
@@ -142,9 +152,9 @@ class InContextFunction(TaskConfig):
             self.points, self.dim, active=active, key=function_key
         )
         if self.shift is None:
-            return xs, xs, function, length
+            return xs, xs, function, length, active
         choices = self.shift.choices(self.points, self.dim, key=shift_key)
-        return *self.shift.apply(xs, choices), function, length
+        return *self.shift.apply(xs, choices), function, length, active
 
     def inputs(
         self, example: FunctionExample

@@ -7,9 +7,8 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from .._function import FunctionClass, linear, Parameters
+from .._function import FunctionClass, linear, Parameters, Size
 from .._scoring import Scoring, SignedLabels
-from .._shift import Moments
 
 
 @dataclasses.dataclass(frozen=True)
@@ -32,6 +31,6 @@ class LinearClassification(FunctionClass):
     ) -> Float[Array, " point"]:
         return jnp.sign(linear(xs, parameters["w"], 1.0))
 
-    def mean_square(self, dim: int, inputs: Moments) -> float:
+    def mean_square(self, dim, inputs, *, active) -> Size:
         """1: labels are not divided by anything."""
         return 1.0

@@ -6,8 +6,7 @@ import jax
 from jaxtyping import Array, Float
 
 from ....checks import check_scale
-from .._function import FunctionClass, linear, Parameters
-from .._shift import Moments
+from .._function import FunctionClass, linear, Parameters, Size
 
 
 @dataclasses.dataclass(frozen=True)
@@ -31,6 +30,6 @@ class LinearFunction(FunctionClass):
     ) -> Float[Array, " point"]:
         return linear(xs, parameters["w"], self.scale)
 
-    def mean_square(self, dim: int, inputs: Moments) -> float:
+    def mean_square(self, dim, inputs, *, active) -> Size:
         r"""$s^2 d$ times the variance of a component."""
-        return self.scale**2 * dim * inputs.second
+        return self.scale**2 * active * inputs.second

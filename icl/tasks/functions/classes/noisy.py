@@ -8,8 +8,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from ....checks import check_scale, instance
-from .._function import FunctionClass, linear, Parameters
-from .._shift import Moments
+from .._function import FunctionClass, linear, Parameters, Size
 
 
 @dataclasses.dataclass(frozen=True)
@@ -19,8 +18,8 @@ class KeptSize:
     def factor(self, scale, noise_std, dim, active) -> Float[Array, ""]:
         return jnp.ones(())
 
-    def mean_square(self, scale: float, dim: int) -> float:
-        return scale**2 * dim
+    def mean_square(self, exact, scale, noise_std, dim, active) -> Size:
+        return exact
 
 
 @dataclasses.dataclass(frozen=True)
@@ -37,8 +36,9 @@ class ExpectedSize:
     def factor(self, scale, noise_std, dim, active) -> Float[Array, ""]:
         return jnp.sqrt(dim / (scale**2 * active + noise_std**2))
 
-    def mean_square(self, scale: float, dim: int) -> float:
-        return float(dim)
+    def mean_square(self, exact, scale, noise_std, dim, active) -> Size:
+        factor = dim / (scale**2 * active + noise_std**2)
+        return factor * (exact + noise_std**2)
 
 
 def batch_renormalized(
@@ -87,6 +87,7 @@ class NoisyLinear(FunctionClass):
         exact = linear(xs, parameters["w"], self.scale)
         return parameters["factor"] * (exact + self.noise_std * parameters["noise"])
 
-    def mean_square(self, dim: int, inputs: Moments) -> float:
-        r"""That of a linear function, or its `size`: the noise does not count."""
-        return self.size.mean_square(self.scale, dim) * inputs.second
+    def mean_square(self, dim, inputs, *, active) -> Size:
+        """The noise counts where the values have the size of those without noise."""
+        exact = self.scale**2 * active * inputs.second
+        return self.size.mean_square(exact, self.scale, self.noise_std, dim, active)

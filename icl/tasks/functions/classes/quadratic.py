@@ -7,8 +7,7 @@ import jax
 from jaxtyping import Array, Float
 
 from ....checks import check_scale
-from .._function import FunctionClass, linear, Parameters
-from .._shift import Moments
+from .._function import FunctionClass, linear, Parameters, Size
 
 
 @dataclasses.dataclass(frozen=True)
@@ -36,6 +35,6 @@ class QuadraticFunction(FunctionClass):
     ) -> Float[Array, " point"]:
         return linear(xs**2, parameters["w"], self.scale) / math.sqrt(3)
 
-    def mean_square(self, dim: int, inputs: Moments) -> float:
+    def mean_square(self, dim, inputs, *, active) -> Size:
         r"""$s^2 d / 3$ times the mean fourth power of a component."""
-        return self.scale**2 * dim * inputs.fourth / 3
+        return self.scale**2 * active * inputs.fourth / 3

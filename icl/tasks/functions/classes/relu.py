@@ -7,8 +7,7 @@ import jax
 from jaxtyping import Array, Float
 
 from ....checks import check_scale, positive
-from .._function import FunctionClass, Parameters
-from .._shift import Moments
+from .._function import FunctionClass, Parameters, Size
 
 
 @dataclasses.dataclass(frozen=True)
@@ -44,6 +43,6 @@ class TwoLayerReLU(FunctionClass):
         hidden = jax.nn.relu(xs @ parameters["W1"])
         return self.scale * math.sqrt(2 / self.hidden) * (hidden @ parameters["W2"])
 
-    def mean_square(self, dim: int, inputs: Moments) -> float:
+    def mean_square(self, dim, inputs, *, active) -> Size:
         r"""$s^2 d$ times the variance of a component."""
-        return self.scale**2 * dim * inputs.second
+        return self.scale**2 * active * inputs.second

@@ -7,8 +7,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from ....checks import check_scale, positive
-from .._function import FunctionClass, linear, Parameters
-from .._shift import Moments
+from .._function import FunctionClass, linear, Parameters, Size
 
 
 @dataclasses.dataclass(frozen=True)
@@ -47,6 +46,8 @@ class SparseLinear(FunctionClass):
     ) -> Float[Array, " point"]:
         return linear(xs, parameters["w"], self.scale)
 
-    def mean_square(self, dim: int, inputs: Moments) -> float:
+    def mean_square(self, dim, inputs, *, active) -> Size:
         """As if there were only the components whose weights are not zero."""
-        return self.scale**2 * self.sparsity * inputs.second
+        some = isinstance(active, int)
+        kept = (min if some else jnp.minimum)(self.sparsity, active)
+        return self.scale**2 * kept * inputs.second

@@ -7,8 +7,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from ....checks import positive
-from .._function import FunctionClass, Parameters
-from .._shift import Moments
+from .._function import FunctionClass, Parameters, Size
 
 
 # A tree of this depth has 65,535 nodes.
@@ -53,6 +52,6 @@ class DecisionTree(FunctionClass):
 
         return jax.vmap(one)(xs)
 
-    def mean_square(self, dim: int, inputs: Moments) -> float:
+    def mean_square(self, dim, inputs, *, active) -> Size:
         """1, whatever the points are: the mean square of a leaf."""
         return 1.0

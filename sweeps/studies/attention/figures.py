@@ -212,7 +212,7 @@ def _shift_rows() -> dict[str, Row]:
         targets = {f"{kind}: {name}": x / 20 for name, x in of_kind.items()}
         rows |= rows_of(ERROR, targets)
         rows |= rows_of(QUOTIENT, {f"{kind}: noise 1.1 ÷ least squares": _noisy(noise)})
-    # Garg et al. divide errors by d, whatever the size of the points is.
+    # We read Garg et al.'s errors as divided by d, whatever the size of the points is.
     scaled = {"points × ⅓": 0.30 * 9, "points × 3": 0.58 / 9, "half subspace": 0.00057}
     targets = {f"softmax: {name} (Garg)": x for name, x in scaled.items()}
     return rows | rows_of(ERROR, targets)
@@ -277,7 +277,7 @@ FIGURES = (
         "each kind under each shift, beside least squares, averaging and neighbours",
         f"{_CODE}: sweeps at one setting each",
         cost="40 min",
-        about="1280 prompts, after 2d pairs; the same draws for all kinds and shifts",
+        about="1280 prompts after 2d pairs, noise and bias as large beside f as published",
         study="attention",
         runs=_RUNS,
         measure=_shifts,

@@ -84,9 +84,9 @@ table_of("attention/curves")
 # 1.8 times; ReLA and ReBased at 2.3, as one and two of their seeds are slow. The
 # published errors at the last point are 34 to 44 times smaller, after 12 times as many
 # prompts and in a larger model. As published, the three published kinds without a
-# softmax are worse than those with one in every seed. A window costs most where it is narrow; the wide one has 3 times the
-# error of softmax in the mean, but only one seed has the factor of 3 that we had asked
-# for.
+# softmax are worse than those with one in every seed. A window costs most where it is
+# narrow; the wide one has 3 times the error of softmax in the mean, but only one seed
+# has the factor of 3 that we had asked for.
 
 # %%
 drawn_from("attention/loss", study)

@@ -277,7 +277,10 @@ FIGURES = (
         "each kind under each shift, beside least squares, averaging and neighbours",
         f"{_CODE}: sweeps at one setting each",
         cost="40 min",
-        about="1280 prompts after 2d pairs, noise and bias as large beside f as published",
+        about=(
+            "1280 prompts after 2d pairs, "
+            "noise and bias as large beside f as published"
+        ),
         study="attention",
         runs=_RUNS,
         measure=_shifts,

@@ -278,8 +278,7 @@ FIGURES = (
         f"{_CODE}: sweeps at one setting each",
         cost="40 min",
         about=(
-            "1280 prompts after 2d pairs, "
-            "noise and bias as large beside f as published"
+            "1280 prompts after 2d pairs, noise and bias as large beside f as published"
         ),
         study="attention",
         runs=_RUNS,

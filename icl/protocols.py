@@ -192,7 +192,7 @@ class AttentionConfig(
 
         - `scale`: The factor on the scores; `None` uses the kind's own factor.
 
-        **Raises:** `ValueError` for a scale if the kind has no scores.
+        **Raises:** `ValueError` for a scale if it would change nothing.
         """
 
 

@@ -307,6 +307,10 @@ def test_kinds_by_layer_in_a_config():
             "scale of FavorAttention must be positive and finite, got -1.0",
         ),
         (
+            lambda: RebasedAttention().build(2, 4, scale=0.5, key=jax.random.key(0)),
+            "scale: RebasedAttention has none, as its weights are divided by .* 0.5",
+        ),
+        (
             lambda: TransformerConfig(attention=(RelaAttention(),) * 3),
             "attention must be one for all layers, or one for each; got 3 for",
         ),

@@ -35,20 +35,21 @@ class _Rebased(AbstractKernelAttention):
 
 @dataclasses.dataclass(frozen=True)
 class RebasedAttention(AttentionConfig):
-    r"""Weights are proportional to squares: $(s\, q' \cdot k')^2$.
+    r"""Weights are proportional to squares: $(q' \cdot k')^2 / d_\text{head}$.
 
     Each head normalises its queries and its keys over `d_head`, and then has a learned
     gain and offset, the same for both: $x' = \gamma \odot \mathrm{LN}(x) + \beta$. The
-    features are all products of two entries of $x'$. `scale` is $s$; the default is
-    $1 / \sqrt{d_\text{head}}$. Each sum of weights has 1e-6 added, so rows sum to a
-    little less than 1.
+    features are all products of two entries of $x'$. Each sum of weights has 1e-6
+    added, so rows sum to a little less than 1.
     """
 
     def build(
         self, num_heads: int, d_head: int, *, scale: float | None, key: PRNGKeyArray
     ) -> AbstractAttention:
-        factor = d_head**-0.5 if scale is None else scale
-        return _Rebased(*gain_and_offset(num_heads, d_head), factor)
+        if scale is not None:
+            why = "its weights are divided by their sum, so a scale changes nothing"
+            raise ValueError(f"scale: RebasedAttention has none, as {why}; got {scale}")
+        return _Rebased(*gain_and_offset(num_heads, d_head), d_head**-0.5)
 
 
 def gain_and_offset(num_heads: int, d_head: int) -> tuple[Array, Array]:

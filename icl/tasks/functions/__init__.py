@@ -8,6 +8,10 @@ are in `icl.baselines`, not here.
 from ._example import FunctionExample as FunctionExample
 from ._function import FunctionClass as FunctionClass, Parameters as Parameters
 from ._scoring import SignedLabels as SignedLabels, SquaredError as SquaredError
-from ._shift import InputShift as InputShift, Moments as Moments, NORMAL as NORMAL
+from ._shift import (
+    InputShift as InputShift,
+    NORMAL as NORMAL,
+    PointMoments as PointMoments,
+)
 from .curriculum import Curriculum as Curriculum, Ramp as Ramp
 from .task import InContextFunction as InContextFunction

@@ -7,7 +7,7 @@ from jaxtyping import Array, Float, Int, PRNGKeyArray
 
 from ...unions import OpenUnion
 from ._scoring import Scoring, SquaredError
-from ._shift import Moments
+from ._shift import PointMoments
 
 
 Parameters = dict[str, Array]
@@ -47,7 +47,7 @@ class FunctionClass(OpenUnion, packages=("icl.tasks.functions.classes",)):
         """The values of the function at some points."""
 
     @abc.abstractmethod
-    def mean_square(self, dim: int, inputs: Moments, *, active: Active) -> Size:
+    def mean_square(self, dim: int, inputs: PointMoments, *, active: Active) -> Size:
         """The mean square of its values, averaged over functions.
 
         Noise and offsets do not count, unless the class says so. Errors are divided by

@@ -13,7 +13,7 @@ Choices = dict[str, Array]
 Points = Float[Array, "point dim"]
 
 
-class Moments(NamedTuple):
+class PointMoments(NamedTuple):
     """The mean powers of each component of a query, over prompts.
 
     **Fields:**
@@ -25,12 +25,12 @@ class Moments(NamedTuple):
     second: float
     fourth: float
 
-    def times(self, scale: float) -> "Moments":
+    def times(self, scale: float) -> "PointMoments":
         """Those of a component times `scale`."""
-        return Moments(scale**2 * self.second, scale**4 * self.fourth)
+        return PointMoments(scale**2 * self.second, scale**4 * self.fourth)
 
 
-NORMAL = Moments(1.0, 3.0)
+NORMAL = PointMoments(1.0, 3.0)
 """Of a standard normal component."""
 
 
@@ -54,7 +54,7 @@ class InputShift(OpenUnion, packages=("icl.tasks.functions.shifts",)):
         """
 
     @abc.abstractmethod
-    def moments(self, dim: int) -> Moments:
+    def moments(self, dim: int) -> PointMoments:
         """The mean powers of a query's component; errors are normalised with them."""
 
     @abc.abstractmethod

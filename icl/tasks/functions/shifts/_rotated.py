@@ -5,7 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from .._shift import Moments
+from .._shift import PointMoments
 
 
 def random_rotation(dim: int, *, key: PRNGKeyArray) -> Float[Array, "dim dim"]:
@@ -26,7 +26,7 @@ def stretched(
     return xs @ (rotation * lengths.astype(xs.dtype)) @ rotation.T
 
 
-def stretched_moments(lengths: Float[np.ndarray, " dim"]) -> Moments:
+def stretched_moments(lengths: Float[np.ndarray, " dim"]) -> PointMoments:
     r"""The moments of a component of such a point, over rotations.
 
     Given $U$, a component is normal; its variance is $\sum_j \lambda_j^2 U_{ij}^2$. The
@@ -37,4 +37,4 @@ def stretched_moments(lengths: Float[np.ndarray, " dim"]) -> Moments:
     dim = len(lengths)
     squares = dim * lengths**2 / np.sum(lengths**2)
     fourth = 3 * (dim**2 + 2 * np.sum(squares**2)) / (dim * (dim + 2))
-    return Moments(1.0, float(fourth))
+    return PointMoments(1.0, float(fourth))

@@ -6,7 +6,7 @@ import jax
 import jax.numpy as jnp
 
 from ....checks import positive
-from .._shift import Choices, InputShift, Moments, NORMAL, Points
+from .._shift import Choices, InputShift, NORMAL, PointMoments, Points
 
 
 @dataclasses.dataclass(frozen=True)
@@ -36,7 +36,7 @@ class OppositeQuery(InputShift):
         """Every position."""
         return range(points)
 
-    def moments(self, dim: int) -> Moments:
+    def moments(self, dim: int) -> PointMoments:
         """Those of normal components: signs do not change them."""
         return NORMAL
 

@@ -6,7 +6,7 @@ import jax
 import jax.numpy as jnp
 
 from ....checks import positive
-from .._shift import Choices, InputShift, Moments, NORMAL, Points, refuse_no_change
+from .._shift import Choices, InputShift, NORMAL, PointMoments, Points, refuse_no_change
 
 
 @dataclasses.dataclass(frozen=True)
@@ -37,7 +37,7 @@ class OrthantContext(InputShift):
         """Every position."""
         return range(points)
 
-    def moments(self, dim: int) -> Moments:
+    def moments(self, dim: int) -> PointMoments:
         """Those of normal components, as a query is one."""
         return NORMAL
 

@@ -7,7 +7,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float
 
 from ....checks import positive
-from .._shift import Choices, InputShift, Moments, NORMAL, Points
+from .._shift import Choices, InputShift, NORMAL, PointMoments, Points
 
 
 @dataclasses.dataclass(frozen=True)
@@ -39,7 +39,7 @@ class OrthogonalQuery(InputShift):
         """From the second point on; with all vectors, only below `dim`."""
         return range(1, points if self.vectors is not None else min(points, dim))
 
-    def moments(self, dim: int) -> Moments:
+    def moments(self, dim: int) -> PointMoments:
         """Those of normal components: the direction is random, the length is kept."""
         return NORMAL
 

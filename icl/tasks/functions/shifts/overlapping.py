@@ -5,7 +5,7 @@ import dataclasses
 import jax
 import jax.numpy as jnp
 
-from .._shift import Choices, InputShift, Moments, NORMAL, Points
+from .._shift import Choices, InputShift, NORMAL, PointMoments, Points
 
 
 @dataclasses.dataclass(frozen=True)
@@ -20,7 +20,7 @@ class OverlappingQuery(InputShift):
         """From the second point on: the first has no context."""
         return range(1, points)
 
-    def moments(self, dim: int) -> Moments:
+    def moments(self, dim: int) -> PointMoments:
         """Those of normal components, as a query is one of the points."""
         return NORMAL
 

@@ -3,7 +3,7 @@
 import dataclasses
 
 from ....checks import check_scale
-from .._shift import Choices, InputShift, Moments, NORMAL, Points, refuse_no_change
+from .._shift import Choices, InputShift, NORMAL, PointMoments, Points, refuse_no_change
 
 
 def _check_factor(scale: float) -> None:
@@ -29,7 +29,7 @@ class ScaledInputs(InputShift):
     def queries(self, points: int, dim: int) -> None:
         """Each point: it shifts the whole prompt."""
 
-    def moments(self, dim: int) -> Moments:
+    def moments(self, dim: int) -> PointMoments:
         """Those of a scaled normal component."""
         return NORMAL.times(self.scale)
 
@@ -58,7 +58,7 @@ class ScaledQuery(InputShift):
         """Every position."""
         return range(points)
 
-    def moments(self, dim: int) -> Moments:
+    def moments(self, dim: int) -> PointMoments:
         """Those of a scaled normal component."""
         return NORMAL.times(self.scale)
 

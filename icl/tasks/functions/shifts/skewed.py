@@ -6,7 +6,7 @@ import numpy as np
 from jaxtyping import Float
 
 from ....checks import check_scale
-from .._shift import Choices, InputShift, Moments, Points
+from .._shift import Choices, InputShift, PointMoments, Points
 from ._rotated import random_rotation, stretched, stretched_moments
 
 
@@ -32,7 +32,7 @@ class SkewedInputs(InputShift):
     def queries(self, points: int, dim: int) -> None:
         """Each point: it shifts the whole prompt."""
 
-    def moments(self, dim: int) -> Moments:
+    def moments(self, dim: int) -> PointMoments:
         """The mean square is 1; in random directions, tails are heavier than normal."""
         return stretched_moments(self._lengths(dim))
 

@@ -17,7 +17,7 @@ import numpy as np
 import icl
 from icl import plots
 from icl.baselines.functions import LeastSquares
-from sweeps.studies.attention.analysis import by_context, task_of
+from sweeps.studies.attention.analysis import by_context, drawable, task_of
 
 
 PUBLISHED = {"Garg et al.": {20: 0.02, 40: 0.0006}, "limits_of_icl": {40: 0.035 / 20}}
@@ -56,9 +56,8 @@ def main() -> None:
 
 def _draw(ours, exact, band) -> plots.DrawnFigure:
     pairs = np.arange(len(ours))
-    visible = np.where(exact > 1e-5, exact, np.nan)
     lines = {
-        "least squares": plots.Line(pairs, visible, colour="0.5", width=2.5),
+        "least squares": plots.Line(pairs, drawable(exact), colour="0.5", width=2.5),
         "3 layers of 64": plots.Line(pairs, ours, band.low[0], band.high[0]),
     }
     for name, errors in PUBLISHED.items():

@@ -49,7 +49,7 @@ def strength_grad(
     The derivatives, in the shape of the sweep; NaN for points that do not exist.
 
     **Raises:** `ValueError` as `opto.sweep`, and if the metric is not one
-        floating-point number.
+    floating-point number.
     """
     is_metric(metric)
     model, inputs, edits = unswapped(model, inputs, edits)

@@ -178,8 +178,8 @@ def find_circuit(
     the circuit alone, of the model without the circuit, and with all edges cut.
 
     **Raises:** `ValueError` for a threshold that is not positive, for sites that do not
-    exist or that no edge joins, and for a metric that is not one
-    floating-point number.
+    exist or that no edge joins, and for a metric that is not one floating-point
+    number.
     """
     if not no_truth("threshold", threshold) > 0:
         raise ValueError(f"threshold must be positive, got {threshold}")

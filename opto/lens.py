@@ -130,8 +130,9 @@ def logit_terms(
         raise ValueError(f"logit_terms: heads={heads!r}: {why}")
     check_all_effects(model, inputs, edits, table, Observed.too(table))
     parts = [_single("embed", embed, table), *table.match(heads)]
-    if mlps != _MLPS or any(site.matches(mlps) for site in table.values()):
-        parts += table.match(mlps)
+    if mlps != _MLPS:
+        table.match(mlps)
+    parts += [site for site in table.values() if site.matches(mlps)]
     order = list(table)
     parts.sort(key=lambda site: order.index(site.name))
     final = _single("stream", stream, table).name

@@ -18,7 +18,7 @@ from ..presets import presets
 from ..runs import is_finished, Log, open_run, read_object, resume_points, Run
 from ..training.loggers import Logger, open_logger
 from .options import parse
-from .options.train import train_usage, TrainOptions
+from .options.train import asks_yaml, train_usage, TrainOptions
 
 
 if TYPE_CHECKING:
@@ -65,7 +65,7 @@ def train(arguments: list[str]) -> None:
 
 def _published(arguments: list[str]) -> "PublishedRun | None":
     """What the file of `--yaml FILE` says, if this comes first."""
-    if not arguments or arguments[0].partition("=")[0] != "--yaml":
+    if not asks_yaml(arguments):
         return None
     if len(arguments) < 2 or "=" in arguments[0]:
         raise ValueError("--yaml needs a file after it: icl train --yaml FILE")

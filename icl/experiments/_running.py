@@ -41,8 +41,8 @@ def run_experiment(
     - `logger`: Gets the numbers of the run.
 
     **Raises:** `ValueError` for bad configs and folders, and if the data's file has
-    changed since the run began; `FloatingPointError` if the loss or the
-    gradient stops being finite.
+    changed since the run began; `FloatingPointError` if the loss or the gradient
+    stops being finite.
     """
     loggers = [] if logger is None else [logger]
     return run_experiments([experiment], [out], resume=resume, loggers=loggers)[0]

@@ -37,11 +37,15 @@ def train_usage(presets: Iterable[str]) -> str:
     )
 
 
+def asks_yaml(arguments: Sequence[str]) -> bool:
+    """Whether `--yaml` comes first, in place of a preset."""
+    return bool(arguments) and arguments[0].partition("=")[0] == "--yaml"
+
+
 def show_help(arguments: Sequence[str]) -> bool:
     """Prints the usage; the help of a preset needs the preset, and is not printed."""
     # The options of a YAML config need the config, too.
-    yaml = bool(arguments) and arguments[0].partition("=")[0] == "--yaml"
-    given = arguments and arguments[0].startswith("-") and not yaml
+    given = arguments and arguments[0].startswith("-") and not asks_yaml(arguments)
     names = preset_names() if given else None
     if names is not None:
         print(train_usage(names))

@@ -39,7 +39,7 @@ class Features(NamedTuple):
 
     The true features of a token are `values` times the exponential of `log`. The factor
     is kept apart because it may be too large or too small for a float. Gradients do not
-    pass through `log`. Queries have none: a factor on a query does not change weights.
+    pass through `log`. That of a query is not read: its factor does not change weights.
     """
 
     values: Float[Array, "seq head feature"]

@@ -29,8 +29,7 @@ class _Favor(AbstractKernelAttention):
     kernel: ClassVar = Kernel()
 
     def queries(self, q):
-        # A query's own factor is in all its weights, so it does not matter.
-        return Features(self._features(q).values)
+        return self._features(q)
 
     def keys(self, k):
         return self._features(k)

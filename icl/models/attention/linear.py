@@ -23,8 +23,7 @@ class _Linear(AbstractKernelAttention):
     kernel: ClassVar = Kernel()
 
     def queries(self, q):
-        # A query's own factor is in all its weights, so it does not matter.
-        return Features(_features(q).values)
+        return _features(q)
 
     def keys(self, k):
         return _features(k)
@@ -50,8 +49,8 @@ class LinearAttention(AttentionConfig):
     weights.
 
     Of a token's features, those below $e^{-40}$, or below $e^{-40}$ times the largest
-    if that is below 1, count as that much.
-    The kernel is recorded up to a factor for each query.
+    if that is below 1, count as that much. The kernel is recorded up to a factor for
+    each query.
     """
 
     def build(

@@ -170,6 +170,11 @@ def by_context(of: Path | Predictor, task: InContextFunction) -> ErrorCurves:
     return errors_by_context(predictor, prompts(task, ("standard",)))
 
 
+def drawable(errors: np.ndarray) -> np.ndarray:
+    """Without errors that are only rounding: least squares has them from d pairs on."""
+    return np.where(errors > 1e-5, errors, np.nan)
+
+
 @dataclasses.dataclass(frozen=True)
 class BatchLosses:
     """The loss of training's batches, over pieces of the training.

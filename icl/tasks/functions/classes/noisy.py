@@ -34,11 +34,15 @@ class ExpectedSize:
     """
 
     def factor(self, scale, noise_std, dim, active) -> Float[Array, ""]:
-        return jnp.sqrt(dim / (scale**2 * active + noise_std**2))
+        return jnp.sqrt(self._square(scale, noise_std, dim, active))
 
     def mean_square(self, exact, scale, noise_std, dim, active) -> Size:
-        factor = dim / (scale**2 * active + noise_std**2)
-        return factor * (exact + noise_std**2)
+        square = self._square(scale, noise_std, dim, active)
+        return square * (exact + noise_std**2)
+
+    def _square(self, scale, noise_std, dim, active) -> Size:
+        """The square of the factor."""
+        return dim / (scale**2 * active + noise_std**2)
 
 
 def batch_renormalized(

@@ -48,6 +48,6 @@ class SparseLinear(FunctionClass):
 
     def mean_square(self, dim, inputs, *, active) -> Size:
         """As if there were only the components whose weights are not zero."""
-        some = isinstance(active, int)
-        kept = (min if some else jnp.minimum)(self.sparsity, active)
+        smaller = min if isinstance(active, int) else jnp.minimum
+        kept = smaller(self.sparsity, active)
         return self.scale**2 * kept * inputs.second

@@ -22,8 +22,7 @@ def stretched(
 
     The mean square of a point stays $d$.
     """
-    lengths = lengths * np.sqrt(len(lengths) / np.sum(lengths**2))
-    return xs @ (rotation * lengths.astype(xs.dtype)) @ rotation.T
+    return xs @ (rotation * _scaled(lengths).astype(xs.dtype)) @ rotation.T
 
 
 def stretched_moments(lengths: Float[np.ndarray, " dim"]) -> PointMoments:
@@ -35,6 +34,10 @@ def stretched_moments(lengths: Float[np.ndarray, " dim"]) -> PointMoments:
     is $3 (d^2 + 2 \sum \lambda^4) / (d (d + 2))$.
     """
     dim = len(lengths)
-    squares = dim * lengths**2 / np.sum(lengths**2)
-    fourth = 3 * (dim**2 + 2 * np.sum(squares**2)) / (dim * (dim + 2))
+    fourth = 3 * (dim**2 + 2 * np.sum(_scaled(lengths) ** 4)) / (dim * (dim + 2))
     return PointMoments(1.0, float(fourth))
+
+
+def _scaled(lengths: Float[np.ndarray, " dim"]) -> Float[np.ndarray, " dim"]:
+    """With a mean square of 1."""
+    return lengths * np.sqrt(len(lengths) / np.sum(lengths**2))

@@ -30,7 +30,10 @@ def main() -> None:
     parser.add_argument("run", type=Path)
     parser.add_argument("--picture", type=Path)
     options = parser.parse_args()
-    task = task_of(options.run)
+    try:
+        task = task_of(options.run)
+    except (TypeError, ValueError) as error:
+        raise SystemExit(str(error)) from None
     if (task.dim, task.points) != (20, 41):
         size = f"{task.dim} and {task.points}"
         raise SystemExit(

@@ -102,7 +102,10 @@ class InContextFunction(TaskConfig):
         return FunctionExample(xs, ys, counts, size)
 
     def prompt(self, *, key: PRNGKeyArray) -> Prompt:
-        """Draws a prompt without choosing its query; for errors by context length."""
+        """Draws a prompt without choosing its query; for errors by context length.
+
+        A curriculum is at its end: all points and components are in use.
+        """
         key, _ = jax.random.split(key)
         context, query, function, *_ = self._draw(key, _END)
         values = lambda xs: self.function.values(function, xs)

@@ -112,8 +112,14 @@ def check_axes(**arrays: tuple[Any, str]) -> None:
 
 
 def check_prompt(xs: Array | np.ndarray, ys: Array | np.ndarray) -> None:
-    """Raises `ValueError` unless these are points and one value for each, as floats."""
+    """Raises `ValueError` unless these are points and one value for each, as floats.
+
+    There must be at least one point, of at least one component.
+    """
     check_axes(xs=(xs, "point dim"), ys=(ys, "point"))
+    if not xs.size:
+        wanted = "xs must have at least one point of at least one component"
+        raise ValueError(f"{wanted}, got shape {[*xs.shape]}")
     for name, array in (("xs", xs), ("ys", ys)):
         if not jnp.issubdtype(array.dtype, jnp.floating):
             raise ValueError(f"{name} must be floats, got {array.dtype}")

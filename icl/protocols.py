@@ -16,6 +16,10 @@ from .checks import positive
 from .unions import OpenUnion
 
 
+MOST_SEEN = 2**31 - 1
+"""The most sequences that a task's `sample` is told of: the largest int32."""
+
+
 @runtime_checkable
 class Task(Protocol):
     """What training needs to know about a task; everything is for one example.
@@ -32,7 +36,8 @@ class Task(Protocol):
 
         **Arguments:**
 
-        - `seen`: How many sequences training has seen before, for curricula.
+        - `seen`: How many sequences training has seen before, for curricula. After
+            `MOST_SEEN` it no longer grows.
         """
         ...
 

@@ -3,6 +3,7 @@
 import dataclasses
 import functools
 import importlib.util
+import itertools
 import json
 import pathlib
 
@@ -58,7 +59,6 @@ LEARNERS = {
     "ridge": LeastSquares(0.7),
     "averaging": Averaging(),
     "nearest": NearestNeighbours(3),
-    "lasso": Lasso(0.05),
     "network": TwoLayerNetwork(7, steps=3),
 }
 
@@ -125,42 +125,38 @@ def test_learners_read_only_what_comes_before(name):
     assert not np.allclose(after[7:], before[7:], atol=1e-3)
 
 
-def test_lasso_solves_its_problem():
-    """The conditions of a minimum: the slope is minus the penalty's, or within it."""
-    xs, weights = drawn(40, 20, 8)
-    ys = np.einsum("spd,sd->sp", xs, weights * (np.arange(20) < 3))
-    learner = Lasso(0.01)
-    known = jnp.ones(40, bool)
-
-    def solution(x, y):  # The prediction is linear in the query.
-        return jax.vmap(lambda q: learner.answer(x, y, known, q))(jnp.eye(20))
-
-    with jax.enable_x64(True):
-        found = np.asarray(
-            jax.jit(jax.vmap(solution))(jnp.asarray(xs), jnp.asarray(ys))
-        )
-    slope = np.einsum("spd,sp->sd", xs, np.einsum("spd,sd->sp", xs, found) - ys) / 40
-    there = found != 0
-    assert 3 * 8 <= there.sum() < 100
-    np.testing.assert_allclose(slope[there], -0.01 * np.sign(found[there]), atol=1e-5)
-    assert np.abs(slope[~there]).max() <= 0.01 + 1e-5
+def _lasso(x, y, penalty):
+    """The minimum: the signs whose solution has those signs, and no steeper slope."""
+    count, dim = x.shape
+    for signs in map(np.array, itertools.product((0, 1, -1), repeat=dim)):
+        used = signs != 0
+        weights = np.zeros(dim)
+        if used.sum() > count:
+            continue
+        target = x.T[used] @ y / count - penalty * signs[used]
+        weights[used] = np.linalg.solve(x.T[used] @ x[:, used] / count, target)
+        slope = np.abs(x.T @ (y - x @ weights) / count)
+        if (weights[used] * signs[used] > 0).all() and (
+            slope[~used] <= penalty * (1 + 1e-9)
+        ).all():
+            return weights
+    raise AssertionError
 
 
 @needs_sklearn
-def test_lasso_equals_sklearn():
-    from sklearn.linear_model import Lasso as Reference
-
-    xs, weights = drawn(11, 5, 6)
+@pytest.mark.parametrize("penalty", [0.3, 0.01, 1e-3])
+def test_lasso_finds_the_minimum(penalty):
+    """Also with fewer pairs than components, where coordinate descent is slow."""
+    xs, weights = drawn(7, 5, 20, seed=1)
     ys = np.einsum("spd,sd->sp", xs, weights)
-    found = jax.jit(jax.vmap(Lasso(0.05)))(
-        jnp.asarray(xs, jnp.float32), jnp.asarray(ys, jnp.float32)
-    )
-    for k in range(6):
-        for at in (1, 4, 10):
-            fitted = Reference(0.05, fit_intercept=False, tol=1e-9, max_iter=100_000)
-            fitted.fit(xs[k, :at], ys[k, :at])
-            wanted = fitted.predict(xs[k, at : at + 1])[0]
-            np.testing.assert_allclose(found[k, at], wanted, rtol=1e-2, atol=2e-3)
+    xs, ys = (np.asarray(x, np.float32) for x in (xs, ys))
+    found = jax.jit(jax.vmap(Lasso(penalty)))(xs, ys)
+    assert np.all(found[:, 0] == 0)
+    for at in range(1, 7):
+        for k in range(20):
+            x, y = xs[k].astype(float), ys[k].astype(float)
+            wanted = _lasso(x[:at], y[:at], penalty) @ x[at]
+            np.testing.assert_allclose(found[k, at], wanted, rtol=1e-3, atol=1e-3)
 
 
 def test_the_network_is_trained_as_in_numpy():
@@ -425,6 +421,9 @@ def test_all_shifts_of_a_predictor_are_one_program(monkeypatch):
 def test_a_weak_shift_is_no_shift_that_changes_nothing(monkeypatch):
     weak = {"weak": dataclasses.replace(TASK, shift=SkewedInputs(0.1))}
     assert draw_prompts(weak, 300, key=jax.random.key(0)).tasks == weak
+    for shift in (OrthogonalQuery(3), SubspaceInputs(1), OrthantContext(2)):
+        few = {"few": dataclasses.replace(TASK, shift=shift)}
+        assert len(draw_prompts(few, 2, key=jax.random.key(0)).prompts.query_y[0]) == 2
     monkeypatch.setattr(SkewedInputs, "apply", lambda self, xs, choices: (xs, xs))
     with pytest.raises(ValueError, match="the shift weak changes nothing"):
         draw_prompts(weak, 20, key=jax.random.key(0))
@@ -453,14 +452,14 @@ def test_what_cannot_be_evaluated():
 # By setting: learners that get another value than a number.
 SETTINGS = {
     "penalty": LeastSquares,
-    "penalty of Lasso": Lasso,
     "rate": lambda x: TwoLayerNetwork(rate=x),
     "hidden": lambda x: TwoLayerNetwork(x),
     "steps": lambda x: TwoLayerNetwork(steps=x),
     "seed": lambda x: TwoLayerNetwork(seed=x),
     "count": NearestNeighbours,
 }
-TREES = {
+HOST = {
+    "penalty of Lasso": Lasso,
     "rate of trees": lambda x: BoostedTrees(rate=x),
     "rounds": BoostedTrees,
     "depth": GreedyTree,
@@ -470,10 +469,10 @@ TREES = {
 @pytest.mark.usefixtures("unchecked")
 @pytest.mark.parametrize("value", [-1, float("nan"), True, "1"])
 @pytest.mark.parametrize(
-    "name", [*SETTINGS, *(pytest.param(name, marks=needs_sklearn) for name in TREES)]
+    "name", [*SETTINGS, *(pytest.param(name, marks=needs_sklearn) for name in HOST)]
 )
 def test_settings_are_numbers(name, value):
-    make, wanted = (SETTINGS | TREES)[name], name.split()[0]
+    make, wanted = (SETTINGS | HOST)[name], name.split()[0]
     with pytest.raises(
         ValueError, match=rf"{wanted} must be .*(got {value!r}|, 2\^32)"
     ):
@@ -486,6 +485,8 @@ SHAPES = [
     ((4, 3), (4, 1), r"ys must be an array \[point=4\], got shape \[4, 1\]"),
     ((4, 3), (), r"ys must be an array \[point=4\], got shape \[\]"),
     ((4,), (4,), r"xs must be an array \[point, dim\], got shape \[4\]"),
+    ((0, 3), (0,), r"at least one point of at least one component, got shape \[0, 3\]"),
+    ((2, 0), (2,), r"at least one point of at least one component, got shape \[2, 0\]"),
 ]
 
 
@@ -503,6 +504,17 @@ def test_prompts_of_other_shapes_are_refused(name):
         learner(jnp.ones((4, 3)), jnp.arange(4))
     with pytest.raises(ValueError, match="xs must be an array .*, got 5"):
         learner(5, jnp.ones(4))
+
+
+@pytest.mark.usefixtures("unchecked")
+@pytest.mark.parametrize("name", [*LEARNERS, pytest.param("tree", marks=needs_sklearn)])
+def test_prompts_may_be_numpy_arrays(name):
+    learner = GreedyTree() if name == "tree" else LEARNERS[name]
+    xs, weights = (x[0] for x in drawn(6, 3, 1))
+    ys = xs @ weights
+    wanted = learner(jnp.asarray(xs, jnp.float32), jnp.asarray(ys, jnp.float32))
+    np.testing.assert_array_equal(learner(xs, ys), wanted)
+    assert learner(xs.astype(np.float32), ys.astype(np.float32)).dtype == jnp.float32
 
 
 def test_bootstrap_intervals():

@@ -2,6 +2,7 @@
 
 import csv
 import re
+import signal
 
 import numpy as np
 import pytest
@@ -184,6 +185,17 @@ REFUSED = {
     "learning_rate must be a number, got 'fast'": ("0.0001", "fast"),
     "training.learning_rate must be a number, got '1e-4'; YAML reads it as text, so "
     "write 0.000100": ("0.0001", "1e-4"),
+    "training.learning_rate must be positive and finite, got -1.0": ("0.0001", "-1.0"),
+    "training.learning_rate must be a number, got True": ("0.0001", "true"),
+    "training.task_kwargs: sparsity must be at most dim=20, got 30": (
+        "linear_regression\n  task_kwargs: {}",
+        "sparse_linear_regression\n  task_kwargs: {sparsity: 30}",
+    ),
+    "end=20 must come after at most 2147483647 sequences, got": (
+        "interval: 2000",
+        "interval: 20000000",
+    ),
+    "n_embd stands there twice": ("n_embd: 256", "n_embd: 256\n  n_embd: 128"),
     "out_dir must be a text, got ''": ("./models/my_experiment", "''"),
     "model: n_dims must be a positive integer, got 'x'": ("n_dims: 20", "n_dims: x"),
     "model: attention_kwargs must have keys, got a list": (
@@ -312,6 +324,35 @@ def test_training_from_a_config(write, tmp_path, capsys):
     assert "was already trained" in capsys.readouterr().out
     for name in ("training_log.csv", "softmax_causal_loss.jpg"):
         assert (tmp_path / "run" / name).stat().st_size
+
+
+def test_a_run_that_is_stopped_has_its_loss_so_far(tmp_path, write, monkeypatch):
+    text = changed("train_steps: 100001", "train_steps: 100")
+    for old, new in {
+        "n_embd: 256": "n_embd: 4",
+        "n_head: 8": "n_head: 2",
+        "n_layer: 12": "n_layer: 1",
+        "./models/my_experiment": f"{tmp_path}/run",
+        "batch_size: 64": "batch_size: 1",
+    }.items():
+        assert old in text
+        text = text.replace(old, new)
+    advance = icl.training._fit._Fit._advance
+
+    def interrupted(self, stop, bar):
+        if self.step == 30:
+            signal.raise_signal(signal.SIGINT)
+        advance(self, stop, bar)
+
+    for module in (icl.training._fit, icl.training._steps):
+        monkeypatch.setattr(module, "BUFFER", 10)
+    monkeypatch.setattr(icl.training._fit._Fit, "_advance", interrupted)
+    with pytest.raises(SystemExit, match="130"):
+        cli.main(["train", "--yaml", str(write(text))])
+    rows = (tmp_path / "run" / "training_log.csv").read_text().splitlines()
+    assert rows[0] == "step,loss,n_points,n_dims"
+    assert [row.split(",")[0] for row in rows[1:]] == ["0"]
+    assert (tmp_path / "run" / "softmax_causal_loss.jpg").stat().st_size
 
 
 # Shifts by their published names

@@ -416,12 +416,12 @@ def test_the_ramp_of_the_public_code():
     assert int(Ramp(1, 6, 4, 10).at(15)) == 5
     assert int(Ramp(1, 6, 4, 10).at(2_000_000_000)) == 6
     most = 2**31 - 1
-    assert [int(Ramp(5, 11, most, 10).at(seen)) for seen in (9, 10, most)] == [
-        5,
-        11,
-        11,
-    ]
-    assert int(Ramp(5, most, 2**30, most).at(most)) == 5 + 2**30
+    ramp = Ramp(5, 11, most, 10)
+    assert [int(ramp.at(seen)) for seen in (9, 10, most, most + 1)] == [5, 11, 11, 11]
+    half = 2**30 - 1
+    late = Ramp(5, most, 2**30, half)
+    seen = np.array([half - 1, half, 2 * half, 2**31 + 5, 2**40])
+    assert late.at(seen).tolist() == [5, 5 + 2**30, most, most, most]
     assert int(Ramp(5, most, 2**30, 1).at(7)) == most
 
 
@@ -546,6 +546,12 @@ def test_shifts_that_cannot_be(message):
 
 
 @pytest.mark.usefixtures("unchecked")
+def test_a_query_is_orthogonal_to_fewer_points_than_there_are():
+    with pytest.raises(ValueError, match="vectors must be below points=3, got 3"):
+        InContextFunction(dim=20, points=3, shift=OrthogonalQuery(3))
+
+
+@pytest.mark.usefixtures("unchecked")
 def test_tasks_that_cannot_be():
     refused = functools.partial(pytest.raises, ValueError)
     with refused(match="sparsity must be at most dim=2, got 3"):
@@ -556,6 +562,8 @@ def test_tasks_that_cannot_be():
         Ramp(5, 4, 1, 1)
     with refused(match="interval must be at most 2147483647, got 2147483648"):
         Ramp(1, 5, 1, 2**31)
+    with refused(match="end=5 must come after at most 2147483647 .*, got 4294967296"):
+        Ramp(1, 5, 1, 2**30)
     with refused(match="dims must be of type Ramp, got 3"):
         Curriculum(3, PUBLISHED.points)
     with refused(match="curriculum must be of type Curriculum, got Ramp"):

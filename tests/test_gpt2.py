@@ -184,6 +184,26 @@ def test_settings_mean_what_they_say(name, tmp_path):
     assert eqx.tree_equal(load(tmp_path / "written"), model)
 
 
+OTHER_NAMES = {
+    "n_embd": "hidden_size",
+    "n_head": "num_attention_heads",
+    "n_layer": "num_hidden_layers",
+    "n_positions": "max_position_embeddings",
+}
+
+
+@pytest.mark.parametrize("both", [False, True])
+def test_settings_may_have_the_other_names_of_hugging_face(both, tmp_path):
+    settings = settings_of()
+    renamed = {OTHER_NAMES.get(name, name): x for name, x in settings.items()}
+    given = {**settings, **renamed} if both else renamed
+    arrays = arrays_of(settings)
+    model = load(write(tmp_path, given, prefixed(arrays)))
+    ids = np.arange(9, dtype=np.int32)
+    wanted = oracles.gpt2(arrays, settings, ids)
+    np.testing.assert_allclose(model(jnp.asarray(ids)), wanted, **TOLERANCE)
+
+
 def sharded(folder, settings, arrays):
     """Three files with an index, as large models are stored."""
     folder.mkdir(exist_ok=True)
@@ -257,6 +277,11 @@ def instead(name, make):
 
 
 WRONG_SETTINGS = {
+    "no setting 'n_heads'; did you mean 'n_head'?": {"n_heads": 3},
+    "no setting 'layer_norm_eps'; did you mean 'layer_norm_epsilon'?": {
+        "layer_norm_eps": 1e-3
+    },
+    "num_attention_heads must be n_head=3, got 4": {"num_attention_heads": 4},
     "activation_function must be gelu_new, gelu, relu; got 'silu'": {
         "activation_function": "silu"
     },
@@ -515,7 +540,13 @@ WRONG = {
     ),
     "tied must be True for points": lambda: built(POINTS, tied=False),
     "ids with a logit for each, or points": lambda: built(Interface(POINTS.inputs, 2)),
-    "ids must be whole numbers, got float32": lambda: built(TOKENS)(jnp.ones(3)),
+    "ids must be whole numbers, got float32": lambda: built(TOKENS)([1.0, 2.0]),
+    "ids must be an array [seq], got shape [2, 3]": lambda: built(TOKENS)(
+        jnp.zeros((2, 3), int)
+    ),
+    "ids must have at least one token, got none": lambda: built(TOKENS)(
+        jnp.zeros(0, int)
+    ),
     "positions end at 10 tokens, got 11": lambda: built(TOKENS)(jnp.zeros(11, int)),
     "xs must have 3 components, got 2": lambda: built(POINTS)(
         jnp.ones((4, 2)), jnp.ones(4)
@@ -532,7 +563,7 @@ WRONG = {
     "xs must be floats, got int32": lambda: built(POINTS)(
         jnp.ones((4, 3), int), jnp.ones(4)
     ),
-    "xs must have at least one point, got none": lambda: built(POINTS)(
+    "one point of at least one component, got shape [0, 3]": lambda: built(POINTS)(
         jnp.ones((0, 3)), jnp.ones(0)
     ),
 }

@@ -343,6 +343,19 @@ def test_arrays_of_another_type_are_refused(array, message):
         load_model(arrays, constructor)
 
 
+@pytest.mark.usefixtures("unchecked")
+def test_parameters_that_are_no_arrays_by_name_are_refused():
+    constructor = sized("favor")
+    arrays = arrays_of(constructor)
+    with pytest.raises(ValueError, match="parameters must be arrays by name, got None"):
+        load_model(None, constructor)
+    with pytest.raises(ValueError, match="names of parameters must be texts, got 3"):
+        load_model({**arrays, 3: np.ones(3)}, constructor)
+    name = next(x for x in arrays if x.endswith("ln_f.weight"))
+    with pytest.raises(ValueError, match=f"{re.escape(name)} must be an array: "):
+        load_model({**arrays, name: [[1.0], [1.0, 2.0]]}, constructor)
+
+
 # Files of torch.save
 
 # A state.pt of PyTorch 2.13: a model's weight, bias and four more tensors, and Adam.

@@ -16,6 +16,7 @@ from ..experiments.training_log import write_training_log
 from ..plugins import made_with
 from ..presets import presets
 from ..runs import is_finished, Log, open_run, read_object, resume_points, Run
+from ..training import Stopped
 from ..training.loggers import Logger, open_logger
 from .options import parse
 from .options.train import asks_yaml, train_usage, TrainOptions
@@ -56,9 +57,13 @@ def train(arguments: list[str]) -> None:
         print(f"{options.out}: was already trained for {done}")
         return
     logger = _logger(options, experiment)
-    result = run_experiment(
-        experiment, options.out, resume=options.resume, logger=logger
-    )
+    try:
+        result = run_experiment(
+            experiment, options.out, resume=options.resume, logger=logger
+        )
+    except Stopped:  # The run has its log so far.
+        _write_stages(options.out, experiment, published)
+        raise
     _write_stages(options.out, experiment, published)
     print(f"{options.out}: trained for {_last_line(result.log, experiment)}")
 

@@ -58,12 +58,40 @@ def check_switch(name: str, value: object) -> None:
         raise ValueError(f"{name} must be true or false, got {reprlib.repr(value)}")
 
 
-def floats(name: str, values: ArrayLike) -> np.ndarray:
+def arrays_of(parameters: Mapping[str, ArrayLike]) -> dict[str, np.ndarray]:
+    """The stored arrays of a model by name.
+
+    **Raises:** `ValueError` unless these are arrays, and their names are texts.
+    """
+    if not isinstance(parameters, Mapping):
+        got = reprlib.repr(parameters)
+        raise ValueError(f"parameters must be arrays by name, got {got}")
+    return {_text(name): _array(name, x) for name, x in parameters.items()}
+
+
+def _text(name: Any) -> str:
+    if not isinstance(name, str):
+        raise ValueError(f"the names of parameters must be texts, got {name!r}")
+    return name
+
+
+def _array(name: Any, values: Any) -> np.ndarray:
+    try:
+        return np.asarray(values)
+    except ValueError as error:
+        raise ValueError(f"{name} must be an array: {error}") from None
+
+
+def floats_of(parameters: Mapping[str, ArrayLike]) -> dict[str, np.ndarray]:
+    """Like `arrays_of`, and each must be as `floats` wants it."""
+    return {name: floats(name, x) for name, x in arrays_of(parameters).items()}
+
+
+def floats(name: str, array: np.ndarray) -> np.ndarray:
     """A stored array. Floats of 16 bits become 32.
 
     **Raises:** `ValueError` if its numbers are no floats, or not finite.
     """
-    array = np.asarray(values)
     if array.dtype.name not in _FLOATS:
         wanted = f"{name} must be of type {' or '.join(_FLOATS)}"
         raise ValueError(f"{wanted}, got {array.dtype.name}")

@@ -13,7 +13,7 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, ArrayLike
+from jaxtyping import Array
 
 from ..models.gpt2 import AbstractGPT2
 from ..protocols import Interface, ModelConfig
@@ -94,7 +94,7 @@ def empty(config: ModelConfig, interface: Interface) -> Any:
 
 
 def filled(
-    model: Model, arrays: Mapping[str, ArrayLike], stored: Mapping[str, Stored]
+    model: Model, arrays: Mapping[str, np.ndarray], stored: Mapping[str, Stored]
 ) -> Model:
     """The model with these arrays in place of its own. Floats of 16 bits become 32.
 
@@ -138,10 +138,9 @@ def _listed(names: list[str]) -> str:
 
 
 def _parts(
-    name: str, given: ArrayLike, how: Stored, leaves: Mapping[str, Any]
+    name: str, array: np.ndarray, how: Stored, leaves: Mapping[str, Any]
 ) -> Iterator[tuple[str, Array]]:
     """The arrays of ours that a stored one fills, by path."""
-    array = np.asarray(given)
     shapes = [leaves[path].shape for path in how.paths]
     whole = (sum(shape[0] for shape in shapes), *shapes[0][1:])
     wanted = whole[::-1] if how.transposed else whole

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from ..checks import positive
+from ..checks import check_scale, positive
 from ..experiments import Experiment
 from ..protocols import TaskSet
 from ..tasks.functions import Curriculum, FunctionClass, InContextFunction, Ramp
@@ -145,6 +145,7 @@ def _run(given: Mapping[str, Any]) -> PublishedRun:
     batch, steps = training["batch_size"], training["train_steps"]
     total, kept = steps * batch, training["keep_every_steps"]
     rate = _number("training.learning_rate", training["learning_rate"])
+    check_scale("training.learning_rate", rate)
     experiment = Experiment(
         _task(model, training),
         model=config,
@@ -174,9 +175,10 @@ def _task(model: Mapping[str, Any], training: Mapping[str, Any]) -> InContextFun
         curriculum.check(points, dim)
     except ValueError as error:
         raise ValueError(f"training.{error}") from None
+    function = _function(training["task"], training["task_kwargs"] or {}, dim)
     grows = ramps["dims"].start < dim or ramps["points"].start < points
     return InContextFunction(
-        _function(training["task"], training["task_kwargs"] or {}),
+        function,
         dim,
         points,
         curriculum=curriculum if grows else None,
@@ -232,7 +234,7 @@ _FUNCTIONS: dict[str, tuple[Callable[..., FunctionClass], dict[str, str]]] = {
 """By the name of a task: what makes its functions, and our names of its arguments."""
 
 
-def _function(task: str, arguments: Mapping[str, Any]) -> FunctionClass:
+def _function(task: str, arguments: Mapping[str, Any], dim: int) -> FunctionClass:
     check_known("training.task: no task", [task], _FUNCTIONS)
     make, names = _FUNCTIONS[task]
     check_known(f"training.task_kwargs: {task} has no", arguments, names)
@@ -243,7 +245,9 @@ def _function(task: str, arguments: Mapping[str, Any]) -> FunctionClass:
         whole = name in (*_SWITCHES, *_WHOLE)
         given[names[name]] = value if whole else _number(name, value)
     try:
-        return make(**given)
+        function = make(**given)
+        function.check(dim)
+        return function
     except ValueError as error:
         raise ValueError(f"training.task_kwargs: {error}") from None
 
@@ -258,11 +262,11 @@ def _number(name: str, value: Any) -> float:
     return float(value)
 
 
-def _as_number(text: Any) -> str:
+def _as_number(given: Any) -> str:
     """A hint for texts that look like numbers: YAML takes `1e-4` for a text."""
     try:
-        value = float(text)
-    except (TypeError, ValueError):
+        value = float(given if isinstance(given, str) else "")
+    except ValueError:
         return ""
     return f"; YAML reads it as text, so write {value:f}"
 
@@ -293,10 +297,15 @@ def _read(path: Path, above: tuple[Path, ...]) -> dict[str, Any]:
     """The keys of a file, over those of the files that it inherits from."""
     import yaml  # Slow to import.
 
+    class Loader(yaml.SafeLoader):
+        def construct_mapping(self, node: Any, deep: bool = False) -> dict:
+            _refuse_twice(node)
+            return super().construct_mapping(node, deep)
+
     if path.resolve() in above:
         raise ValueError(f"{path} inherits from itself")
     try:
-        found = yaml.safe_load(path.read_text("utf-8"))
+        found = yaml.load(path.read_text("utf-8"), Loader)
     except OSError as error:
         raise ValueError(f"cannot read {path}: {error.strerror or error}") from None
     except (yaml.YAMLError, UnicodeDecodeError) as error:
@@ -312,6 +321,20 @@ def _read(path: Path, above: tuple[Path, ...]) -> dict[str, Any]:
         inherited = _read(path.parent / parent, (*above, path.resolve()))
         merged = _merged(merged, inherited)
     return _merged(merged, found)
+
+
+def _refuse_twice(node: Any) -> None:
+    """Raises `YAMLError` for a key that stands twice: YAML would take the last one."""
+    import yaml  # Slow to import.
+
+    known = set()
+    for key, _ in node.value:
+        if not isinstance(key, yaml.ScalarNode):
+            continue
+        if key.value in known:
+            reason = f"line {key.start_mark.line + 1}: {key.value} stands there twice"
+            raise yaml.YAMLError(reason)
+        known.add(key.value)
 
 
 def _merged(under: Any, over: Any) -> Any:

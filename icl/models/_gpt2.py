@@ -6,7 +6,7 @@ from jaxtyping import Array, Float, Int
 
 from opto import identity, Tap
 
-from ..checks import check_prompt
+from ..checks import check_axes, check_prompt
 from ..roles import EXEMPLAR, LABEL
 from ._init import linear_with
 from ._layers import per_token
@@ -54,9 +54,13 @@ class GPT2Tokens(AbstractGPT2):
         self, ids: Int[Array, " seq"], *, tap: Tap = identity
     ) -> Float[Array, "seq label"]:
         """The logits at each token. An id that does not exist gives NaN."""
-        if not jnp.issubdtype(jnp.asarray(ids).dtype, jnp.integer):
+        ids = jnp.asarray(ids)
+        check_axes(ids=(ids, "seq"))
+        if not len(ids):
+            raise ValueError("ids must have at least one token, got none")
+        if not jnp.issubdtype(ids.dtype, jnp.integer):
             raise ValueError(f"ids must be whole numbers, got {ids.dtype}")
-        ids = tap.scope("tokens")("id", jnp.asarray(ids), "seq")
+        ids = tap.scope("tokens")("id", ids, "seq")
         fill = {"mode": "fill", "fill_value": jnp.nan, "wrap_negative_indices": False}
         x = self._normed(self.embedding.weight.at[ids].get(**fill), tap)
         return tap("logits", per_token(self.unembed, x), "seq label")
@@ -99,5 +103,3 @@ class GPT2Points(AbstractGPT2):
         if xs.shape[-1] != self.read_in.in_features:
             wanted = f"xs must have {self.read_in.in_features} components"
             raise ValueError(f"{wanted}, got {xs.shape[-1]}")
-        if not len(xs):
-            raise ValueError("xs must have at least one point, got none")

@@ -29,7 +29,8 @@ from ..tasks.functions.task import Prompt
 
 # How many prompts go through a model at once, so that they fit into the caches.
 _CHUNK = 32
-_MORE = 16
+# A weak shift is looked for in so many times as many prompts, and in at least so many.
+_MORE, _LEAST = 16, 4096
 Predictor = Callable[..., Float[Array, " point"]]
 """A model or a baseline: `(xs, ys, tap=) -> predictions`, for one prompt."""
 
@@ -110,9 +111,8 @@ def draw_prompts(
     plain = _drawn(dataclasses.replace(first, shift=None), size, key)
     for (name, task), prompts in zip(tasks.items(), drawn, strict=True):
         if task.shift is not None and not _differ(task, prompts, plain):
-            # A weak shift shows only in many prompts.
             pair = [dataclasses.replace(task, shift=x) for x in (task.shift, None)]
-            more = [_drawn(x, _MORE * size, key) for x in pair]
+            more = [_drawn(x, max(_MORE * size, _LEAST), key) for x in pair]
             where = task.shift.queries(task.points, task.dim)
             check_change(name, *(_asked(x, where) for x in more))
     prompts = jax.tree.map(lambda *x: jnp.stack(x), *drawn)

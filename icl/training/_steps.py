@@ -13,6 +13,7 @@ from jaxtyping import Array, Int, PyTree
 import opto
 
 from ..batches import size_of
+from ..protocols import MOST_SEEN
 from ._members import BATCH
 from ._values import Training
 from .freezing import trained_part
@@ -122,7 +123,8 @@ def _step(member: Any, state: State, training: Training, sharing: int):
     batch_size = training.batch_size
     # The batch is a function of the seed and the step: a resumed run sees the same one.
     key = jax.random.fold_in(jax.random.key(member.train_seed), state.step)
-    seen = batch_size * state.step
+    # A curriculum has ended by then.
+    seen = batch_size * jnp.minimum(state.step, MOST_SEEN // batch_size)
     keys = jax.random.split(key, batch_size)
     if sharing > 1:
         keys = keys.reshape(sharing, -1)[jax.lax.axis_index(BATCH)]

@@ -43,6 +43,7 @@ class ContextLearner(eqx.Module):
     ) -> Float[Array, " point"]:
         """The prediction at each point. A baseline has no sites: `tap` is not used."""
         check_prompt(xs, ys)
+        xs, ys = jnp.asarray(xs), jnp.asarray(ys)
 
         def one(at: Int[Array, ""]) -> Float[Array, ""]:
             known = jnp.arange(len(xs)) < at

@@ -24,7 +24,7 @@ from ...models.attention.sum_normalised import SumNormalisedAttention
 from ...models.stack import ResidualUpdate, StackBlock
 from ...models.token_regression import TokenRegression
 from ...protocols import AttentionConfig
-from .._config import check_misspelt, check_switch, floats, read_config
+from .._config import check_misspelt, check_switch, floats_of, read_config
 
 
 _SIZES = ("num_layers", "num_heads", "key_size", "emb_size", "input_size")
@@ -122,7 +122,7 @@ class _Arrays:
 
     def __init__(self, parameters: Mapping[str, ArrayLike], settings: Mapping):
         self._arrays = {
-            name: jnp.asarray(floats(name, x)) for name, x in parameters.items()
+            name: jnp.asarray(x) for name, x in floats_of(parameters).items()
         }
         self.left = {*self._arrays}
         roots = {name.split("/")[0] for name in self._arrays}

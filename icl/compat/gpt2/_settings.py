@@ -12,7 +12,7 @@ from ...checks import check_not_negative, positive
 from ...models import Causal, SoftmaxAttention, TransformerBlock
 from ...models.gpt2 import ExactGelu, GPT2Config, GPT2Tokens, Relu, TanhGelu
 from ...protocols import Input, Interface
-from .._config import check_switch
+from .._config import check_misspelt, check_switch
 
 
 ACTIVATIONS = {"gelu_new": TanhGelu(), "gelu": ExactGelu(), "relu": Relu()}
@@ -30,6 +30,13 @@ _DEFAULTS: dict[str, Any] = {
     "scale_attn_weights": True,
     "scale_attn_by_inverse_layer_idx": False,
     "tie_word_embeddings": True,
+}
+# Other names that Hugging Face has for some settings.
+_OTHER_NAMES = {
+    "hidden_size": "n_embd",
+    "num_attention_heads": "n_head",
+    "num_hidden_layers": "n_layer",
+    "max_position_embeddings": "n_positions",
 }
 _SIZES = ("vocab_size", "n_positions", "n_embd", "n_layer", "n_head")
 _SWITCHES = (
@@ -53,6 +60,8 @@ def read_settings(given: Mapping[str, Any]) -> tuple[GPT2Config, Interface]:
     for name, unused in _UNSUPPORTED.items():
         if (got := given.get(name, unused)) != unused:
             raise ValueError(f"{name} must be {unused!r} or absent, got {got!r}")
+    given = _renamed(given)
+    check_misspelt("config.json", given, (*_DEFAULTS, *_OTHER_NAMES))
     of = {name: given.get(name, default) for name, default in _DEFAULTS.items()}
     for name in _SIZES:
         positive(name, of[name])
@@ -87,6 +96,18 @@ def read_settings(given: Mapping[str, Any]) -> tuple[GPT2Config, Interface]:
     )
     ids = Input("ids", (1,), "int32", of["vocab_size"])
     return config, Interface((ids,), of["vocab_size"])
+
+
+def _renamed(given: Mapping[str, Any]) -> dict[str, Any]:
+    """The settings by their own names."""
+    found = {name: value for name, value in given.items() if name not in _OTHER_NAMES}
+    for other, name in _OTHER_NAMES.items():
+        value = given.get(other, found.get(name))
+        if value != found.get(name, value):
+            raise ValueError(f"{other} must be {name}={found[name]!r}, got {value!r}")
+        if other in given:
+            found[name] = value
+    return found
 
 
 def write_settings(model: GPT2Tokens) -> dict[str, Any]:

@@ -19,7 +19,7 @@ from ...models.encoder import (
     SummedTokens,
 )
 from ...protocols import Input, Interface
-from .._config import check_known, check_misspelt, floats, read_config
+from .._config import check_known, check_misspelt, floats_of, read_config
 
 
 _TOKENS = {
@@ -61,7 +61,7 @@ def load_model(
     settings = read_config("config", config)
     kind = _kind(settings)
     sizes = settings["model_kwargs"]
-    arrays = {name: jnp.asarray(floats(name, x)) for name, x in parameters.items()}
+    arrays = {name: jnp.asarray(x) for name, x in floats_of(parameters).items()}
     for name, wanted in _SUPPORTED.items():
         if (got := settings.get(name, wanted)) != wanted:
             raise ValueError(f"{name} must be {wanted!r}, got {got!r}")

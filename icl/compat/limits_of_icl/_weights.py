@@ -17,7 +17,7 @@ from ...models import (
 )
 from ...models.gpt2 import ExactGelu, GPT2Config, GPT2Points, TanhGelu
 from ...protocols import Input, Interface
-from .._config import check_known, read_config
+from .._config import arrays_of, check_known, read_config
 from .._stored import APART, body, empty, filled, is_mask, layer, Stored, TOGETHER
 
 
@@ -71,7 +71,7 @@ def load_model(
     unused = f"{prefix}wte.weight"
     arrays = {
         name: array
-        for name, array in parameters.items()
+        for name, array in arrays_of(parameters).items()
         if name != unused and not is_mask(name.removeprefix(prefix))
     }
     return filled(model, arrays, _stored(model, kind, prefix))

@@ -2,10 +2,13 @@
 
 import dataclasses
 
+import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, ArrayLike, Int
 
 from ...checks import instance, positive
+from ...protocols import MOST_SEEN
 
 
 @dataclasses.dataclass(frozen=True)
@@ -23,22 +26,31 @@ class Ramp:
     increment: int
     """$c$, how much it grows at a time, at least 1."""
     interval: int
-    """$m$, how many sequences pass between."""
+    """$m$, how many sequences pass between. The end must come before $2^{31}$."""
 
     def __post_init__(self):
         for field in dataclasses.fields(self):
-            positive(field.name, getattr(self, field.name), 2**31 - 1)
+            positive(field.name, getattr(self, field.name), MOST_SEEN)
         if self.end < self.start:
             wanted = f"end must be at least start={self.start}"
             raise ValueError(f"{wanted}, got {self.end}")
+        if (last := self._increments * self.interval) > MOST_SEEN:
+            wanted = f"end={self.end} must come after at most {MOST_SEEN} sequences"
+            raise ValueError(f"{wanted}, got {last}")
 
     def at(self, seen: Int[ArrayLike, "*batch"]) -> Int[Array, "*batch"]:
         """The number after `seen` sequences."""
+        if not isinstance(seen, jax.Array):  # Larger numbers do not fit into JAX's.
+            seen = np.minimum(seen, MOST_SEEN)
         times = jnp.asarray(seen) // self.interval
-        # The number of increments that lead to the end; with them, a sum may overflow.
-        most = -(-(self.end - self.start) // self.increment)
+        # With the last increment, the sum may overflow.
         grown = self.start + self.increment * times
-        return jnp.where(times < most, grown, self.end)
+        return jnp.where(times < self._increments, grown, self.end)
+
+    @property
+    def _increments(self) -> int:
+        """How many lead to the end."""
+        return -(-(self.end - self.start) // self.increment)
 
 
 @dataclasses.dataclass(frozen=True)

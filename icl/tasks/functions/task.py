@@ -13,7 +13,7 @@ from jaxtyping import Array, ArrayLike, Float, Int, PRNGKeyArray
 from opto import identity, Tap
 
 from ...checks import instance, positive
-from ...protocols import Input, Interface, Summary, TaskConfig
+from ...protocols import Input, Interface, MOST_SEEN, Summary, TaskConfig
 from ...summaries import BootstrapInterval, CountedMean
 from ._example import FunctionExample
 from ._function import Active, FunctionClass, Parameters, Size
@@ -107,7 +107,7 @@ class InContextFunction(TaskConfig):
         A curriculum is at its end: all points and components are in use.
         """
         key, _ = jax.random.split(key)
-        context, query, function, *_ = self._draw(key, _END)
+        context, query, function, *_ = self._draw(key, MOST_SEEN)
         values = lambda xs: self.function.values(function, xs)
         return Prompt(context, values(context), query, values(query))
 
@@ -192,7 +192,3 @@ class InContextFunction(TaskConfig):
             "loss": jnp.sum(losses) / jnp.sum(counts),
             "error": jnp.where(counts, error, jnp.nan),
         }
-
-
-# Later than the end of any curriculum.
-_END = 2**31 - 1

@@ -369,7 +369,7 @@ def test_evaluations_are_the_metrics_of_the_task(tmp_path):
 
 
 def test_large_sets_are_evaluated_in_pieces(monkeypatch):
-    monkeypatch.setattr("icl.training._steps._EVALUATION_CHUNK", 4)
+    monkeypatch.setattr("icl.training._steps._EVALUATION_CHUNK_ON_CPU", 4)
     x, y = examples(regression(), 11)  # Two full pieces and a remainder.
     trained = member(evaluations={"held": (x, y)})
     (result,) = fit(trained, training(8, evaluate_at=At((0,))))

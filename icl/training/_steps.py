@@ -13,14 +13,17 @@ from jaxtyping import Array, Int, PyTree
 import opto
 
 from ..batches import size_of
+from ..devices import on_cpu
 from ..protocols import MOST_SEEN
 from ._members import BATCH
 from ._values import Training
 from .freezing import trained_part
 
 
-# Evaluation sets are mapped in pieces of this many examples, to limit memory.
-_EVALUATION_CHUNK = 1024
+# Evaluation sets are mapped in pieces of at most so many examples, to limit memory. On a
+# CPU, smaller pieces stay in its caches; measured (benchmarks/RESULTS.md, "Pieces of
+# evaluation sets").
+_EVALUATION_CHUNK, _EVALUATION_CHUNK_ON_CPU = 1024, 256
 
 
 class State(eqx.Module):
@@ -115,8 +118,11 @@ def evaluate_batch(
     def one(example):
         return task.metrics(forward(model, example, edits=edits), example)
 
-    size = min(size_of(batch), _EVALUATION_CHUNK)
-    return jax.lax.map(one, batch, batch_size=size)
+    most = _EVALUATION_CHUNK_ON_CPU if on_cpu() else _EVALUATION_CHUNK
+    size = size_of(batch)
+    # As equal as can be: a smaller last piece is compiled by itself.
+    pieces = -(-size // most)
+    return jax.lax.map(one, batch, batch_size=-(-size // pieces))
 
 
 def _step(member: Any, state: State, training: Training, sharing: int):

@@ -43,14 +43,15 @@ KINDS: Mapping[str, Mapping[str, Any]] = {
     "softmax": {},
     "multi-query": {"num_kv_heads": 1},
     "rela": {"attention": RelaAttention()},
-    "favor": {"attention": FavorAttention()},
+    "favor": {"attention": FavorAttention(64)},
     "favor-published": {"attention": UnstabilisedFavorAttention()},
     "rebased": {"attention": RebasedAttention()},
     "rebased-published": {"attention": ElementwiseRebasedAttention()},
     "linear": {"attention": LinearAttention()},
 }
 """By the name of a kind: the fields of its model. Two kinds are as in limits_of_icl,
-whose formulas differ from the papers'."""
+whose formulas differ from the papers'. FAVOR+ has as many features as that code's kind
+has in heads of 32."""
 
 WINDOWS: Mapping[str, Mapping[str, tuple[int, tuple[int, ...]]]] = {
     "paper": {"narrow": (5, ()), "wide": (15, ()), "global": (15, (20, 40))},

@@ -20,8 +20,8 @@ from ._values import Training
 from .freezing import trained_part
 
 
-# Evaluation sets are mapped in pieces of at most so many examples, to limit memory. On a
-# CPU, smaller pieces stay in its caches; measured (benchmarks/RESULTS.md, "Pieces of
+# Evaluation sets are mapped in pieces of at most so many examples, to limit memory. On
+# a CPU, smaller pieces stay in its caches; measured (benchmarks/RESULTS.md, "Pieces of
 # evaluation sets").
 _EVALUATION_CHUNK, _EVALUATION_CHUNK_ON_CPU = 1024, 256
 

@@ -1,4 +1,4 @@
-"""The gain of each choice behind the training step; `python benchmarks/choices.py`.
+"""The gain of each choice behind training; `python benchmarks/choices.py`.
 
 Every variant is compiled. Then all are timed in turns within one process: other
 processes make timings noisy, and variants that take turns share the noise. The setting
@@ -27,20 +27,43 @@ from icl.experiments import Experiment
 from icl.models import _layers, LinearAttention, TransformerConfig
 from icl.models.attention import _kernels, _products
 from icl.presets.coopetition import coopetition, coopetition_12_layers
-from icl.presets.functions import function_linear, function_linear_three_layers
-from icl.presets.gradient_descent import lsa
+from icl.presets.functions import (
+    function_curriculum,
+    function_linear,
+    function_linear_three_layers,
+)
+from icl.presets.gradient_descent import lsa, regression_transformer
 from icl.presets.induction import induction
-from icl.presets.likelihood_ratio import shifted_mean_published
+from icl.presets.likelihood_ratio import shifted_mean, shifted_mean_published
 from icl.tasks.exemplar_label import Context, ExemplarLabelTask
-from icl.training import _members, _sharing, _steps, devices_of, with_arrays
+from icl.training import (
+    _members,
+    _sharing,
+    _steps,
+    devices_of,
+    Training,
+    with_arrays,
+)
 from icl.training._members import Members
 
 
 STEPS, ROUNDS = 100, 7
 
 
-def program(choice: "Choice") -> Callable[[], Any]:
+def training_steps(choice: "Choice") -> Callable[[], Any]:
     """A compiled function that does some training steps of each of some members."""
+    number = jnp.asarray(choice.steps, jnp.int32)
+    return program(choice, _steps.stepper, number)
+
+
+def evaluation(choice: "Choice") -> Callable[[], Any]:
+    """A compiled function that evaluates each of some members once."""
+    return program(choice, lambda training, devices: _steps.evaluator(devices))
+
+
+def program(
+    choice: "Choice", made: Callable[[Training, int], Callable], *args: Any
+) -> Callable[[], Any]:
     base, training = choice.experiment.build(), choice.experiment.training
     seeds = range(choice.members)
     members = [dataclasses.replace(base, train_seed=seed) for seed in seeds]
@@ -48,10 +71,9 @@ def program(choice: "Choice") -> Callable[[], Any]:
     together = Members([with_arrays(member) for member in members], devices)
     fresh = [_steps.initial_state(m, training.batch_size) for m in members]
     state = together.stack(fresh)
-    compiled = together.map(_steps.stepper(training, devices))
-    number = jnp.asarray(choice.steps, jnp.int32)
-    jax.block_until_ready(compiled(state, number))  # Compiles under the patches.
-    return lambda: jax.block_until_ready(compiled(state, number))
+    compiled = together.map(made(training, devices))
+    jax.block_until_ready(compiled(state, *args))  # Compiles under the patches.
+    return lambda: jax.block_until_ready(compiled(state, *args))
 
 
 @contextlib.contextmanager
@@ -70,6 +92,10 @@ def shared(least_uses: float):
 
 def norm_by_squares():
     return mock.patch.object(_steps, "_norm", optax.tree.norm)
+
+
+def pieces(size: int):
+    return mock.patch.object(_steps, "_EVALUATION_CHUNK_ON_CPU", size)
 
 
 def attention(pairs: int):
@@ -116,6 +142,7 @@ class Choice:
     experiment: Experiment = induction()
     members: int = 1
     steps: int = STEPS
+    program: Callable[["Choice"], Callable[[], Any]] = training_steps
 
 
 def choices() -> Iterator[Choice]:
@@ -159,6 +186,16 @@ def choices() -> Iterator[Choice]:
             with_context(length, TransformerConfig(attention=LinearAttention())),
         )
 
+    for preset in (
+        induction,
+        function_curriculum,
+        shifted_mean,
+        regression_transformer,
+    ):
+        name = f"evaluations of {preset.__name__} in pieces of 256, against 1024"
+        setting = functools.partial(pieces, 1024)
+        yield Choice(name, setting, experiment=preset(), steps=1, program=evaluation)
+
 
 # How many steps are timed, by preset.
 WITH_BIASES = {
@@ -180,9 +217,9 @@ def main() -> None:
         if only not in choice.name:
             continue
         with choice.chosen():
-            a = program(choice)
+            a = choice.program(choice)
         with choice.other():
-            b = program(choice)
+            b = choice.program(choice)
         times = {"a": [], "b": []}
         for _ in range(ROUNDS):
             for key, run in (("a", a), ("b", b)):
@@ -192,7 +229,7 @@ def main() -> None:
         mine, theirs = (statistics.median(times[key]) for key in "ab")
         done = choice.steps * choice.members
         print(
-            f"| {choice.name} | {done / mine:.0f} | {done / theirs:.0f} "
+            f"| {choice.name} | {done / mine:.1f} | {done / theirs:.1f} "
             f"| {theirs / mine:.2f} |",
             flush=True,
         )

@@ -187,10 +187,11 @@ for kind, run in trained.items():
 plots.head_maps(recovered, rows="layer", columns="head", label="recovered")
 
 # %% [markdown]
-# No single head carries the function: the best recover .3 to .4 each in softmax,
-# multi-query and FAVOR+, where both heads of layer 1 share the work, and .57 in linear
-# attention (layer 0). A negative number means that one right head among wrong ones
-# makes the answer worse than wrong ones alone, as both heads of layer 2 do in FAVOR+.
+# No single head carries the function. Both heads of layer 1 share the work in softmax
+# and multi-query, where they recover .3 to .4 each, and in FAVOR+ (.2 each). In linear
+# attention a head of layer 0 recovers .57. A negative number means that one right head
+# among wrong ones makes the answer worse than wrong ones alone, as both heads of layer
+# 2 do in FAVOR+ and in linear attention.
 
 # %% [markdown]
 # ## Which heads a shift breaks
@@ -289,5 +290,5 @@ Table(("from the seed", *sites), rows or [("one seed only", *("–" for _ in sit
 # of FAVOR+ costs softmax 1.4, that of another seed 1.9. So kinds that begin with the
 # same weights come to write similar values in the same directions, whatever their
 # formula. ReLA's and ReBased's do so least: their layer 2 costs the others more than a
-# mean does. Layer 0 cannot be exchanged between most kinds; FAVOR+ and softmax take
-# each other's at 1.6 and 1.8, where another seed's costs 3.3 to 4.
+# mean does. Layer 0 cannot be exchanged between most kinds; softmax takes that of
+# FAVOR+ at 1.6, and FAVOR+ that of softmax at 2, where another seed's costs 3.4 to 4.

@@ -70,6 +70,24 @@ def test_the_batch_of_a_step_is_a_function_of_seed_and_step(seed):
     assert len(set(losses)) == 10
 
 
+def test_tasks_are_told_of_the_sequences_seen_up_to_the_largest_number():
+    class Told(Regression):
+        """The target is the number of sequences, beside which predictions are small."""
+
+        def sample(self, *, key, seen):
+            x, _ = super().sample(key=key, seen=seen)
+            return x, jnp.asarray(seen, float)
+
+    task = regression()
+    trained = member(SGD(Constant(0.0)), task=Told(task.truth, task.noise))
+    step = jax.jit(icl.training._steps._step, static_argnums=(2, 3))
+    state = icl.training._steps.initial_state(trained, 8)
+    for steps, seen in ((1000, 8000), (2**28 - 1, 2**31 - 8), (2**30, 2**31 - 8)):
+        later = dataclasses.replace(state, step=jnp.asarray(steps))
+        _, row = step(trained, later, training(80), 1)
+        np.testing.assert_allclose(np.sqrt(row["loss"]), seen, rtol=2e-3)
+
+
 def test_other_dispatches_and_events_give_the_same_bits(monkeypatch):
     sets = {"held": examples(regression(), 10)}
     trained = member(Adam(Constant(0.05)), evaluations=sets)

@@ -6,6 +6,7 @@ import signal
 
 import numpy as np
 import pytest
+from stops import stopping_at
 
 import icl
 from icl import cli
@@ -326,33 +327,49 @@ def test_training_from_a_config(write, tmp_path, capsys):
         assert (tmp_path / "run" / name).stat().st_size
 
 
-def test_a_run_that_is_stopped_has_its_loss_so_far(tmp_path, write, monkeypatch):
+def stopped(folder, write):
+    """Trains a small model until a signal, and gives the lines of its loss."""
     text = changed("train_steps: 100001", "train_steps: 100")
     for old, new in {
         "n_embd: 256": "n_embd: 4",
         "n_head: 8": "n_head: 2",
         "n_layer: 12": "n_layer: 1",
-        "./models/my_experiment": f"{tmp_path}/run",
+        "./models/my_experiment": f"{folder}",
         "batch_size: 64": "batch_size: 1",
     }.items():
         assert old in text
         text = text.replace(old, new)
-    advance = icl.training._fit._Fit._advance
-
-    def interrupted(self, stop, bar):
-        if self.step == 30:
-            signal.raise_signal(signal.SIGINT)
-        advance(self, stop, bar)
-
-    for module in (icl.training._fit, icl.training._steps):
-        monkeypatch.setattr(module, "BUFFER", 10)
-    monkeypatch.setattr(icl.training._fit._Fit, "_advance", interrupted)
     with pytest.raises(SystemExit, match="130"):
         cli.main(["train", "--yaml", str(write(text))])
-    rows = (tmp_path / "run" / "training_log.csv").read_text().splitlines()
+    rows = (folder / "training_log.csv").read_text().splitlines()
     assert rows[0] == "step,loss,n_points,n_dims"
-    assert [row.split(",")[0] for row in rows[1:]] == ["0"]
+    return rows[1:]
+
+
+def test_a_run_that_is_stopped_has_its_loss_so_far(tmp_path, write, monkeypatch):
+    for module in (icl.training._fit, icl.training._steps):
+        monkeypatch.setattr(module, "BUFFER", 10)
+    with stopping_at(30):
+        rows = stopped(tmp_path / "run", write)
+    assert [row.split(",")[0] for row in rows] == ["0"]
     assert (tmp_path / "run" / "softmax_causal_loss.jpg").stat().st_size
+
+
+def test_a_run_that_is_stopped_at_once_has_no_loss(
+    tmp_path, write, monkeypatch, capsys
+):
+    save = icl.training._fit._Fit._save
+    asked = []
+
+    def interrupted(self):
+        if not asked:
+            asked.append(signal.raise_signal(signal.SIGINT))
+        save(self)
+
+    monkeypatch.setattr(icl.training._fit._Fit, "_save", interrupted)
+    assert stopped(tmp_path / "run", write) == []
+    assert "icl: stopped at 0 sequences" in capsys.readouterr().err
+    assert not (tmp_path / "run" / "softmax_causal_loss.jpg").exists()
 
 
 # Shifts by their published names

@@ -14,6 +14,7 @@ import numpy as np
 import optax
 import pytest
 from regression import examples, Linear, linear, member, Regression, regression, TRACES
+from stops import stopping_at
 
 import icl.training._fit
 import opto
@@ -464,16 +465,8 @@ def test_a_signal_stops_where_it_can_be_resumed(
     trained, plan, wanted = undisturbed
     for module in (icl.training._fit, icl.training._steps):
         monkeypatch.setattr(module, "BUFFER", 5)
-    advance = icl.training._fit._Fit._advance
-
-    def interrupted(self, stop, bar):
-        if self.step == 30:
-            signal.raise_signal(number)
-        advance(self, stop, bar)
-
     handlers = [signal.getsignal(n) for n in (signal.SIGINT, signal.SIGTERM)]
-    with open_run(tmp_path, {}) as run, monkeypatch.context() as patched:
-        patched.setattr(icl.training._fit._Fit, "_advance", interrupted)
+    with open_run(tmp_path, {}) as run, stopping_at(30, number):
         with pytest.raises(KeyboardInterrupt, match="stopped at 280 sequences"):
             fit(trained, plan, runs=run, resume_interval=1e9)
         assert run.resume_points == [0, 280]
@@ -490,12 +483,6 @@ def test_members_resume_on_another_number_of_devices(
     before, after, tmp_path, monkeypatch, alone
 ):
     every = jax.local_devices()
-    advance = icl.training._fit._Fit._advance
-
-    def interrupted(self, stop, bar):
-        if self.step == 100:
-            signal.raise_signal(signal.SIGINT)
-        advance(self, stop, bar)
 
     def train(count):
         monkeypatch.setattr(jax, "local_devices", lambda: every[:count])
@@ -505,10 +492,9 @@ def test_members_resume_on_another_number_of_devices(
             runs = [stack.enter_context(run) for run in opened]
             return fit(eight()[:4], LONG, runs=runs)
 
-    with monkeypatch.context() as patched:
+    with monkeypatch.context() as patched, stopping_at(100):
         patched.setattr(icl.training._fit, "BUFFER", 50)
         patched.setattr(icl.training._steps, "BUFFER", 50)
-        patched.setattr(icl.training._fit._Fit, "_advance", interrupted)
         with pytest.raises(KeyboardInterrupt, match="stopped at"):
             train(before)
     assert 0 < max(Run(tmp_path / "0").resume_points) < LONG.num_sequences

@@ -101,7 +101,8 @@ def _write_stages(
         return
     trained = load(out)
     write_training_log(trained)
-    if published is not None:
+    # A run that was stopped at once has no steps to draw.
+    if published is not None and len(trained.run.log.train.get("loss", ())):
         # Slow to import, as they draw.
         from ..report import figures
         from ..report.subject import Subject

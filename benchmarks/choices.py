@@ -142,7 +142,7 @@ class Choice:
     experiment: Experiment = induction()
     members: int = 1
     steps: int = STEPS
-    program: Callable[["Choice"], Callable[[], Any]] = training_steps
+    timed: Callable[["Choice"], Callable[[], Any]] = training_steps
 
 
 def choices() -> Iterator[Choice]:
@@ -194,7 +194,7 @@ def choices() -> Iterator[Choice]:
     ):
         name = f"evaluations of {preset.__name__} in pieces of 256, against 1024"
         setting = functools.partial(pieces, 1024)
-        yield Choice(name, setting, experiment=preset(), steps=1, program=evaluation)
+        yield Choice(name, setting, experiment=preset(), steps=1, timed=evaluation)
 
 
 # How many steps are timed, by preset.
@@ -217,9 +217,9 @@ def main() -> None:
         if only not in choice.name:
             continue
         with choice.chosen():
-            a = choice.program(choice)
+            a = choice.timed(choice)
         with choice.other():
-            b = choice.program(choice)
+            b = choice.timed(choice)
         times = {"a": [], "b": []}
         for _ in range(ROUNDS):
             for key, run in (("a", a), ("b", b)):

@@ -31,6 +31,7 @@ from ..training import Training
 from ..training.optimizers import Adam, Constant
 from ..training.schedules import Every
 from ._config import check_known, check_switch
+from ._yaml import read_keys
 from .limits_of_icl import model_config
 
 
@@ -99,7 +100,7 @@ def read_yaml(path: str | os.PathLike) -> PublishedRun:
     unknown or missing, and a value that is not supported.
     """
     path = Path(path)
-    given = _read(path, ())
+    given = read_keys(path)
     try:
         return _run(_filled(_SCHEMA, given, ""))
     except ValueError as error:
@@ -264,8 +265,10 @@ def _number(name: str, value: Any) -> float:
 
 def _as_number(given: Any) -> str:
     """A hint for texts that look like numbers: YAML takes `1e-4` for a text."""
+    if not isinstance(given, str):
+        return ""
     try:
-        value = float(given if isinstance(given, str) else "")
+        value = float(given)
     except ValueError:
         return ""
     return f"; YAML reads it as text, so write {value:f}"
@@ -291,57 +294,6 @@ def _check_types(given: Mapping[str, Any]) -> None:
             positive("training.keep_every_steps", kept)
         except ValueError as error:
             raise ValueError(f"{error}, or -1 to keep only the last") from None
-
-
-def _read(path: Path, above: tuple[Path, ...]) -> dict[str, Any]:
-    """The keys of a file, over those of the files that it inherits from."""
-    import yaml  # Slow to import.
-
-    class Loader(yaml.SafeLoader):
-        def construct_mapping(self, node: Any, deep: bool = False) -> dict:
-            _refuse_twice(node)
-            return super().construct_mapping(node, deep)
-
-    if path.resolve() in above:
-        raise ValueError(f"{path} inherits from itself")
-    try:
-        found = yaml.load(path.read_text("utf-8"), Loader)
-    except OSError as error:
-        raise ValueError(f"cannot read {path}: {error.strerror or error}") from None
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
-        reason = " ".join(str(error).split())
-        raise ValueError(f"cannot read {path}: {reason}") from None
-    if not isinstance(found, dict):
-        raise ValueError(f"{path} must have keys, got {type(found).__name__}")
-    parents = found.pop("inherit", None) or []
-    if not isinstance(parents, list) or not all(isinstance(x, str) for x in parents):
-        raise ValueError(f"{path}: inherit must be a list of files, got {parents!r}")
-    merged: dict[str, Any] = {}
-    for parent in parents:
-        inherited = _read(path.parent / parent, (*above, path.resolve()))
-        merged = _merged(merged, inherited)
-    return _merged(merged, found)
-
-
-def _refuse_twice(node: Any) -> None:
-    """Raises `YAMLError` for a key that stands twice: YAML would take the last one."""
-    import yaml  # Slow to import.
-
-    known = set()
-    for key, _ in node.value:
-        if not isinstance(key, yaml.ScalarNode):
-            continue
-        if key.value in known:
-            reason = f"line {key.start_mark.line + 1}: {key.value} stands there twice"
-            raise yaml.YAMLError(reason)
-        known.add(key.value)
-
-
-def _merged(under: Any, over: Any) -> Any:
-    if not isinstance(under, dict) or not isinstance(over, dict):
-        return over
-    both = {key: _merged(under[key], over[key]) for key in under if key in over}
-    return {**under, **over, **both}
 
 
 def _filled(schema: Mapping[str, Any], given: Any, where: str) -> dict[str, Any]:

@@ -4,22 +4,16 @@ import abc
 import importlib.util
 from typing import Any
 
-import equinox as eqx
 import jax
-import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float
 
-from opto import identity, Tap
-
-from ...checks import check_prompt
+from ._learner import FunctionLearner
 
 
-class HostLearner(eqx.Module):
+class HostLearner(FunctionLearner):
     """The base of learners of scikit-learn; the compiled program calls them.
 
-    They are called like a model, see `ContextLearner`, but each context takes some
-    milliseconds. They compute in float64.
+    Each context takes some milliseconds. They compute in float64.
     """
 
     @abc.abstractmethod
@@ -36,16 +30,7 @@ class HostLearner(eqx.Module):
     def check(self) -> None:
         """Raises `ValueError` for settings that cannot be."""
 
-    def __call__(
-        self,
-        xs: Float[Array, "point dim"],
-        ys: Float[Array, " point"],
-        *,
-        tap: Tap = identity,
-    ) -> Float[Array, " point"]:
-        """The prediction at each point; 0 for the first one. `tap` is not used."""
-        check_prompt(xs, ys)
-        xs, ys = jnp.asarray(xs), jnp.asarray(ys)
+    def predictions(self, xs, ys):
         shape = jax.ShapeDtypeStruct(ys.shape, ys.dtype)
         return jax.pure_callback(
             self._predict, shape, xs, ys, vmap_method="expand_dims"

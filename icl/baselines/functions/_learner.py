@@ -12,11 +12,34 @@ from opto import identity, Tap
 from ...checks import check_prompt
 
 
-class ContextLearner(eqx.Module):
+class FunctionLearner(eqx.Module):
+    """The base of all: it is called like a model, with a prompt's points and values."""
+
+    def __call__(
+        self,
+        xs: Float[Array, "point dim"],
+        ys: Float[Array, " point"],
+        *,
+        tap: Tap = identity,
+    ) -> Float[Array, " point"]:
+        """The prediction at each point, 0 at the first one.
+
+        A baseline has no sites: `tap` is not used.
+        """
+        check_prompt(xs, ys)
+        return self.predictions(jnp.asarray(xs), jnp.asarray(ys))
+
+    @abc.abstractmethod
+    def predictions(
+        self, xs: Float[Array, "point dim"], ys: Float[Array, " point"]
+    ) -> Float[Array, " point"]:
+        """The prediction at each point from the pairs before it."""
+
+
+class ContextLearner(FunctionLearner):
     """Learns from the pairs before a point and predicts the point's value.
 
-    It is called like a model: with a prompt's points and values. Without any pairs, it
-    predicts 0.
+    Without any pairs, it predicts 0.
     """
 
     @abc.abstractmethod
@@ -34,17 +57,7 @@ class ContextLearner(eqx.Module):
         - `xs`, `ys`: The pairs; those that are not known are 0.
         """
 
-    def __call__(
-        self,
-        xs: Float[Array, "point dim"],
-        ys: Float[Array, " point"],
-        *,
-        tap: Tap = identity,
-    ) -> Float[Array, " point"]:
-        """The prediction at each point. A baseline has no sites: `tap` is not used."""
-        check_prompt(xs, ys)
-        xs, ys = jnp.asarray(xs), jnp.asarray(ys)
-
+    def predictions(self, xs, ys):
         def one(at: Int[Array, ""]) -> Float[Array, ""]:
             known = jnp.arange(len(xs)) < at
             # The first point of all stands in for a context that is empty.

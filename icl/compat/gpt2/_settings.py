@@ -102,11 +102,9 @@ def _renamed(given: Mapping[str, Any]) -> dict[str, Any]:
     """The settings by their own names."""
     found = {name: value for name, value in given.items() if name not in _OTHER_NAMES}
     for other, name in _OTHER_NAMES.items():
-        value = given.get(other, found.get(name))
-        if value != found.get(name, value):
-            raise ValueError(f"{other} must be {name}={found[name]!r}, got {value!r}")
-        if other in given:
-            found[name] = value
+        if other in given and found.setdefault(name, given[other]) != given[other]:
+            wanted = f"{other} must be {name}={found[name]!r}"
+            raise ValueError(f"{wanted}, got {given[other]!r}")
     return found
 
 

@@ -21,8 +21,8 @@ class OrthogonalQuery(InputShift):
     """
 
     vectors: int | None = None
-    """To how many random points of the context it is orthogonal, below `dim` and
-    the number of points; `None` is all of them."""
+    """To how many random points of the context it is orthogonal, below `dim` and the
+    number of points; `None` is all of them."""
 
     def __post_init__(self):
         if self.vectors is not None:
@@ -32,10 +32,10 @@ class OrthogonalQuery(InputShift):
         if points < 2 or dim < 2:
             wanted = "OrthogonalQuery needs at least 2 points of at least 2 components"
             raise ValueError(f"{wanted}, got {points} of {dim}")
+        vectors = self.vectors or 0
         for name, size in (("dim", dim), ("points", points)):
-            if self.vectors is not None and self.vectors >= size:
-                wanted = f"vectors must be below {name}={size}"
-                raise ValueError(f"{wanted}, got {self.vectors}")
+            if vectors >= size:
+                raise ValueError(f"vectors must be below {name}={size}, got {vectors}")
 
     def queries(self, points: int, dim: int) -> range:
         """From the second point on; with all vectors, only below `dim`."""

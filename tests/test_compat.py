@@ -1,6 +1,7 @@
 """Runs and weights of icl-dynamics."""
 
 import json
+import shutil
 from pathlib import Path
 
 import h5py
@@ -16,6 +17,7 @@ from icl import measures
 from icl.cli.import_run import import_run as import_command
 from icl.compat.icl_dynamics import import_run, load_model, load_run
 from icl.compat.icl_dynamics._experiment import experiment_from
+from icl.compat.icl_dynamics._options import read_options
 from icl.config import from_json, to_json
 from icl.experiments import evaluate
 from icl.tasks.classification import classification
@@ -113,16 +115,42 @@ def random_weights(config, rng):
     return weights
 
 
-def write_eqx(path, weights, iteration):
-    """Writes the weights with plain numbers in between, then Adam's state and keys."""
-    scalars = [np.int64(8), np.float64(0.0), np.bool_(False)]
+def write_eqx(path, weights, iteration, config=CONFIG, cast=np.float32, **attention):
+    """Writes the leaves of their model, then those of Adam's state, and keys.
+
+    `attention` replaces scalars of the first block.
+    """
+    d, heads = config["d_model"], config["num_heads"]
+    kind = config.get("pos_embedding_type", "rope")
+    scalars = {
+        "num_heads": np.int64(heads),
+        "causal": np.bool_(not config.get("not_causal")),
+        "use_rope": np.bool_(kind == "rope"),
+        "sin_time": np.float64(config.get("sin_time", 1e4)),
+        "scale": np.float64((d // heads) ** -0.5),
+    }
+    dropout, inference = [np.float64(0), np.bool_(False)], [np.bool_(False)]
+    before = {
+        "exemplar": [np.int64(x) for x in (iteration, d, weights["label"].shape[1])]
+    }
+    before |= {"label": dropout, "unembed": inference}
+    after = {"positions": dropout}
+    for i in range(config["depth"]):
+        changed = {k: np.array(v) for k, v in attention.items() if i == 0}
+        before[f"{i}.qkv"] = [*(scalars | changed).values()]
+        parts = "qkv", "proj", "fc1_bias", "fc2_bias"
+        after |= {f"{i}.{part}": dropout for part in parts}
+    after["positions" if "positions" in weights else "label"] = [
+        *(dropout if "positions" in weights else ()),
+        np.int64(d),
+    ]
     with open(path, "wb") as file:
-        np.save(file, np.int64(iteration))
-        for index, array in enumerate(weights.values()):
-            for scalar in scalars[: index % 4]:
-                np.save(file, scalar)
-            np.save(file, array)
-        np.save(file, np.int32(iteration // 32))
+        for name, array in weights.items():
+            leaves = *before.get(name, ()), array.astype(cast), *after.get(name, ())
+            for leaf in leaves:
+                np.save(file, leaf)
+        for leaf in (*inference, np.int32(iteration // 32)):
+            np.save(file, leaf)
         for array in [*weights.values()] * 2:
             np.save(file, 9 * np.ones_like(array))
         for _ in range(3):
@@ -156,7 +184,7 @@ def peer(tmp_path):
         rng = np.random.default_rng(0)
         for iteration, name in ((0, "00000000000"), (96, "0000000096")):
             weights = random_weights(config, rng)
-            write_eqx(folder / f"checkpoints/{name}.eqx", weights, iteration)
+            write_eqx(folder / f"checkpoints/{name}.eqx", weights, iteration, config)
         write_log(folder / "log.h5")
         with h5py.File(tmp_path / "classes.h5", "w") as file:
             shape = sum(config["class_split"]), sum(config["exemplar_split"]), DIM
@@ -225,7 +253,7 @@ def test_loaded_model_equals_numpy(name, pairs, tmp_path):
     config = CONFIG | STRUCTURES[name]
     rng = np.random.default_rng(1)
     weights = random_weights(config, rng)
-    write_eqx(tmp_path / "0.eqx", weights, 0)
+    write_eqx(tmp_path / "0.eqx", weights, 0, config)
     model = load_model(config, tmp_path / "0.eqx")
     examples = rng.standard_normal((pairs + 1, DIM)).astype(np.float32)
     labels = rng.integers(0, 5, pairs + 1).astype(np.int32)
@@ -244,7 +272,7 @@ def test_one_hot_data_is_a_table(tmp_path):
     config = CONFIG | {"data_type": "onehot"}
     rng = np.random.default_rng(1)
     weights = random_weights(config, rng)
-    write_eqx(tmp_path / "0.eqx", weights, 0)
+    write_eqx(tmp_path / "0.eqx", weights, 0, config)
     model = load_model(config, tmp_path / "0.eqx")
     ids, labels = np.array([6, 0, 6], np.int32), np.array([1, 4, 1], np.int32)
     no_bias = weights | {"exemplar_bias": np.zeros(16, np.float32)}
@@ -276,20 +304,23 @@ def cut(folder):
     file.write_bytes(file.read_bytes()[:2000])
 
 
-def without_the_end(folder):
-    """Complete arrays, but too few of them."""
+def without_the_end(folder, most=3):
+    """Complete arrays, but too few of them: after this many leaves the file ends."""
     file = folder / "checkpoints/0000000096.eqx"
-    write_eqx(file, {"a": np.ones((16, DIM), np.float32)}, 0)
-    content = file.read_bytes()
-    file.write_bytes(content[: content.index(b"\x93NUMPY", 300)])
+    leaves = file.read_bytes().split(b"\x93NUMPY")
+    file.write_bytes(b"\x93NUMPY".join(leaves[: most + 1]))
 
 
 BAD_FILES = {
     "cut": (cut, "0000000096.eqx is cut short or not an .eqx file: array"),
-    "short": (without_the_end, r"ends before label.weight: it holds 1 arrays"),
+    "short": (without_the_end, "must hold embeddings, then attention with num_heads"),
+    "few_blocks": (
+        lambda f: without_the_end(f, 30),
+        "0000000096.eqx ends before blocks.1.attn.proj.weight: it holds 10 arrays",
+    ),
     "empty": (
         lambda f: (f / "checkpoints/0000000096.eqx").write_bytes(b""),
-        "ends before exemplar.weight: it holds 0 arrays",
+        "must hold embeddings, then attention with num_heads, causal, use_rope",
     ),
     "no_eqx": (
         lambda f: (f / "checkpoints/0000000096.eqx").write_text("hello, world"),
@@ -332,26 +363,17 @@ def test_no_folder(tmp_path):
 
 
 MISFITS = {
-    "d_model": ({"d_model": 32}, r"exemplar.weight must have shape \[32, any\].*16, 7"),
-    "classes": (
-        {"model_output_classes": 6},
-        r"label.weight must have shape \[16, 6\], from the config, got \[16, 5\]",
-    ),
-    "depth": ({"depth": 3}, r"blocks.2.attn.qkv.weight must have shape \[48, 16\]"),
-    "shallow": ({"depth": 1}, r"unembed.weight must have shape \[5, 16\].*\[48, 16\]"),
-    "no_norm": ({"no_norm": True}, r"blocks.0.attn.qkv.weight must .* got \[16\]"),
-    "mlp": ({"mlp_ratio": 4.0}, r"blocks.0.mlp.fc1.weight must have shape \[64, 16\]"),
-    "ape": (
-        {"pos_embedding_type": "ape"},
-        r"positions.weight must have shape \[16, 32\].*got \[16\]",
-    ),
-    "kind": (
-        {"pos_embedding_type": "alibi"},
-        "pos_embedding_type must be one of rope, sinusoidal, ape, got 'alibi'",
-    ),
-    "data": ({"data_type": "text"}, "data_type must be 'file' or 'onehot', got 'text'"),
+    "d_model": ({"d_model": 32}, "d_model is 32 in the config, but 16 in .*000.eqx"),
+    "labels": ({"model_output_classes": 6}, "model_output_classes is 6 .*, but 5 in"),
+    "depth": ({"depth": 3}, "depth is 3 in the config, but 2 in"),
+    "num_heads": ({"num_heads": 4}, "num_heads is 4 in the config, but 2 in"),
+    "no_norm": ({"no_norm": True}, "no_norm is True in the config, but False in"),
+    "not_causal": ({"not_causal": True}, "not_causal is True in the config, but False"),
+    "sin_time": ({"sin_time": 30.0}, "sin_time is 30.0 in the config, but 10000.0 in"),
+    "mlp": ({"mlp_ratio": 4.0}, "mlp_ratio is 4.0 in the config, but None in"),
+    "ape": ({"pos_embedding_type": "ape"}, "pos_embedding_type is 'ape' .* 'rope' in"),
+    "data": ({"data_type": "onehot"}, "data_type is 'onehot' .*, but 'file' in"),
     "type": ({"depth": "two"}, "icl-dynamics config: depth: wanted int, got 'two'"),
-    "heads": ({"num_heads": 3}, "num_heads must divide d_model=16, got 3"),
 }
 
 
@@ -361,6 +383,88 @@ def test_configs_that_do_not_fit_the_weights(name, peer):
     file = peer() / "checkpoints/00000000000.eqx"
     with pytest.raises(ValueError, match=message):
         load_model(CONFIG | change, file)
+
+
+CONTRADICTIONS = {
+    "num_heads": (
+        {"num_heads": 4},
+        r"num_heads must be one in all blocks, got \[4, 2\]",
+    ),
+    "causal": ({"causal": False}, "causal must be one in all blocks"),
+    "scale": ({"depth": 1, "scale": 0.5}, "scale of 2 heads must be 0.353553, got 0.5"),
+    "use_rope": (
+        {"depth": 1, "positions": "ape", "use_rope": True},
+        "it has a pos_embed",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", CONTRADICTIONS)
+def test_checkpoints_that_contradict_themselves(name, tmp_path):
+    scalars, message = CONTRADICTIONS[name]
+    structure = {"depth": scalars.pop("depth", 2)}
+    structure["pos_embedding_type"] = scalars.pop("positions", "rope")
+    config = CONFIG | structure
+    weights = random_weights(config, np.random.default_rng(1))
+    write_eqx(tmp_path / "0.eqx", weights, 0, config, **scalars)
+    with pytest.raises(ValueError, match=message):
+        load_model(config, tmp_path / "0.eqx")
+
+
+@pytest.mark.parametrize("name", STRUCTURES)
+def test_a_run_that_continues_another_has_its_model(name, peer, tmp_path):
+    """Its own config may say another structure, as the command line had no options."""
+    folder = peer(**STRUCTURES[name])
+    before, config = load_run(folder)
+    own = {
+        "depth": 5,
+        "num_heads": 16,
+        "d_model": 32,
+        "sin_time": 7.0,
+        "mlp_ratio": 9.0,
+    }
+    own |= {"load_from_ckpt": "first/0.eqx", "load_from_ckpt_cfg": "first/config.json"}
+    (folder / "config.json").write_text(json.dumps(config | own))
+    after, _ = load_run(folder)
+    examples, labels = jnp.ones((3, DIM)), jnp.array([0, 1, 0])
+    assert np.array_equal(before(examples, labels), after(examples, labels))
+
+
+CONTINUED = DATA.parent / "icl_dynamics_continued"
+
+
+@pytest.mark.skipif(not CONTINUED.exists(), reason="the reference runs are not here")
+def test_a_continued_run_has_the_logits_of_the_public_program(tmp_path):
+    """Its config says 8 heads, and its weights have 4."""
+    wanted = np.load(CONTINUED / "reference.npz")
+    inputs = wanted["examples"], wanted["labels"]
+    model, config = load_run(CONTINUED / "second")
+    assert config["num_heads"] == 8
+    np.testing.assert_allclose(jax.vmap(model)(*inputs), wanted["logits"], atol=1e-5)
+    with pytest.raises(ValueError, match="num_heads is 8 in the config, but 4 in"):
+        load_model(
+            config | {"load_from_ckpt_cfg": None},
+            CONTINUED / "second/checkpoints/00000000640.eqx",
+        )
+    source = tmp_path / "second"
+    shutil.copytree(CONTINUED / "second", source)
+    write_log(source / "log.h5", (0, 64, 640), (32.0, 64.0, 640.0))
+    with h5py.File(tmp_path / "data.h5", "w") as file:
+        file["x"] = np.zeros((30, 3, 12), np.float32)
+    notes = import_run(source, tmp_path / "out", tmp_path / "data.h5")
+    assert any("num_heads is 4 in the checkpoints" in note for note in notes)
+    ours = icl.load(tmp_path / "out").model
+    np.testing.assert_allclose(jax.vmap(ours)(*inputs), wanted["logits"], atol=1e-5)
+
+
+def test_bfloat16_weights_are_read(tmp_path):
+    weights = random_weights(CONFIG, np.random.default_rng(1))
+    write_eqx(tmp_path / "0.eqx", weights, 0, cast=jnp.bfloat16)
+    model = load_model(CONFIG, tmp_path / "0.eqx")
+    rounded = {k: x.astype(jnp.bfloat16).astype(np.float32) for k, x in weights.items()}
+    examples, labels = jnp.ones((3, DIM)), jnp.array([0, 1, 0])
+    expected, _ = forward(examples, labels, rounded, CONFIG)
+    np.testing.assert_allclose(model(examples, labels), expected[::2], atol=1e-4)
 
 
 def test_unknown_checkpoints_list_what_there_is(peer):
@@ -501,7 +605,7 @@ def test_sets_that_the_run_saved(peer, tmp_path):
 def convert(peer, **changes):
     folder = peer(**changes)
     config = json.loads((folder / "config.json").read_text())
-    experiment = experiment_from(config, folder, None)
+    experiment = experiment_from(config, read_options(config), folder, None)
     assert from_json(type(experiment), to_json(experiment)) == experiment
     return experiment
 

@@ -24,19 +24,23 @@ from ...training import Training
 from ...training.optimizers import Adam, Constant, Optimizer, SGD
 from ...training.schedules import At, Every, Schedule
 from ._flags import texts_from_config
-from ._options import Options, read_options
+from ._options import Options
 from ._sequences import evaluation_kind, labels_of, training_kinds
 from ._weights import model_config
 
 
 def experiment_from(
-    config: dict[str, Any], folder: Path, data: str | os.PathLike | None
+    config: dict[str, Any],
+    options: Options,
+    folder: Path,
+    data: str | os.PathLike | None,
 ) -> Experiment:
     """A run's config as ours; see `import_run` for the arguments and the differences.
 
+    **Arguments:** `options`: Those of the config, with the model as it is in the files.
+
     **Raises:** `ValueError`, naming the field, for a config that ours cannot express.
     """
-    options = read_options(config)
     task = _task(options)
     names = options.pe_names
     if len(set(names)) < len(names):

@@ -1,11 +1,13 @@
 """A whole run of icl-dynamics as a run folder of ours."""
 
 import contextlib
+import dataclasses
 import json
 import os
 import shutil
 from collections.abc import Iterator, Mapping
 from pathlib import Path
+from typing import Any
 
 import equinox as eqx
 import jax.numpy as jnp
@@ -20,7 +22,7 @@ from ._experiment import experiment_from
 from ._log import read_log
 from ._options import Options, read_config, read_options
 from ._sequences import approximations
-from ._weights import checkpoint_files, load_model
+from ._weights import checkpoint_files, open_model
 
 
 # The bias of added labels: it gives a probability of exactly zero, and is finite.
@@ -73,19 +75,22 @@ def import_run(
     if os.path.lexists(target):
         raise ValueError(f"{target} exists and is not overwritten; name another folder")
     config = read_config(source / "config.json")
-    options = read_options(config)
     files = checkpoint_files(source)
-    experiment = experiment_from(config, source, data)
+    model, options = open_model(config, files[max(files)])
+    experiment = experiment_from(config, options, source, data)
     log = read_log(source / "log.h5", options.train_bs)
     member = experiment.build()
     sets, unknown = _evaluations(options, source, member.evaluations)
-    added = member.task.num_labels - _num_labels(load_model(config, files[max(files)]))
-    notes = [*unknown, *approximations(options), *_notes(options, added)]
+    added = member.task.num_labels - _num_labels(model)
+    notes = [*unknown, *approximations(options), *_notes(config, options, added)]
     with _whole(target) as temporary:
         with open_run(temporary, experiment) as run:
             run.keep_data(experiment.data and digest(experiment.data))
             for sequences, file in files.items():
-                model = _with_labels(load_model(config, file), added)
+                model, said = open_model(config, file)
+                if said != options:
+                    raise ValueError(f"{file} has another model than {max(files)}.eqx")
+                model = _with_labels(model, added)
                 _check_shapes(file, model, member.model)
                 run.save_checkpoint(sequences, model)
             log.write(run.path / "log.h5", options.train_bs)
@@ -128,8 +133,13 @@ def _read_sets(file: Path) -> dict[str, Sequence]:
     return sets
 
 
-def _notes(options: Options, added: int) -> list[str]:
+def _notes(config: Mapping[str, Any], options: Options, added: int) -> list[str]:
     notes = []
+    for name, value in dataclasses.asdict(read_options(config)).items():
+        # Only what the checkpoints say can differ.
+        if value is not None and (said := getattr(options, name)) != value:
+            why = "as in the run that it continues"
+            notes.append(f"{name} is {said!r} in the checkpoints, {why}, not {value!r}")
     if options.load_from_ckpt is not None:
         start = f"the run began from {options.load_from_ckpt}"
         notes.append(f"{start}; if trained again from its config here, it begins fresh")

@@ -1,6 +1,7 @@
 """The config of an icl-dynamics run: the fields we read, with that code's defaults."""
 
 import dataclasses
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -42,6 +43,7 @@ class Options:
     optimizer: str = "adam"
     weight_decay: float = 0.0
     load_from_ckpt: str | None = None
+    load_from_ckpt_cfg: str | None = None
     ckpt_every: int | None = None
     ckpt_sched: tuple[int, ...] | None = None
 
@@ -100,7 +102,7 @@ class Options:
         return values[index]
 
 
-def read_options(config: dict[str, Any]) -> Options:
+def read_options(config: Mapping[str, Any]) -> Options:
     """The known fields of a config; others (folders, logging) are ignored.
 
     **Raises:** `ValueError`, naming the field, for a value of the wrong type.

@@ -1,23 +1,15 @@
-"""Checkpoints of icl-dynamics as our models.
-
-Their `.eqx` files are `.npy` arrays one after the other: the leaves of a dictionary
-with the iteration, the model, the optimizer's state and the random keys, in that order.
-Plain numbers of the modules (dropout rates, head counts) are scalars between the
-weights. So the model's weights are the first arrays of floats, in the order of that
-code.
-"""
+"""Checkpoints of icl-dynamics as our models."""
 
 import functools
 import operator
 import os
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, TypeVar
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-import numpy as np
-from jaxtyping import Array, Float
 
 from ...models import (
     Attention,
@@ -32,7 +24,8 @@ from ...models import (
     TransformerBlock,
     TransformerConfig,
 )
-from ._options import Options, read_config, read_options
+from ._file import Weights
+from ._options import Options, read_config
 
 
 Layer = TypeVar("Layer", bound=eqx.Module)
@@ -70,35 +63,47 @@ def load_run(
 def load_model(
     config: dict[str, Any], checkpoint_path: str | os.PathLike
 ) -> ExemplarLabelModel:
-    """Reads one checkpoint; its config gives the structure.
+    """Reads one checkpoint.
 
-    Vectors go through a linear layer, as in ours. For one-hot data (`data_type`), which
-    our models get as ids, that layer is the table of embeddings.
+    The file says what the structure is, and the config has to agree, unless it is of a
+    run that continues another one (`load_from_ckpt_cfg`): such a run has the model of
+    the other. Vectors go through a linear layer, as in ours. For one-hot data
+    (`data_type`), which our models get as ids, that layer is the table of embeddings.
 
     **Arguments:**
 
     - `config`: The contents of the run's `config.json`.
     - `checkpoint_path`: The `.eqx` file.
 
-    **Raises:** `ValueError` for a config that our models cannot have, and for a file
-    that cannot be read, is cut short or has another structure; the error has the
-    weight's name, its shape and the shape wanted.
+    **Raises:** `ValueError` for a config that disagrees with the file or that our
+    models cannot have, and for a file that cannot be read, is cut short, contradicts
+    itself or has another structure; the error has the weight's name, its shape and the
+    shape wanted.
     """
-    options = read_options(config)
-    path = Path(checkpoint_path)
-    weights = _Weights(path, _float_arrays(path))
-    # The label table follows the exemplars' weight and, for vectors, bias.
-    after = 1 if _has_ids(options) else 2
-    inputs = weights.columns(0, "exemplar.weight", options.d_model)
-    labels = weights.columns(after, "label.weight", options.d_model)
-    if options.model_output_classes is not None:
-        labels = options.model_output_classes
-    size = {"num_exemplars" if _has_ids(options) else "dim": inputs}
-    return _filled(_template(model_config(options), labels, **size), weights)
+    return open_model(config, Path(checkpoint_path))[0]
+
+
+def open_model(
+    config: Mapping[str, Any], path: Path
+) -> tuple[ExemplarLabelModel, Options]:
+    """As `load_model`; also the options of the run, with those of the model."""
+    weights = Weights(path)
+    options = weights.options(config)
+    assert options.model_output_classes is not None  # The file says it.
+    size = "num_exemplars" if options.data_type == "onehot" else "dim"
+    template = _template(
+        model_config(options),
+        options.model_output_classes,
+        **{size: weights.num_inputs()},
+    )
+    return _filled(template, weights), options
 
 
 def model_config(options: Options) -> TransformerConfig:
-    """The structure of a run's models; raises `ValueError` if ours cannot have it."""
+    """The structure of a model from options that its file said.
+
+    **Raises:** `ValueError` if ours cannot have it.
+    """
     return TransformerConfig(
         num_layers=options.depth,
         d_model=options.d_model,
@@ -138,19 +143,7 @@ def _positions(options: Options) -> Positions:
         "sinusoidal": lambda: Sinusoidal(options.sin_time),
         "ape": lambda: Learned(_MAX_LENGTH),
     }
-    kind = options.pos_embedding_type
-    if kind not in kinds:
-        known = ", ".join(kinds)
-        raise ValueError(f"pos_embedding_type must be one of {known}, got {kind!r}")
-    return kinds[kind]()
-
-
-def _has_ids(options: Options) -> bool:
-    if options.data_type not in ("file", "onehot"):
-        raise ValueError(
-            f"data_type must be 'file' or 'onehot', got {options.data_type!r}"
-        )
-    return options.data_type == "onehot"
+    return kinds[options.pos_embedding_type]()
 
 
 # A run has hundreds of checkpoints of one structure.
@@ -164,62 +157,7 @@ def _template(
     return eqx.filter_eval_shape(lambda: build(key=jax.random.key(0)))
 
 
-def _float_arrays(path: Path) -> list[np.ndarray]:
-    """The float arrays, without scalars, in a file of concatenated `.npy` arrays."""
-    arrays = []
-    try:
-        with open(path, "rb") as file:
-            end = os.fstat(file.fileno()).st_size
-            while file.tell() < end:
-                arrays.append(np.lib.format.read_array(file, allow_pickle=False))
-    except OSError as error:
-        raise ValueError(f"cannot read {path}: {error.strerror or error}") from None
-    except (EOFError, ValueError) as error:
-        reason = f"array {len(arrays)}: {' '.join(str(error).split())}"
-        raise ValueError(f"{path} is cut short or not an .eqx file: {reason}") from None
-    return [x for x in arrays if x.ndim and np.issubdtype(x.dtype, np.floating)]
-
-
-class _Weights:
-    """The arrays of a file, taken one after the other."""
-
-    def __init__(self, path: Path, arrays: list[np.ndarray]):
-        self.path = path
-        self.arrays = arrays
-        self.taken = 0
-
-    def columns(self, index: int, name: str, rows: int) -> int:
-        """The number of columns of the matrix at `index`, which is not taken yet."""
-        self._need(index, name)
-        shape = self.arrays[index].shape
-        if len(shape) != 2 or shape[0] != rows:
-            raise self._misfit(name, (rows, "any"), shape)
-        return shape[1]
-
-    def take(self, name: str, shape: tuple[int, ...]) -> Float[Array, "..."]:
-        """The next array, as float32; `name` is for an error about its shape."""
-        self._need(self.taken, name)
-        array = self.arrays[self.taken]
-        if array.shape != shape:
-            raise self._misfit(name, shape, array.shape)
-        self.taken += 1
-        return jnp.asarray(array, jnp.float32)
-
-    def _need(self, index: int, name: str) -> None:
-        if index >= len(self.arrays):
-            got = f"it holds {len(self.arrays)} arrays of floats"
-            raise ValueError(f"{self.path} ends before {name}: {got}")
-
-    def _misfit(self, name: str, wanted: tuple, found: tuple[int, ...]) -> ValueError:
-        shapes = f"{_shape(wanted)}, from the config, got {_shape(found)}"
-        return ValueError(f"{self.path}: {name} must have shape {shapes}")
-
-
-def _shape(sizes: tuple) -> str:
-    return f"[{', '.join(map(str, sizes))}]"
-
-
-def _filled(model: ExemplarLabelModel, weights: _Weights) -> ExemplarLabelModel:
+def _filled(model: ExemplarLabelModel, weights: Weights) -> ExemplarLabelModel:
     """The template with the weights; these lines are in the order of the file."""
     embedding = _embedding(model.embedding, weights)
     blocks = tuple(
@@ -235,7 +173,7 @@ def _filled(model: ExemplarLabelModel, weights: _Weights) -> ExemplarLabelModel:
 
 
 def _embedding(
-    embedding: ExemplarLabelEmbedding, weights: _Weights
+    embedding: ExemplarLabelEmbedding, weights: Weights
 ) -> ExemplarLabelEmbedding:
     if isinstance(embedding.exemplar, eqx.nn.Linear):
         exemplar = _affine(embedding.exemplar, weights, "exemplar")
@@ -252,7 +190,7 @@ def _embedding(
     )
 
 
-def _block(block: TransformerBlock, weights: _Weights, name: str) -> TransformerBlock:
+def _block(block: TransformerBlock, weights: Weights, name: str) -> TransformerBlock:
     attn_norm = _affine(block.attn_norm, weights, f"{name}.norm1")
     attn = _attention(block.attn, weights, f"{name}.attn")
     block = eqx.tree_at(lambda b: (b.attn_norm, b.attn), block, (attn_norm, attn))
@@ -263,7 +201,7 @@ def _block(block: TransformerBlock, weights: _Weights, name: str) -> Transformer
     return eqx.tree_at(lambda b: (b.mlp_norm, b.mlp), block, (mlp_norm, mlp))
 
 
-def _attention(attn: Attention, weights: _Weights, name: str) -> Attention:
+def _attention(attn: Attention, weights: Weights, name: str) -> Attention:
     d_model = attn.output.weight.shape[0]
     qkv = weights.take(f"{name}.qkv.weight", (3 * d_model, d_model))
     output = weights.take(f"{name}.proj.weight", (d_model, d_model))
@@ -274,13 +212,13 @@ def _attention(attn: Attention, weights: _Weights, name: str) -> Attention:
     )
 
 
-def _mlp(mlp: MLP, weights: _Weights, name: str) -> MLP:
+def _mlp(mlp: MLP, weights: Weights, name: str) -> MLP:
     expand = _affine(mlp.expand, weights, f"{name}.fc1")
     contract = _affine(mlp.contract, weights, f"{name}.fc2")
     return eqx.tree_at(lambda m: (m.expand, m.contract), mlp, (expand, contract))
 
 
-def _affine(layer: Layer, weights: _Weights, name: str) -> Layer:
+def _affine(layer: Layer, weights: Weights, name: str) -> Layer:
     """A linear layer or norm with its weight and bias; an identity is unchanged."""
     for part in ("weight", "bias"):
         shape = getattr(getattr(layer, part, None), "shape", None)
@@ -290,7 +228,7 @@ def _affine(layer: Layer, weights: _Weights, name: str) -> Layer:
     return layer
 
 
-def _table(layer: Layer, part: str, weights: _Weights, name: str) -> Layer:
+def _table(layer: Layer, part: str, weights: Weights, name: str) -> Layer:
     """A lookup table; in that code it is a linear layer on one-hot vectors."""
     get = operator.attrgetter(part)
     array = weights.take(name, get(layer).shape[::-1]).T

@@ -15,6 +15,7 @@ from ._site import Site, Sites
 from ._tap import RowsAre
 from ._tokens import check_tokens, known_tokens, not_all, sites_of, tokens_of
 from ._where import Chosen, Where
+from .hints import brief
 from .patterns import fraction, Kind
 
 
@@ -57,7 +58,7 @@ class Pattern(Derived, Selection):
         """
         if not isinstance(kind, Kind):
             wanted = "a kind of pattern such as Uniform()"
-            raise ValueError(f"Pattern takes {wanted}, got {kind!r}")
+            raise ValueError(f"Pattern takes {wanted}, got {brief(kind)}")
         select(self, site, strength, heads, where)
         self.kind = kind
 

@@ -7,6 +7,8 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
+from .hints import brief
+
 
 def whole(name: str, value: Any, least: int, what: str = "") -> int:
     """A whole number of at least `least`; raises `ValueError` for anything else.
@@ -16,26 +18,37 @@ def whole(name: str, value: Any, least: int, what: str = "") -> int:
     fine = isinstance(value, int | np.integer) and not isinstance(value, bool)
     if not fine or value < least:
         what = what or f"a whole number, {least} or more"
-        raise ValueError(f"{name} is {what}, got {value!r}")
+        raise ValueError(f"{name} is {what}, got {brief(value)}")
     return int(value)
+
+
+def named(argument: str, text: Any) -> str:
+    """`text`; raises `ValueError` unless it is a string."""
+    if not isinstance(text, str):
+        raise ValueError(f"{argument} must be a string, got {brief(text)}")
+    return text
 
 
 def takes_tap(name: str, model: Any) -> None:
     """Raises `ValueError` unless `model` can be called with `tap=`."""
     if not callable(model):
-        raise ValueError(f"{name} must be callable with tap=, got {model!r}")
+        raise ValueError(f"{name} must be callable with tap=, got {brief(model)}")
     try:
         given = inspect.signature(model).parameters
     except ValueError:  # Written in C.
         return
     if "tap" not in given and all(x.kind is not x.VAR_KEYWORD for x in given.values()):
-        raise ValueError(f"{name} must take tap=, got {model!r}")
+        kind = getattr(model, "__qualname__", type(model).__qualname__)
+        way = "give it `tap=opto.identity` and call `x = tap('name', x, 'seq d_model')`"
+        raise ValueError(f"{name} must take tap=, got {kind}; {way}")
 
 
 def is_metric(metric: Any) -> None:
     """Raises `ValueError` unless `metric` can be called."""
     if not callable(metric):
-        raise ValueError(f"metric is a function of a model's output, got {metric!r}")
+        raise ValueError(
+            f"metric is a function of a model's output, got {brief(metric)}"
+        )
 
 
 def one_number(value: Any) -> Float[Array, ""]:
@@ -52,7 +65,7 @@ def one_number(value: Any) -> Float[Array, ""]:
 def truth(name: str, value: Any) -> bool:
     """True or False; raises `ValueError` for anything else, such as "no" and 0."""
     if not isinstance(value, bool | np.bool_):
-        raise ValueError(f"{name} is True or False, got {value!r}")
+        raise ValueError(f"{name} is True or False, got {brief(value)}")
     return bool(value)
 
 
@@ -60,5 +73,5 @@ def no_truth(name: str, value: Any) -> Any:
     """`value`; raises `ValueError` for texts, dates, True and False."""
     kind = getattr(getattr(value, "dtype", None), "kind", "f")
     if value is None or isinstance(value, bool | str | bytes) or kind in "bmMSUO":
-        raise ValueError(f"{name} is a number, got {value!r}")
+        raise ValueError(f"{name} is a number, got {brief(value)}")
     return value

@@ -11,6 +11,7 @@ import numpy as np
 
 from ._site import Site, Sites
 from ._where import axis_size, canonical, Where
+from .hints import brief
 
 
 @dataclasses.dataclass(frozen=True)
@@ -49,7 +50,7 @@ class Each(eqx.Module):
         if not axes:
             raise ValueError('each() needs the name of an axis, such as each("head")')
         if wrong := [axis for axis in axes if not isinstance(axis, str)]:
-            raise ValueError(f"each() takes names of axes, got {wrong[0]!r}")
+            raise ValueError(f"each() takes names of axes, got {brief(wrong[0])}")
         self.edit = edit
         self.axes = tuple(canonical(axis) for axis in axes)
         if len(set(self.axes)) < len(self.axes):

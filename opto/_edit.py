@@ -11,18 +11,19 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, ArrayLike, Float
 
-from ._checks import no_truth
+from ._checks import named, no_truth
 from ._each import Each
-from ._literal import literal
+from ._literal import literal, Written
 from ._reach import Reach, selected
 from ._site import Site, Sites
 from ._where import Chosen, is_concrete, known, Where
+from .hints import brief
 
 
 Heads = str | Sequence[Sequence[int]] | None
 
 
-class AbstractEdit(eqx.Module):
+class AbstractEdit(Written, eqx.Module):
     """Whatever `edits=` takes: an `Edit` of sites, or a `Derived` one."""
 
     @abc.abstractmethod
@@ -37,15 +38,14 @@ class AbstractEdit(eqx.Module):
     def check(self, table: Sites) -> None:
         """Raises `ValueError` if this edit cannot apply to a model with these sites."""
 
-    def __repr__(self) -> str:
-        """The text form, which `opto.parse` reads back."""
+    def text(self, most: int | None = None) -> str:
         own = {"site": self.site} if isinstance(self, Edit) else {}
         own |= self.arguments()
         keywords = {**own, **_selection(self)}
-        parts = [f"{name}={literal(value)}" for name, value in keywords.items()]
+        parts = [f"{name}={literal(value, most)}" for name, value in keywords.items()]
         first, value = next(iter(own.items()), ("", None))
         if first in ("site", "kind") and not _by_name_alone(type(self), first):
-            parts[0] = literal(value)
+            parts[0] = literal(value, most)
         return f"{type(self).__name__}({', '.join(parts)})"
 
 
@@ -64,7 +64,7 @@ class Selection(eqx.Module):
         return Each(self, axes)
 
 
-class At(Selection):
+class At(Written, Selection):
     """A selection of entries, such as the senders and receivers of `opto.PathPatch`."""
 
     site: str = eqx.field(static=True)
@@ -79,9 +79,9 @@ class At(Selection):
         """Raises `ValueError` if there is no such site or entry."""
         self.where.check(table.match(self.site))
 
-    def __repr__(self) -> str:
+    def text(self, most: int | None = None) -> str:
         parts = [repr(self.site)]
-        parts += [f"{k}={literal(v)}" for k, v in self.where.keywords().items()]
+        parts += [f"{k}={literal(v, most)}" for k, v in self.where.keywords().items()]
         return f"At({', '.join(parts)})"
 
 
@@ -93,7 +93,8 @@ class Edit(AbstractEdit, Selection):
     are static. Indices, values and strengths are arrays, so edits that differ only in
     those share one compiled program.
 
-    `repr` is the text form that `opto.parse` reads back.
+    `edit.text()` is the text form that `opto.parse` reads back. `repr` is the same, but
+    shows arrays of over 100 numbers by their type and shape.
     """
 
     site: eqx.AbstractVar[str]
@@ -174,7 +175,35 @@ def number(name: str, value: ArrayLike) -> Array:
     try:
         return known(no_truth(name, value), float)
     except (OverflowError, TypeError, ValueError):
-        raise ValueError(f"{name} is a number, got {value!r}") from None
+        raise ValueError(f"{name} is a number, got {brief(value)}") from None
+
+
+def numbers(what: str, value: Any, *, infinite: bool = False) -> Array:
+    """The array of numbers that an edit holds, as JAX stores them.
+
+    **Arguments:** `infinite`: Whether infinity is a number, as in the scores of a run.
+
+    **Raises:** `ValueError`, which begins with `what`, for anything else, for NaN, and
+        for a finite number that JAX would store as infinite.
+    """
+    try:
+        if isinstance(value, str | bytes):
+            raise TypeError
+        array = known(value)
+    except OverflowError:
+        raise ValueError(f"{what} is too large, got {brief(value)}") from None
+    except (TypeError, ValueError):
+        wanted = f"{what} is a number or an array"
+        raise ValueError(f"{wanted}, got {brief(value)}") from None
+    if is_concrete(array):
+        stored = np.asarray(array)
+        given = stored if isinstance(value, jax.Array) else np.asarray(value)
+        if infinite and np.any(np.isnan(stored)):
+            raise ValueError(f"{what} contains NaN")
+        if np.any(~np.isfinite(stored) & (not infinite or np.isfinite(given))):
+            wanted = f"{what} is not finite everywhere as {array.dtype}"
+            raise ValueError(f"{wanted}, got {brief(given)}")
+    return array
 
 
 def shown(edit: Any, most: int = 90) -> str:
@@ -204,11 +233,11 @@ def check_cast(kind: str, value: Any, site: Site) -> None:
     if given.dtype == site.dtype or np.iscomplexobj(given):
         return
     given = given.astype(float)
-    finite = given[np.isfinite(given)]
     if jnp.issubdtype(site.dtype, jnp.integer):
         least, most = jnp.iinfo(site.dtype).min, jnp.iinfo(site.dtype).max
-        wrong = finite[(finite < least) | (finite > most)]
+        wrong = given[~((given >= least) & (given <= most))]
     else:
+        finite = given[np.isfinite(given)]
         with np.errstate(all="ignore"):
             wrong = finite[~np.isfinite(finite.astype(site.dtype).astype(float))]
     if wrong.size:
@@ -239,13 +268,6 @@ def check_fits(kind: str, new: Any, site: Site) -> None:
         )
 
 
-def named(argument: str, text: Any) -> str:
-    """`text`; raises `ValueError` unless it is a string."""
-    if not isinstance(text, str):
-        raise ValueError(f"{argument} must be a string, got {text!r}")
-    return text
-
-
 def several(edits: Iterable[Any]) -> tuple[Any, ...]:
     """The edits of a list; raises `ValueError` unless it is a list of edits."""
     if not isinstance(edits, Iterable):
@@ -254,7 +276,7 @@ def several(edits: Iterable[Any]) -> tuple[Any, ...]:
     for edit in edits:
         # A swept edit (`each`, `stack`) is not an edit but holds some.
         if not isinstance(edit, AbstractEdit | Each) and not hasattr(edit, "expand"):
-            raise ValueError(f"edits are opto.Edit values, got {edit!r}")
+            raise ValueError(f"edits are opto.Edit values, got {brief(edit)}")
     return edits
 
 

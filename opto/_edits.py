@@ -9,11 +9,12 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, ArrayLike, Float
 
-from ._edit import check_fits, Edit, Heads, named, select
+from ._checks import named
+from ._edit import check_fits, Edit, Heads, numbers, select
 from ._reach import Held, held_value, MASKING, Reach, selected, setting
 from ._site import Site, Sites
 from ._tap import RowsAre
-from ._where import Chosen, find_axis, is_concrete, known, Where
+from ._where import Chosen, find_axis, is_concrete, Where
 
 
 class Clamp(Edit):
@@ -249,17 +250,7 @@ def _differ_by_key(value: Array, axes: str | None, where: Where, site: Site) -> 
 def _numbers(
     what: str, value: ArrayLike | Sequence[Any], axes: str | None
 ) -> tuple[Array, str | None]:
-    try:
-        if isinstance(value, str | bytes):
-            raise TypeError
-        array = known(value)
-    except OverflowError:
-        raise ValueError(f"{what} is too large, got {value!r}") from None
-    except (TypeError, ValueError):
-        raise ValueError(f"{what} is a number or an array, got {value!r}") from None
-    if is_concrete(array) and not np.all(np.isfinite(np.asarray(array))):
-        raise ValueError(f"{what} is not finite everywhere")
-    return array, None if axes is None else named("axes", axes)
+    return numbers(what, value), None if axes is None else named("axes", axes)
 
 
 def _axes(axes: str | None) -> dict[str, str]:

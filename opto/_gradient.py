@@ -11,7 +11,7 @@ from jaxtyping import Array, Float
 
 from ._checks import is_metric, one_number
 from ._each import Each, Expanded
-from ._edit import AbstractEdit, Edit
+from ._edit import AbstractEdit, Edit, Selection
 from ._run import run
 from ._site import Site
 from ._sweep import (
@@ -65,6 +65,10 @@ def strength_grad(
     for part in swept.edits if isinstance(swept, Stacked) else (swept.edit,):
         if not hasattr(part, "strength"):
             raise ValueError(f"{part!r} has no strength to take the gradient in")
+        for site in table.match(part.site) if isinstance(part, Selection) else ():
+            if not jnp.issubdtype(site.dtype, jnp.inexact):
+                why = f"{site.name!r} holds {site.dtype}, which has no gradient"
+                raise ValueError(f"strength_grad: {why}")
     fixed = edits[:place], edits[place + 1 :]
     gradient = _gradient(metric, model, inputs, fixed, *_parts(expanded))
     return jnp.where(expanded.exists, gradient, jnp.nan).reshape(expanded.shape)

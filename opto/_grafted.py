@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 
 from ._observed import Observed
 from ._site import find_sites, one_example, Sites
-from .graft import Graft, host
+from .graft import Graft, of_model
 
 
 class Grafted(NamedTuple):
@@ -25,7 +25,7 @@ def grafted_models(
     """The models of those grafts in a list of edits that have edits of their own."""
     for graft in edits:
         if isinstance(graft, Graft) and graft.model is not None and graft.edits:
-            other, theirs = host(fn, args)[1](graft.model)
+            other, theirs = of_model(fn, args, graft.model)
             there = find_sites(other, *one_example(other, theirs)[0])
             if (seam := graft.seam(table)) in there:
                 seen = Observed.only([seam], graft.name)

@@ -6,6 +6,7 @@ import io
 from collections.abc import Mapping
 from typing import Any
 
+import equinox as eqx
 import jax
 import numpy as np
 from jax.core import Tracer
@@ -26,11 +27,18 @@ def dims(value: Any, axes: tuple[str, ...] | None) -> str:
     """The dtype and axes of a recorded value; the axes by name where known."""
     leaves = jax.tree.leaves(value)
     if axes is None or len(leaves) != 1:
-        return ", ".join(f"{leaf.dtype}{list(leaf.shape)}" for leaf in leaves)
+        return ", ".join(map(_kind, leaves))
     lead = ("batch",) * (leaves[0].ndim - len(axes))
     pairs = zip(lead + axes, leaves[0].shape, strict=True)
     named = " ".join(f"{axis}={size}" for axis, size in pairs)
     return f"{leaves[0].dtype}[{named}]"
+
+
+def _kind(leaf: Any) -> str:
+    """What a leaf of a reducer's result is; it need not be an array."""
+    if not eqx.is_array_like(leaf) or not hasattr(leaf, "dtype"):
+        return type(leaf).__name__
+    return f"{leaf.dtype}{list(leaf.shape)}"
 
 
 def _row(name: str, value: Any, axes: tuple[str, ...] | None) -> str:

@@ -1,5 +1,6 @@
-"""Values as text that reads back as the same values."""
+"""Values as text that reads back as the same values, unless it would be too long."""
 
+import abc
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -8,19 +9,36 @@ import jax.numpy as jnp
 import numpy as np
 from jax.core import Tracer
 
+from .hints import MOST_NUMBERS
 
-def literal(value: Any) -> str:
-    """A literal that reads back as the same value, array for array."""
+
+class Written(abc.ABC):
+    """A value with a text form: an edit, a selection or a kind of pattern."""
+
+    @abc.abstractmethod
+    def text(self, most: int | None = None) -> str:
+        """The text form, which `opto.parse` reads back.
+
+        **Arguments:** `most`: An array of more numbers is shown by its type and shape
+            only, `float32[1000]`. Then the text does not read back.
+        """
+
+    def __repr__(self) -> str:
+        return self.text(MOST_NUMBERS)
+
+
+def literal(value: Any, most: int | None = None) -> str:
+    """A literal that reads back as the same value, array for array; see `Written`."""
     if eqx.is_array(value):
-        if isinstance(value, Tracer):
+        if isinstance(value, Tracer) or (most and value.size > most):
             return f"{value.dtype}{list(value.shape)}"
         return _array(np.asarray(value))
     if isinstance(value, Mapping):
-        items = (f"{key!r}: {literal(x)}" for key, x in value.items())
+        items = (f"{key!r}: {literal(x, most)}" for key, x in value.items())
         return "{" + ", ".join(items) + "}"
     if isinstance(value, Sequence) and not isinstance(value, str):
-        return "[" + ", ".join(map(literal, value)) + "]"
-    return repr(value)
+        return "[" + ", ".join(literal(x, most) for x in value) + "]"
+    return value.text(most) if isinstance(value, Written) else repr(value)
 
 
 def _array(array: np.ndarray) -> str:

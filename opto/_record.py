@@ -8,6 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
 
+from ._checks import named
 from ._html import dims, document
 from ._site import glob, layer_of, Site
 from ._tap import Rows
@@ -84,6 +85,7 @@ class Record(eqx.Module, Mapping[str, Any]):
         return jnp.stack(values)
 
     def _names(self, site: str) -> list[str]:
+        named("site", site)
         exact, end = glob(site), glob(f"**.{site}")
         names = [name for name in self if exact.fullmatch(name)]
         names = names or [name for name in self if end.fullmatch(name)]

@@ -9,12 +9,12 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, ArrayLike, Float, Shaped
 
-from ._checks import whole
-from ._edit import check_fits, Edit, Heads, select
+from ._checks import named, whole
+from ._edit import check_cast, check_fits, Edit, Heads, numbers, select
 from ._reach import held_value, Reach, setting
 from ._record import Record
 from ._site import glob, Site, Sites
-from ._where import Chosen, is_concrete, known, Where
+from ._where import Chosen, Where
 
 
 class Values(eqx.Module):
@@ -159,6 +159,7 @@ class Mean(Edit):
         means = _matching("Mean", site, reference)
         if isinstance(reference, Record):
             means = {name: _mean(name, x, reference) for name, x in means.items()}
+            means = {name: _finite("Mean", name, x) for name, x in means.items()}
         self.means = means
 
     def replacement(self, value: Array, site: Site) -> Array:
@@ -220,6 +221,7 @@ def _along(name: str, x: Any, table: Sites, batch: tuple[int, ...]) -> bool:
             f"the values at {name!r} have batch shape {got}, but the inputs have batch "
             f"shape {wanted}"
         )
+    check_cast("the values of examples", x, table[name])
     return True
 
 
@@ -230,19 +232,17 @@ def _matching(
     if not isinstance(values, Mapping):
         got = type(values).__name__
         raise ValueError(f"{kind} takes a Record or arrays by site, got {got}")
-    regex = glob(site)
-    chosen = {name: x for name, x in values.items() if regex.fullmatch(name)}
-    try:
-        found = {name: known(x) for name, x in chosen.items()}
-    except (TypeError, OverflowError):
-        raise ValueError(f"{kind}: the values at {site!r} are not numbers") from None
+    names = [named(f"{kind}: the name of a site", name) for name in values]
+    found = [name for name in names if glob(site).fullmatch(name)]
     if not found:
-        there = ", ".join(values)
+        there = ", ".join(names)
         raise ValueError(f"{kind}: no value for {site!r}; there are values for {there}")
-    for name, x in found.items():
-        if is_concrete(x) and np.any(np.isnan(np.asarray(x, np.float64))):
-            raise ValueError(f"{kind}: the value at {name!r} contains NaN")
-    return found
+    return {name: _finite(kind, name, values[name]) for name in found}
+
+
+def _finite(kind: str, name: str, values: Any) -> Array:
+    # A run's scores may be masked by infinities.
+    return numbers(f"{kind}: the value at {name!r}", values, infinite=True)
 
 
 def _of(arrays: Mapping[str, Any], site: Site, kind: str) -> Array:
@@ -285,8 +285,9 @@ def _lead(kind: str, name: str, x: Shaped[Array, "..."], record: Record) -> int:
     """The number of batch axes; raises `ValueError` if there are none."""
     axes = record.axes_of(name)
     lead = x.ndim - len(axes) if axes is not None else 0
-    if lead < 1:
+    if lead < 1 or 0 in x.shape[:lead]:
         raise ValueError(
-            f"{kind}: the record of {name!r} is not of a batch of examples"
+            f"{kind}: the record of {name!r} is not of a batch of examples, but has "
+            f"shape {x.shape}"
         )
     return lead

@@ -20,7 +20,8 @@ from ._reference import split
 from ._site import find_sites, known_sites, one_example, Site, Sites
 from ._tap import identity, Rows, VisitorTap
 from ._together import alternatives, check_before_graft, check_together
-from .graft import Graft, host, swapped
+from .graft import Graft, of_model, swapped
+from .hints import brief
 
 
 Reducer = Callable[[Array], Any]
@@ -211,7 +212,7 @@ def _resolved(
         return cast(tuple[Edit, ...], edits)
 
     def again(*, edits, record, model):
-        other, theirs = (fn, args) if model is None else host(fn, args)[1](model)
+        other, theirs = (fn, args) if model is None else of_model(fn, args, model)
         other, theirs, edits = swapped(other, theirs, edits)
         same = other is fn and theirs is args
         there = table if same else find_sites(other, *theirs)
@@ -272,7 +273,7 @@ def as_edits(edits: Iterable[AbstractEdit]) -> tuple[AbstractEdit, ...]:
         if not isinstance(edit, AbstractEdit):
             kind = type(edit).__name__
             wanted = "edits are opto.Edit values (swept ones go to opto.sweep)"
-            raise ValueError(f"{wanted}, got {kind}: {edit!r}")
+            raise ValueError(f"{wanted}, got {kind}: {brief(edit)}")
     return edits
 
 
@@ -285,7 +286,7 @@ def check(
     """
     edits = as_edits(edits)
     if not isinstance(table, Sites):
-        raise ValueError(f"table is what opto.sites gives, got {table!r}")
+        raise ValueError(f"table is what opto.sites gives, got {brief(table)}")
     check_seen(edits, table, _requests(record, table))
     return edits
 
@@ -333,7 +334,9 @@ def _requests(record: Request, table: Sites) -> dict[str, Reducer | None]:
     requests: dict[str, Reducer | None] = {}
     for pattern, reduce in asked:
         if reduce is not None and not callable(reduce):
-            raise ValueError(f"the reducer of {pattern!r} is not callable: {reduce!r}")
+            raise ValueError(
+                f"the reducer of {pattern!r} is not callable: {brief(reduce)}"
+            )
         for site in table.match(pattern):
             if requests.get(site.name, reduce) is not reduce:
                 twice = f"record asks for {site.name!r} twice"

@@ -16,7 +16,7 @@ from ._checks import takes_tap
 from ._flow import Flow, flow_of, mark
 from ._names import last_name, MIXED, scope_of
 from ._tap import Rows, VisitorTap
-from .hints import did_you_mean
+from .hints import brief, did_you_mean
 
 
 try:  # Its place since JAX 0.10.
@@ -283,12 +283,16 @@ def one_example(
 
     **Raises:** `ValueError` naming the input whose rank or batch size does not fit.
     """
+    for i, x in enumerate(inputs):
+        for leaf in jax.tree.leaves(x):
+            if isinstance(leaf, np.ndarray) and leaf.dtype.kind in "OUSMm":
+                raise ValueError(f"input {i} must hold numbers, got {brief(leaf)}")
     declared = getattr(model, "input_axes", None)
     if declared is None:
         return inputs, 0
     if isinstance(declared, str) or not all(isinstance(x, str) for x in declared):
         wanted = "input_axes must be a tuple with a string for each input, ('seq',)"
-        raise ValueError(f"{wanted}; got {declared!r}")
+        raise ValueError(f"{wanted}; got {brief(declared)}")
     if len(inputs) != len(declared):
         wanted = ", ".join(repr(axes) for axes in declared)
         raise ValueError(

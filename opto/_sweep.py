@@ -20,7 +20,8 @@ from ._run import batch_shape, check_given, run_within
 from ._site import known_sites, one_example, Sites
 from ._swept_effects import check_all_effects
 from ._together import check_together, OneOf, Paths
-from .graft import Graft, host, swapped
+from .graft import Graft, of_model, swapped
+from .hints import brief
 
 
 class Stacked(eqx.Module):
@@ -242,7 +243,7 @@ def moved(
     for edit in edits:
         there = table
         if isinstance(edit, Graft) and edit.model is not None:
-            other, theirs = host(model, inputs)[1](edit.model)
+            other, theirs = of_model(model, inputs, edit.model)
             there = known_sites(other, one_example(other, theirs)[0])
         leaves = flat([edit])[0]
         found += [(leaf, there) for leaf in leaves if isinstance(leaf, Each | Stacked)]
@@ -286,7 +287,7 @@ def flat(edits: Sequence[Any]) -> tuple[list[Any], Any]:
     for edit in edits:
         if not (isinstance(edit, AbstractEdit) or is_swept(edit)):
             kind = type(edit).__name__
-            raise ValueError(f"edits are opto.Edit values, got {kind}: {edit!r}")
+            raise ValueError(f"edits are opto.Edit values, got {kind}: {brief(edit)}")
     return jax.tree.flatten(edits, is_leaf=is_swept)
 
 

@@ -8,6 +8,8 @@ from typing import Literal
 import numpy as np
 from jaxtyping import Array, Bool
 
+from .hints import brief
+
 
 RowsAre = Literal["logits", "kernel", "distribution", "non-negative", "signed"]
 
@@ -110,7 +112,7 @@ class VisitorTap(Tap):
         name = self._prefix + name
         if not isinstance(axes, str):
             wanted = f"site {name!r}: axes must be names in one string, 'head seq'"
-            raise ValueError(f"{wanted}; got {axes!r}")
+            raise ValueError(f"{wanted}; got {brief(axes)}")
         return self._visit(name, value, tuple(axes.split()), rows)
 
     def scope(self, name: str) -> Tap:

@@ -6,13 +6,15 @@ from collections.abc import Callable
 from typing import Any, TypeVar
 
 from ._attention import Block, Pattern
+from ._checks import named
 from ._derived import Freeze
-from ._edit import AbstractEdit, At, named
+from ._edit import AbstractEdit, At
 from ._edits import Clamp, Scale, Steer, Zero
 from ._reference import Mean, Patch, Resample
+from ._tokens import TOKENS
 from .graft import Graft
 from .grammar import takes, Text
-from .hints import did_you_mean
+from .hints import brief, did_you_mean
 from .patching import PathPatch
 from .patterns import Kind, PreviousToken, Uniform
 
@@ -29,6 +31,9 @@ _VALUES: dict[str, Callable[..., Any]] = {
     kind.__name__: kind for kind in (At, PreviousToken, Uniform)
 }
 
+# All that `register` and `name_tokens` fill.
+REGISTERED: tuple[dict[str, Any], ...] = (_EDITS, _VALUES, TOKENS)
+
 _Kind = TypeVar("_Kind", bound=AbstractEdit | Kind)
 
 
@@ -38,7 +43,9 @@ def register(kind: type[_Kind]) -> type[_Kind]:
     **Raises:** `ValueError` for any other class, and for a name that is taken.
     """
     if not (isinstance(kind, type) and issubclass(kind, AbstractEdit | Kind)):
-        raise ValueError(f"register takes a class of edits or of kinds, got {kind!r}")
+        raise ValueError(
+            f"register takes a class of edits or of kinds, got {brief(kind)}"
+        )
     table = _EDITS if issubclass(kind, AbstractEdit) else _VALUES
     there = {**_EDITS, **_VALUES}.get(kind.__name__)
     if there is not None and (there.__module__, there.__qualname__) != (
@@ -56,8 +63,8 @@ def parse(text: str) -> Any:
 
     A text is the name of an edit and its arguments: literals (strings, numbers, lists,
     dictionaries, `True`, `False`, `None`), kinds of patterns such as
-    `PreviousToken(0.7)`, or other edits. `parse(repr(edit))` is the edit, array for
-    array. `opto.register` makes your own edits known.
+    `PreviousToken(0.7)`, or other edits. `parse(edit.text())` is the edit, array
+    for array. `opto.register` makes your own edits known.
 
     **Raises:** `ValueError` that points at the token it does not understand.
     """

@@ -14,7 +14,7 @@ from ._checks import whole
 
 
 # A name stands for a site and a number: the tokens that have this number there.
-_NAMES: dict[str, tuple[str, int]] = {}
+TOKENS: dict[str, tuple[str, int]] = {}
 
 
 def name_tokens(site: str, /, **values: int) -> None:
@@ -37,17 +37,17 @@ def name_tokens(site: str, /, **values: int) -> None:
         raise ValueError("name_tokens needs a name, such as word=0")
     for name, value in values.items():
         whole(name, value, -(2**31), "a whole number")
-        if name == "all" or _NAMES.get(name, (site, value)) != (site, value):
+        if name == "all" or TOKENS.get(name, (site, value)) != (site, value):
             raise ValueError(f"the name {name!r} already stands for other tokens")
-    _NAMES.update({name: (site, value) for name, value in values.items()})
+    TOKENS.update({name: (site, value) for name, value in values.items()})
 
 
 def check_tokens(argument: str, names: str) -> str:
     """Raises `ValueError` unless `names` is "all" or names of tokens."""
     if names != "all":
-        unknown = [word for word in str(names).split() if word not in _NAMES]
+        unknown = [word for word in str(names).split() if word not in TOKENS]
         if unknown or not str(names).split():
-            there = ", ".join(["all", *_NAMES])
+            there = ", ".join(["all", *TOKENS])
             raise ValueError(f"{argument} names tokens ({there}), got {names}")
     return names
 
@@ -55,19 +55,19 @@ def check_tokens(argument: str, names: str) -> str:
 def sites_of(*names: str) -> tuple[str, ...]:
     """The sites that say which tokens have the names."""
     words = [word for name in names if name != "all" for word in name.split()]
-    return tuple(dict.fromkeys(_NAMES[word][0] for word in words))
+    return tuple(dict.fromkeys(TOKENS[word][0] for word in words))
 
 
 def are_named_at(site: str) -> bool:
     """Whether a site says what each token is."""
-    return any(site == named for named, _ in _NAMES.values())
+    return any(site == named for named, _ in TOKENS.values())
 
 
 def tokens_of(names: str, size: int, base: Mapping[str, Array]) -> Bool[Array, " seq"]:
     """Which of `size` tokens have one of the names, given the values of their sites."""
     chosen = jnp.full(size, names == "all")
     for word in () if names == "all" else names.split():
-        site, value = _NAMES[word]
+        site, value = TOKENS[word]
         chosen = chosen | (base[site] == value)
     return chosen
 
@@ -77,11 +77,11 @@ def known_tokens(
 ) -> Bool[np.ndarray, " seq"] | None:
     """As `tokens_of`, from what sites hold on any inputs; `None` if a site lacks."""
     words = [] if names == "all" else names.split()
-    if not all(_NAMES[word][0] in constants for word in words):
+    if not all(TOKENS[word][0] in constants for word in words):
         return None
     chosen = np.full(size, names == "all")
     for word in words:
-        site, value = _NAMES[word]
+        site, value = TOKENS[word]
         chosen = chosen | (constants[site] == value)
     return chosen
 

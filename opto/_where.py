@@ -13,7 +13,7 @@ from jax.core import Tracer
 from jaxtyping import Array, Bool, Int
 
 from ._site import Site
-from .hints import did_you_mean
+from .hints import brief, did_you_mean
 
 
 # Indices; booleans for `mask=`, which are nested lists in a text.
@@ -137,7 +137,7 @@ def parse_heads(heads: str | Sequence[Sequence[int]]) -> list[tuple[int, int]]:
     if not isinstance(heads, Iterable):
         wanted = "heads must name layers too, such as heads='1:3'"
         hint = f"for head {heads} of every layer that the site selects, write head="
-        raise ValueError(f"{wanted}, got {heads!r}; {hint}{heads}")
+        raise ValueError(f"{wanted}, got {brief(heads)}; {hint}{brief(heads)}")
     for word in heads.split() if isinstance(heads, str) else heads:
         parts = word.split(":") if isinstance(word, str) else word
         try:
@@ -149,7 +149,7 @@ def parse_heads(heads: str | Sequence[Sequence[int]]) -> list[tuple[int, int]]:
             hint = ""
             if isinstance(word, int):
                 hint = f"; for a head of every layer, write head={word}"
-            raise ValueError(f"{wanted}, got {word!r}{hint}") from None
+            raise ValueError(f"{wanted}, got {brief(word)}{hint}") from None
         pairs.append((layer, head))
     return pairs
 
@@ -261,7 +261,7 @@ def _check_choice(choice: dict[str, int], sites: Sequence[Site]) -> None:
 def _booleans(mask: Any) -> Array | None:
     if mask is None:
         return None
-    array = known(mask) if _holds_tracer(mask) else np.asarray(mask)
+    array = _array("mask", mask, "an array of booleans")
     if array.dtype != bool:
         raise ValueError(f"mask= is an array of booleans, got {array.dtype}")
     if is_concrete(array) and not array.any():
@@ -269,15 +269,24 @@ def _booleans(mask: Any) -> Array | None:
     return known(array)
 
 
+def _array(name: str, x: Any, wanted: str) -> Any:
+    try:
+        return known(x) if _holds_tracer(x) else np.asarray(x)
+    except ValueError:  # The rows differ in length.
+        raise ValueError(f"{name}= takes {wanted}, got {brief(x)}") from None
+
+
 def whole_numbers(name: str, chosen: Any, width: int = 1) -> Array:
     """Indices along an axis, `[index, width]`; raises `ValueError` for others."""
-    array = known(chosen) if _holds_tracer(chosen) else np.asarray(chosen)
+    array = _array(name, chosen, "whole-number indices")
     if array.size == 0:
         raise ValueError(f"{name}=[] selects nothing")
     if not jnp.issubdtype(array.dtype, jnp.integer):
         hint = did_you_mean(name, ["strength"])
-        raise ValueError(f"{name}= takes whole-number indices, got {chosen!r}{hint}")
+        raise ValueError(
+            f"{name}= takes whole-number indices, got {brief(chosen)}{hint}"
+        )
     # Before the cast, which would wrap around.
     if is_concrete(array) and not -(2**31) <= array.min() <= array.max() < 2**31:
-        raise ValueError(f"{name}= is out of range of any axis, got {chosen!r}")
+        raise ValueError(f"{name}= is out of range of any axis, got {brief(chosen)}")
     return known(array.reshape(-1, width), jnp.int32)

@@ -15,6 +15,7 @@ from ._reference import Patch, Values
 from ._run import run, run_within
 from ._site import known_sites, one_example, Site, Sites
 from ._where import known, Where
+from .hints import brief
 from .patching import check_alike, Metric
 
 
@@ -95,7 +96,7 @@ def integrated_attribution(
 
 def _check_along(along: str, asked: set[str], table: Sites) -> None:
     if len(table.match(along)) > 1 or along not in table:
-        raise ValueError(f"along is one site, got {along!r}")
+        raise ValueError(f"along is one site, got {brief(along)}")
     order = list(table)
     early = [name for name in asked if order.index(name) < order.index(along)]
     if early:

@@ -20,15 +20,22 @@ from jaxtyping import Array, Complex, Float, PRNGKeyArray
 from ._checks import whole
 
 
+def _single(x: Array) -> Array:
+    """At least float32: the decompositions do not take floats of 16 bits."""
+    floats = jnp.issubdtype(x.dtype, jnp.floating) and x.dtype.itemsize < 4
+    return x.astype(jnp.float32) if floats else x
+
+
 class Factored(eqx.Module):
     """A matrix `left @ right` of low rank, or one for each index of the batch axes.
 
     `@` with a matrix or another `Factored`, on either side, stays factored, with the
     smaller of the two ranks; batch axes broadcast. `f[3]` indexes the batch axes.
+    Factors of 16 bits become float32.
     """
 
-    left: Float[Array, "*batch rows rank"]
-    right: Float[Array, "*batch rank columns"]
+    left: Float[Array, "*batch rows rank"] = eqx.field(converter=_single)
+    right: Float[Array, "*batch rank columns"] = eqx.field(converter=_single)
 
     __array_ufunc__: ClassVar[None] = None  # `numpy_array @ self` calls __rmatmul__.
 
@@ -210,6 +217,7 @@ def alignment(
     """
     written = ov @ inputs.T
     length = jnp.linalg.norm(written.product(), axis=-2, keepdims=True)
+    outputs = _single(outputs)
     targets = outputs / jnp.linalg.norm(outputs, axis=-1, keepdims=True)
     return (targets @ written).product() / length
 

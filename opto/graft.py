@@ -9,9 +9,11 @@ from ._checks import whole
 from ._derived import Derived, Given, put
 from ._edit import AbstractEdit, Edit, several
 from ._examples import OnExamples
+from ._literal import Written
 from ._reach import Reach, setting
-from ._site import Site, Sites
+from ._site import find_sites, one_example, Site, Sites
 from ._where import Where
+from .hints import brief
 
 
 class Graft(Derived):
@@ -64,7 +66,9 @@ class Graft(Derived):
             raise ValueError("Graft takes either until= or from_=, a layer")
         is_path = isinstance(model, str)
         if not (is_path or callable(model)):
-            raise ValueError(f"model is a model or the path of a run, got {model!r}")
+            raise ValueError(
+                f"model is a model or the path of a run, got {brief(model)}"
+            )
         self.model = None if is_path else model
         self.source = model if is_path else None
         self.checkpoint = whole("checkpoint", checkpoint, -1)
@@ -132,11 +136,11 @@ class Graft(Derived):
         return {"model": _Verbatim(path), **until, **from_, **checkpoint, **edits}
 
 
-class _Verbatim:
+class _Verbatim(Written):
     def __init__(self, text: str):
         self._text = text
 
-    def __repr__(self) -> str:
+    def text(self, most: int | None = None) -> str:
         return self._text
 
 
@@ -152,11 +156,23 @@ def swapped(
     for i in reversed(range(len(edits))):
         graft = edits[i]
         if isinstance(graft, Graft) and graft.from_ is not None and graft.model:
-            own, replaced = host(fn, args)
+            own, _ = host(fn, args)
             lower = Graft(own, until=graft.from_ - 1, edits=edits[:i])
-            fn, args = replaced(graft.model)
+            fn, args = of_model(fn, args, graft.model)
             return fn, args, (lower, *graft.edits, *edits[i + 1 :])
     return fn, args, edits
+
+
+def of_model(fn: Any, args: tuple[Any, ...], model: Any) -> tuple[Any, tuple[Any, ...]]:
+    """The same call, of a grafted model; raises `ValueError` if it cannot be made."""
+    other, theirs = host(fn, args)[1](model)
+    try:
+        find_sites(other, *one_example(other, theirs)[0])
+    except (AttributeError, IndexError, TypeError, ValueError) as error:
+        kind, reason = type(model).__name__, " ".join(str(error).split())
+        wanted = f"the model of a graft must take the same inputs, and {kind} does not"
+        raise ValueError(f"{wanted}: {reason}") from error
+    return other, theirs
 
 
 def host(

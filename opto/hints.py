@@ -1,7 +1,18 @@
-"""The end of a message about an unknown name."""
+"""Parts of messages: the name that was meant, and a value that may be long."""
 
 import difflib
+import math
+import reprlib
 from collections.abc import Iterable
+from typing import Any
+
+
+MOST_NUMBERS = 100
+"""An array with more numbers is shown by its type and shape."""
+
+_SHORT = reprlib.Repr()
+_SHORT.maxlist = _SHORT.maxtuple = _SHORT.maxdict = 10
+_SHORT.maxstring = _SHORT.maxother = 200
 
 
 def did_you_mean(name: str, known: Iterable[str], *, cutoff: float = 0.6) -> str:
@@ -16,3 +27,12 @@ def did_you_mean(name: str, known: Iterable[str], *, cutoff: float = 0.6) -> str
     """
     near = difflib.get_close_matches(name, known, n=1, cutoff=cutoff)
     return f"; did you mean {near[0]!r}?" if near else ""
+
+
+def brief(value: Any) -> str:
+    """A value for a message: its `repr`, cut where long; arrays as `float32[1000]`."""
+    shape = getattr(value, "shape", None)
+    if isinstance(shape, tuple) and hasattr(value, "dtype"):
+        if math.prod(shape) > MOST_NUMBERS:
+            return f"{value.dtype}{list(shape)}"
+    return " ".join(_SHORT.repr(value).split())

@@ -24,6 +24,7 @@ from ._site import Site, Sites
 from ._sweep import checked_table
 from ._swept_effects import check_all_effects
 from .graft import Graft, swapped
+from .hints import brief
 
 
 def logit_lens(
@@ -127,7 +128,7 @@ def logit_terms(
         raise ValueError(f"edits of logit_terms cannot have a Graft: {why}")
     table = checked_table(model, inputs, edits)
     if why := table.not_additive(heads):
-        raise ValueError(f"logit_terms: heads={heads!r}: {why}")
+        raise ValueError(f"logit_terms: heads={brief(heads)}: {why}")
     check_all_effects(model, inputs, edits, table, Observed.too(table))
     parts = [_single("embed", embed, table), *table.match(heads)]
     if mlps != _MLPS:
@@ -230,7 +231,7 @@ def _part(
     found = getattr(model, attribute, None) if given is None else given
     if not isinstance(found, eqx.Module):
         has = f"{type(model).__name__} has no module {attribute!r}"
-        raise ValueError(f"{name} must be an eqx.Module, got {found!r}; {has}")
+        raise ValueError(f"{name} must be an eqx.Module, got {brief(found)}; {has}")
     return found
 
 

@@ -24,6 +24,7 @@ from ._run import run, run_within
 from ._site import Site, Sites
 from ._sweep import sweep_within
 from ._where import Where
+from .hints import brief
 
 
 Metric = Callable[..., Array]
@@ -74,12 +75,12 @@ class PathPatch(Derived):
         """
         for name, part in (("senders", senders), ("receivers", receivers)):
             if not isinstance(part, At | Each):
-                raise ValueError(f"{name} is an opto.At(...), got {part!r}")
+                raise ValueError(f"{name} is an opto.At(...), got {brief(part)}")
         self.senders, self.receivers = senders, receivers
         sender = senders.edit if isinstance(senders, Each) else senders
         self.source = Patch(sender.site, source).values
         if not isinstance(frozen, Iterable):
-            raise ValueError(f"frozen is names of sites, got {frozen!r}")
+            raise ValueError(f"frozen is names of sites, got {brief(frozen)}")
         self.frozen = (frozen,) if isinstance(frozen, str) else tuple(frozen)
         self.strength = number("strength", strength)
 
@@ -226,7 +227,7 @@ def activation_patch(
     """
     is_metric(metric)
     if not isinstance(at, Each) or not isinstance(at.edit, At):
-        raise ValueError(f"at is opto.At(...).each(...), got {at!r}")
+        raise ValueError(f"at is opto.At(...).each(...), got {brief(at)}")
     check_alike(inputs, source)
     _, record = run(model, *source, record=at.edit.site, edits=edits)
     patch = eqx.tree_at(

@@ -11,12 +11,12 @@ from jaxtyping import Array, ArrayLike, Bool, Float
 
 from ._derived import Given
 from ._edit import number
-from ._literal import literal
+from ._literal import literal, Written
 from ._tokens import check_tokens, known_tokens, not_all, sites_of, tokens_of
 from ._where import is_concrete
 
 
-class Kind(eqx.Module):
+class Kind(Written, eqx.Module):
     """An ideal attention pattern: which rows it sets, and to what."""
 
     @abc.abstractmethod
@@ -42,9 +42,8 @@ class Kind(eqx.Module):
     def arguments(self) -> dict[str, Any]:
         """The constructor's arguments, for the text form."""
 
-    def __repr__(self) -> str:
-        """The text form, which `opto.parse` reads within that of an edit."""
-        parts = [f"{name}={literal(x)}" for name, x in self.arguments().items()]
+    def text(self, most: int | None = None) -> str:
+        parts = [f"{name}={literal(x, most)}" for name, x in self.arguments().items()]
         return f"{type(self).__name__}({', '.join(parts)})"
 
 

@@ -1,6 +1,6 @@
 """Helpers for edits of your own, besides `Edit`, `Derived` and `Kind`."""
 
-from ._checks import truth as truth, whole as whole
+from ._checks import named as named, truth as truth, whole as whole
 from ._derived import (
     check_attention as check_attention,
     check_needs as check_needs,
@@ -10,7 +10,6 @@ from ._derived import (
 from ._edit import (
     check_strength as check_strength,
     Heads as Heads,
-    named as named,
     number as number,
     select as select,
     Selection as Selection,
@@ -25,6 +24,7 @@ from ._run import (
     visit_within as visit_within,
 )
 from ._site import glob as glob
+from ._text import REGISTERED as REGISTERED
 from ._together import Changes as Changes, Replaces as Replaces
 from ._tokens import known_tokens as known_tokens
 from ._where import Chosen as Chosen, is_concrete as is_concrete, known as known

@@ -57,6 +57,27 @@ def in_order(eigenvalues):
     return sorted(eigenvalues, key=lambda z: (round(abs(z), 6), z.imag))
 
 
+@pytest.mark.parametrize("dtype", [jnp.bfloat16, jnp.float16])
+def test_floats_of_16_bits_are_computed_in_32(dtype):
+    weights = jax.tree.map(lambda x: x.astype(dtype), layer(jax.random.key(3), 2, 3, 8))
+    wide = jax.tree.map(lambda x: np.asarray(x, np.float64), weights)
+    pairs = zip(wide.output, wide.value, strict=True)
+    expected = np.stack([out @ value for out, value in pairs])
+    circuit = circuits.ov(weights)
+    close(circuit.norm(), np.linalg.norm(expected, axis=(1, 2)), rtol=1e-5)
+    singular = np.linalg.svd(expected, compute_uv=False)[:, :3]
+    close(circuit.singular_values(), singular, rtol=1e-5)
+    eigenvalues = np.linalg.eigvals(expected)
+    sums = eigenvalues.sum(-1).real / np.abs(eigenvalues).sum(-1)
+    close(circuits.copying_score(circuit), sums, rtol=1e-4)
+    assert circuits.k_composition(weights, weights).dtype == jnp.float32
+    inputs = jnp.eye(8)[:2]
+    written = expected @ inputs.T
+    cosines = written / np.linalg.norm(written, axis=1, keepdims=True)
+    found = circuits.alignment(circuit, inputs, jnp.eye(8, dtype=dtype))
+    close(found, cosines, rtol=1e-4, atol=1e-6)
+
+
 SHAPES = [(9, 3, 9), (9, 1, 7), (4, 6, 9), (9, 6, 4), (4, 6, 4), (5, 5, 5)]
 
 

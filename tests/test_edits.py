@@ -393,6 +393,9 @@ def test_records_as_notebooks_show_them():
     reducer = {"x": lambda x: {"sum": x.sum(), "sign": x > 0}}
     _, reduced = opto.run(Doubling(), X, record=reducer)
     assert "bool[4, 3], float32[4]" in reduced._repr_html_()
+    _, words = opto.run(Doubling(), X[0], record={"x": lambda x: "a text"})
+    assert repr(words) == "x  str"
+    assert "<td>str</td>" in words._repr_html_()
 
 
 def test_records_are_in_the_order_of_computation():

@@ -72,6 +72,28 @@ def two_inputs(*shapes):
     return opto.run(Two(), *(jnp.ones(shape) for shape in shapes))
 
 
+class Halves(eqx.Module):
+    """Has a site of 16 bits, one of whole numbers and one of booleans."""
+
+    input_axes = ("seq",)
+
+    def __call__(self, x, *, tap=opto.identity):
+        x = tap("x", x, "seq")
+        places = tap("places", jnp.arange(len(x)), "seq")
+        signs = tap("signs", x > 0, "seq")
+        return tap("a", x.astype(jnp.float16), "seq") + places + signs
+
+
+def halves(edits, batch=None):
+    return opto.run(Halves(), jnp.ones(3 if batch is None else (batch, 3)), edits=edits)
+
+
+def gradient(site):
+    total = lambda out, *inputs: out.astype(jnp.float32).sum()
+    edits = Zero(site).each("seq")
+    return opto.strength_grad(total, Halves(), jnp.ones(3), edits=edits)
+
+
 class Untupled(eqx.Module):
     input_axes = "seq"
 
@@ -284,6 +306,95 @@ ERRORS = {
         "Clamp at 'layers.1.z': the value is not",
     ),
     "overflows": (lambda: Clamp(z, 1e39), "the value is not finite everywhere"),
+    # Numbers that JAX, or the site, would store as infinite.
+    "patch_overflows": (
+        lambda: Patch(z, {z: np.full((3, 4, 2), 1e300)}),
+        "Patch: the value at 'layers.1.z' is not finite everywhere as float32",
+    ),
+    "mean_overflows": (lambda: Mean("a", {"a": [1e300]}), "Mean: the value at 'a' is"),
+    "mean_of_none": (
+        lambda: Mean("a", of_batch(a=np.zeros((0, 2)))),
+        "Mean: the record of 'a' is not of a batch of examples, but has shape (0, 2)",
+    ),
+    "resample_overflows": (
+        lambda: Resample("a", {"a": [1e300, 1.0]}),
+        "Resample: the value at 'a' is not finite everywhere",
+    ),
+    "half": (
+        lambda: halves([Patch("a", {"a": np.full(3, 7e4)})]),
+        "Patch: 70000 is not finite as float16, the dtype of a",
+    ),
+    "half_of_a_batch": (
+        lambda: halves([Patch("a", {"a": np.full((2, 3), 7e4)})], batch=2),
+        "the values of examples: 70000 is not finite as float16, the dtype of a",
+    ),
+    "half_resampled": (
+        lambda: halves([Resample("a", {"a": np.full((2, 3), 7e4)})], batch=2),
+        "the values of examples: 70000 is not finite as float16",
+    ),
+    "infinite_whole_number": (
+        lambda: halves([Patch("places", {"places": [0.0, np.inf, 1.0]})]),
+        "Patch: inf is out of range of places int32[seq=3]",
+    ),
+    "whole_number_of_a_batch": (
+        lambda: halves([Patch("places", {"places": np.full((2, 3), 1e10)})], batch=2),
+        "the values of examples: 1e+10 is out of range of places",
+    ),
+    # What is no number, or no name.
+    "objects": (
+        lambda: run(Clamp(z, np.array([1, None]))),
+        "the value is a number or an array, got array([1, None], dtype=object)",
+    ),
+    "input_of_objects": (
+        lambda: opto.run(ragged()[0], np.array([[1, None]])),
+        "input 0 must hold numbers, got array([[1, None]], dtype=object)",
+    ),
+    "patch_ragged": (
+        lambda: Patch("a", {"a": [[1, 2], [3]]}),
+        "Patch: the value at 'a' is a number or an array, got [[1, 2], [3]]",
+    ),
+    "heads_ragged": (lambda: Zero(z, head=[[1, 2], [3]]), "head= takes whole-number"),
+    "mask_ragged": (
+        lambda: Zero(z, mask=[[True], [True, False]]),
+        "mask= takes an array of booleans, got [[True], [True, False]]",
+    ),
+    "name_number": (
+        lambda: Patch("a", {3: [1.0]}),
+        "Patch: the name of a site must be a string, got 3",
+    ),
+    "picked_number": (
+        lambda: of_batch(a=[[1.0]]).pick(3),
+        "site must be a string, got 3",
+    ),
+    "gradient_of_booleans": (
+        lambda: gradient("signs"),
+        "strength_grad: 'signs' holds bool, which has no gradient",
+    ),
+    "gradient_of_whole_numbers": (
+        lambda: gradient("places"),
+        "strength_grad: 'places' holds int32, which has no gradient",
+    ),
+    "graft_of_other_inputs": (
+        lambda: run(opto.Graft(MODELS["transformer"]()[0], until=0)),
+        "the model of a graft must take the same inputs, and ExemplarLabelModel does",
+    ),
+    # Long values.
+    "contradiction_of_long_values": (
+        lambda: opto.run(
+            Halves(),
+            jnp.ones(101),
+            edits=[Clamp("x", np.zeros(101)), Clamp("x", np.ones(101))],
+        ),
+        "Clamp('x', value=float32[101]) and Clamp('x', value=float32[101]) contradict",
+    ),
+    "long_head": (
+        lambda: Zero(z, head=np.full(101, 0.5)),
+        "head= takes whole-number indices, got float64[101]",
+    ),
+    "long_edit": (
+        lambda: run(np.zeros(101)),
+        "edits are opto.Edit values, got float64[101]",
+    ),
     "strengths": (lambda: run(Zero(z, strength=[0.5])), "one number, got an array of"),
     "strength_nan": (
         lambda: run(Zero(z, strength=float("nan"))),
@@ -629,8 +740,8 @@ ERRORS = {
     ),
     "no_model": (lambda: opto.run(None), "model must be callable with tap=, got None"),
     "no_tap": (
-        lambda: opto.sites(jnp.sin, jnp.ones(2)),
-        "model must take tap=, got ",
+        lambda: opto.run(eqx.nn.MLP(2, 2, 64, 2, key=jax.random.key(0)), jnp.ones(2)),
+        "model must take tap=, got MLP; give it `tap=opto.identity` and call",
     ),
     "no_name": (lambda: run(record=[[]]), "by its name or a glob, got list"),
     "no_table": (

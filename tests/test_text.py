@@ -166,7 +166,7 @@ def as_read(array):
 def assert_is(read, edit):
     """Asserts equal type, text, structure and arrays, to the bit."""
     assert type(read) is type(edit)
-    assert repr(read) == repr(edit)
+    assert read.text() == edit.text()
     assert jax.tree.structure(read) == jax.tree.structure(edit)
     for ours, expected in zip(*map(jax.tree.leaves, (read, edit)), strict=True):
         expected = as_read(expected)
@@ -177,7 +177,7 @@ def assert_is(read, edit):
 @pytest.mark.parametrize("name", EDITS)
 def test_the_text_reads_back_as_the_edit(name):
     edit = EDITS[name]()
-    text = repr(edit)
+    text = edit.text()
     assert "\n" not in text
     assert_is(parse(text), edit)
     assert_is(parse(f"\n {text} \t"), edit)
@@ -192,7 +192,7 @@ def test_all_edits_and_kinds_are_in_the_table():
     known = {name for name in known if hasattr(opto, name) or hasattr(edits, name)}
     made = [make() for make in EDITS.values()]
     assert known == {type(edit).__name__ for edit in made} - {"Shift"}
-    texts = " ".join(map(repr, made))
+    texts = " ".join(edit.text() for edit in made)
     kinds = {kind.__name__ for kind in opto.Kind.__subclasses__()}
     assert all(f"{kind}(" in texts for kind in kinds & {*dir(opto), *dir(edits)})
 
@@ -205,14 +205,26 @@ def test_floats_are_exact():
     values = values[np.isfinite(values)]
     assert len(values) > 3900
     for edit in (Clamp("x", values), Steer("x", values[None]), Scale("x", values[:9])):
-        assert_is(parse(repr(edit)), edit)
+        assert_is(parse(edit.text()), edit)
     infinite = np.append(values, [np.inf, -np.inf]).astype(np.float32)
     edit = Patch("x", {"x": infinite}, strength=values[1])
-    assert_is(parse(repr(edit)), edit)
+    assert_is(parse(edit.text()), edit)
     with jax.enable_x64(True):
         edit = Clamp("x", np.append(bits, 0) / 3.0, strength=np.float64(1) / 3)
         assert edit.value.dtype == np.float64
-        assert_is(parse(repr(edit)), edit)
+        assert_is(parse(edit.text()), edit)
+
+
+def test_long_arrays_are_shown_by_type_and_shape():
+    values = {"x": np.arange(101.0), "y": np.arange(100.0)}
+    edit = Patch("*", values)
+    numbers = ", ".join(f"{x}.0" for x in range(100))
+    assert repr(edit) == f"Patch('*', values={{'x': float32[101], 'y': [{numbers}]}})"
+    nested = CopyFromPattern(heads="1:1", edits=[edit])
+    assert "float32[101]" in repr(nested)
+    assert "float32[101]" not in nested.text()
+    with pytest.raises(ValueError, match="expected a string, a number or a list"):
+        parse(repr(edit))
 
 
 def test_how_texts_look():

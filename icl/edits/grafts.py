@@ -137,7 +137,7 @@ def _pinned_text(text: str, last: Callable[[str], int]) -> str:
         edits = jax.tree.map(one, leaf.edits, is_leaf=_is_graft)
         return _remade(leaf, path, checkpoint, edits)
 
-    whole = repr(jax.tree.map(one, edit, is_leaf=_is_graft))
+    whole = jax.tree.map(one, edit, is_leaf=_is_graft).text()
     for name, number in stand_ins.items():
         whole = whole.replace(str(number), f"{{{name}}}")
     return whole
@@ -178,7 +178,7 @@ def _loaded(leaf: Any) -> Any:
     except ValueError as error:
         raise ValueError(f"Graft({leaf.source!r}): {error}") from None
     # A graft that was loaded before already has these edits in its text.
-    if [*map(repr, edits[: len(own)])] != [*map(repr, own)]:
+    if [x.text() for x in edits[: len(own)]] != [x.text() for x in own]:
         edits = (*own, *edits)
     return _remade(leaf, leaf.source, leaf.checkpoint, edits).loaded(donor.model)
 

@@ -124,7 +124,8 @@ class Experiment:
             instance(name, getattr(self, name), kind)
         for edit in self.edits:
             if isinstance(edit, opto.AbstractEdit):
-                raise ValueError(f"each of edits must be a text: write {repr(edit)!r}")
+                wanted = "each of edits must be a text, such as edit.text()"
+                raise ValueError(f"{wanted}; got {edit!r}")
             instance("each of edits", edit, str)
         for name, wanted in self.evaluations.items():
             instance(f"evaluations[{name!r}]", wanted, EvaluationConfig)

@@ -72,8 +72,8 @@ def _repeated(graft: opto.Graft, other: Experiment) -> bool:
 
     If so, loading the graft does not add those edits again.
     """
-    own = [repr(parse_edit(text)) for text in other.with_any_heads().edits]
-    return [repr(edit) for edit in graft.edits[: len(own)]] == own
+    own = [parse_edit(text).text() for text in other.with_any_heads().edits]
+    return [edit.text() for edit in graft.edits[: len(own)]] == own
 
 
 def _any_model() -> None:

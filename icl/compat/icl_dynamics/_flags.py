@@ -106,7 +106,7 @@ def texts_from_config(
     config: Mapping[str, Any], folder: str | os.PathLike = "."
 ) -> tuple[str, ...]:
     """The edits of `edits_from_config` as text."""
-    return tuple(map(repr, edits_from_config(config, folder)))
+    return tuple(edit.text() for edit in edits_from_config(config, folder))
 
 
 class _Parser(argparse.ArgumentParser):

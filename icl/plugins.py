@@ -24,25 +24,81 @@ from typing import Any
 _GROUP = "icl.plugins"
 _OPTION = "--import"
 
+# The packages that other code only adds to.
+_OURS = ("icl", "opto", "sweeps")
+
 _imported: list[str] = []
+_tables: list[dict[str, Any]] = []
+
+
+class Kinds(dict[str, Any]):
+    """Classes or functions by name: ours, and those of plug-ins.
+
+    **Arguments:**
+
+    - `what`: What they are, for messages.
+    - `packages`: Each public module in these packages may add some.
+    """
+
+    def __init__(self, what: str, packages: tuple[str, ...] = ()):
+        super().__init__()
+        self.what, self.packages = what, packages
+        _tables.append(self)
+
+    def add(self, name: str, new: Any) -> None:
+        """Adds one; it replaces an earlier one from the same place of the same file.
+
+        A file may run more than once: as a script and as a module, or as a cell of a
+        notebook.
+
+        **Raises:** `ValueError` if another one has the name.
+        """
+        if not _is_ours(new):
+            self._scan()  # Otherwise one of ours would be refused later.
+        there = self.get(name, new)
+        if origin(there) != origin(new):
+            raise ValueError(
+                f"{name!r} is the name of two {self.what}, in {origin(there)[0]} and "
+                f"in {origin(new)[0]}; rename one"
+            )
+        self[name] = new
+
+    def found(self) -> "Kinds":
+        """All of them; first, everything that may add some is imported.
+
+        **Raises:** `ValueError` for a module that cannot be imported.
+        """
+        self._scan()
+        import_installed()
+        return self
+
+    def _scan(self) -> None:
+        for package in self.packages:
+            scan(package)
 
 
 def import_plugin(name: str) -> ModuleType:
     """Imports a module by its name, or by the path of its file, which ends in `.py`.
 
     From then on, what the module defines is known, and `imported` lists it. A file that
-    was already imported, under any name, does not run again.
+    was already imported, under any name, runs again only if it was imported by its path
+    and has changed since. A module that fails leaves nothing behind.
 
-    **Raises:** `ValueError`, in one line, if the module does not exist or fails.
+    **Raises:** `ValueError`, in one line, if the module does not exist or fails, for
+    example because a kind of another module has the name of one of its own.
     """
-    if name.endswith(".py"):
-        name = os.path.abspath(name)
-        module = _import_file(Path(name))
-    elif all(map(str.isidentifier, name.split("."))):
-        module = _import(name)
-    else:
-        wanted = "the name of a module or the path of a file that ends in .py"
-        raise ValueError(f"{_OPTION} must be {wanted}, got {name!r}")
+    # Our edits have no `Kinds` to find them.
+    scan("icl.edits")
+    import_installed()
+    with _whole_or_nothing():
+        if name.endswith(".py"):
+            name = os.path.abspath(name)
+            module = _import_file(Path(name))
+        elif all(map(str.isidentifier, name.split("."))):
+            module = _import(name)
+        else:
+            wanted = "the name of a module or the path of a file that ends in .py"
+            raise ValueError(f"{_OPTION} must be {wanted}, got {name!r}")
     if name not in _imported:
         _imported.append(name)
     return module
@@ -104,7 +160,8 @@ def import_installed() -> None:
     """
     for point in entry_points(group=_GROUP):
         # Importing the module is enough: what it defines registers itself.
-        _import(point.module)
+        with _whole_or_nothing():
+            _import(point.module)
 
 
 @functools.cache
@@ -149,23 +206,47 @@ def _is_gone(name: str) -> bool:
         return False
 
 
-def check_one_origin(what: str, name: str, there: Any, new: Any) -> None:
-    """Raises `ValueError` if two classes or functions of one name are different ones.
-
-    They count as the same if they are at the same place in the same file. A file may
-    run more than once: as a script and as a module, or as a cell of a notebook.
-    """
-    if origin(there) != origin(new):
-        raise ValueError(
-            f"{name!r} is the name of two {what}, in {origin(there)[0]} and in "
-            f"{origin(new)[0]}; rename one"
-        )
-
-
 def origin(thing: Any) -> tuple[str, str]:
     """The file that defines a class or function, and its place in that file."""
     module = sys.modules.get(thing.__module__)
     return getattr(module, "__file__", None) or thing.__module__, thing.__qualname__
+
+
+def _is_ours(thing: Any) -> bool:
+    return _top(thing) in _OURS
+
+
+def _top(thing: Any) -> str:
+    """The package that defines a class or function; "" for any other value."""
+    return getattr(thing, "__module__", "").partition(".")[0]
+
+
+@contextlib.contextmanager
+def _whole_or_nothing() -> Iterator[None]:
+    """If an import fails, takes back what it added to any table, and its modules.
+
+    What our own modules added stays, because these modules stay imported.
+    """
+    from opto.toolkit import REGISTERED  # JAX is slow to import.
+
+    before = {id(table): dict(table) for table in (*_tables, *REGISTERED)}
+    modules = {*sys.modules}
+    try:
+        yield
+    except BaseException:
+        owners: set[str] = set()
+        for table in (*_tables, *REGISTERED):
+            old = before.get(id(table), {})
+            for name, new in [*table.items()]:
+                if new is old.get(name) or _is_ours(new):
+                    continue
+                owners.add(_top(new))
+                del table[name]
+            table.update(old)
+        for name in {*sys.modules} - modules:
+            if name.partition(".")[0] in owners:
+                del sys.modules[name]
+        raise
 
 
 def _is_imported(name: str) -> bool:
@@ -198,23 +279,33 @@ def _import(name: str) -> ModuleType:
 def _import_file(path: Path) -> ModuleType:
     if not path.is_file():
         raise ValueError(f"there is no file {path}")
+    with _told(str(path)):
+        text = path.read_bytes()
     there = _of_file(path)
-    if there is not None:
+    if there is not None and _text_of(there) in (None, text):
         return there
-    name = _module_name(path)
+    name = there.__name__ if there else _module_name(path)
     spec = importlib.util.spec_from_file_location(name, path)
-    if spec is None or spec.loader is None:
-        raise ValueError(f"{path} cannot be imported: it is not a Python file")
+    assert spec is not None  # The path ends in .py.
+    spec.loader_state = text
     module = importlib.util.module_from_spec(spec)
     # A dataclass looks up its module while the class is made.
     sys.modules[name] = module
     try:
         with _told(str(path)):
-            spec.loader.exec_module(module)
+            # Not the loader: it would run an older text of the same second and size.
+            exec(compile(text, path, "exec"), vars(module))
     except BaseException:
         del sys.modules[name]
+        if there is not None:
+            sys.modules[name] = there
         raise
     return module
+
+
+def _text_of(module: ModuleType) -> bytes | None:
+    """The text of a module that was imported by its path, when it ran."""
+    return getattr(module.__spec__, "loader_state", None)
 
 
 def _module_name(path: Path) -> str:

@@ -43,12 +43,13 @@ def number(value: float, spec: str = ".4f") -> str:
 def read_json(text: str) -> Any:
     """The value of a JSON text.
 
-    **Raises:** `ValueError`, in one line, if the text is not JSON or has more than 100
-    nested objects and lists. None of our files has so many, and Python fails on more.
+    **Raises:** `ValueError`, in one line, if the text is not JSON, has a key twice, or
+    has more than 100 nested objects and lists. None of our files has so many, and
+    Python fails on more.
     """
     too_deep = f"nested more than {_DEEPEST} deep"
     try:
-        found = json.loads(text)
+        found = json.loads(text, object_pairs_hook=_object)
     except RecursionError:
         raise ValueError(too_deep) from None
     level = [found]
@@ -57,6 +58,16 @@ def read_json(text: str) -> Any:
         if not level:
             return found
     raise ValueError(too_deep)
+
+
+def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """An object with each key once; Python would take the last of several."""
+    found: dict[str, Any] = {}
+    for name, value in pairs:
+        if name in found:
+            raise ValueError(f"{name!r} stands there twice")
+        found[name] = value
+    return found
 
 
 def _items(value: Any) -> Iterable[Any]:

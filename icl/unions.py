@@ -3,7 +3,7 @@
 import dataclasses
 from typing import Any, ClassVar
 
-from .plugins import check_one_origin, import_installed, scan
+from .plugins import Kinds
 
 
 @dataclasses.dataclass(frozen=True)
@@ -11,7 +11,8 @@ class OpenUnion:
     """The base of a union whose members may be defined anywhere.
 
     A direct subclass is a union; a field names it as its type. The frozen dataclasses
-    that inherit from it are the members, and the name of a member is its class name.
+    that inherit from it are the members, and the name of a member is its class name. To
+    define a class with the name of another file's member raises `ValueError`.
 
     **Arguments:** (of a direct subclass)
 
@@ -22,9 +23,8 @@ class OpenUnion:
         define some. Plug-ins may define some too; see `icl.plugins`.
     """
 
-    _members: ClassVar[list[type]]
+    _kinds: ClassVar[Kinds]
     untagged: ClassVar[str | None]
-    packages: ClassVar[tuple[str, ...]]
 
     def __init_subclass__(
         cls,
@@ -35,28 +35,24 @@ class OpenUnion:
     ):
         super().__init_subclass__(**kwargs)
         if OpenUnion in cls.__bases__:
-            cls._members, cls.untagged, cls.packages = [], untagged, packages
+            cls.untagged = untagged
+            cls._kinds = Kinds(f"kinds of {cls.__name__}", packages)
         else:
-            cls._members.append(cls)
+            name = cls.__name__
+            if not _is_member(cls._kinds.get(name)):
+                cls._kinds.pop(name, None)
+            cls._kinds.add(name, cls)
 
     @classmethod
     def members(cls) -> dict[str, type]:
         """The members by name; first, everything that may define some is imported.
 
-        **Raises:** `ValueError` if two different classes have one name, or a module
-        cannot be imported.
+        **Raises:** `ValueError` for a module that cannot be imported.
         """
-        for package in cls.packages:
-            scan(package)
-        import_installed()
-        found: dict[str, type] = {}
-        for member in cls._members:
-            # Skip a base class that members share; it is no member itself.
-            if "__dataclass_fields__" not in vars(member):
-                continue
-            name = member.__name__
-            what = f"kinds of {cls.__name__}"
-            check_one_origin(what, name, found.get(name, member), member)
-            # The latest one: a cell of a notebook may run again.
-            found[name] = member
-        return found
+        kinds = cls._kinds.found()
+        return {name: kind for name, kind in kinds.items() if _is_member(kind)}
+
+
+def _is_member(kind: type | None) -> bool:
+    """Whether it is a member, and not a base class that members share."""
+    return kind is not None and "__dataclass_fields__" in vars(kind)

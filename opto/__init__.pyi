@@ -1,4 +1,10 @@
-from . import circuits as circuits, heads as heads, hints as hints, lens as lens
+from . import (
+    circuits as circuits,
+    heads as heads,
+    hints as hints,
+    lens as lens,
+    toolkit as toolkit,
+)
 from ._attention import Block as Block, Pattern as Pattern
 from ._circuit import Circuit as Circuit
 from ._derived import Derived as Derived, Freeze as Freeze, Given as Given

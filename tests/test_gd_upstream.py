@@ -103,6 +103,15 @@ def test_edits_work_on_each_application_of_a_tied_layer():
         ({"y_update": "no"}, "config: y_update must be true or false, got 'no'"),
         ({"clip": "0"}, "config: clip must be at least 0 and finite, got '0'"),
         ({"dampening": 0.0}, "config: dampening must be positive and finite, got 0"),
+        ({"use_non_lin_mix": True}, "lack '.*non_lin_mix/w', which config asks for"),
+        ({"use_bias": True}, "parameters lack '.*query/b', which config asks for"),
+        ({"deq": True}, "deq is True, but parameters have untied layers"),
+        ({"input_size": 6}, "input_size is 6 and classic.* but tokens have 5 channels"),
+        ({"classic_token_const": True}, "const is True, but tokens have 5 channels"),
+        (
+            {"pos_enc": True, "concat_pos_enc": True, "zero_pos_enc": True},
+            "pos_enc with zero_pos_enc is not supported",
+        ),
     ],
 )
 def test_what_does_not_fit_is_refused(changes, message):
@@ -111,11 +120,38 @@ def test_what_does_not_fit_is_refused(changes, message):
 
 
 @needs_reference
+@pytest.mark.parametrize(
+    ("name", "changes", "message"),
+    [
+        ("variant_mix", {"use_non_lin_mix": False}, "left over: .*non_lin_mix/w; conf"),
+        ("variant_mix", {"use_softmax": True}, "left over: .*non_lin_mix/w; config"),
+        ("variant_bias", {"use_bias": False}, "left over: .*key/b, .*; config does"),
+        ("variant_mlp_tied", {"widening_factor": 3}, r"shape \[5, 15\], got \[5, 10\]"),
+        ("variant_layernorm_tied", {"deq": False}, "deq is False, but .* have tied"),
+    ],
+)
+def test_a_config_that_contradicts_its_arrays_is_refused(name, changes, message):
+    with pytest.raises(ValueError, match=message):
+        loaded(read(f"{name}_d4_n6_L2"), **changes)
+
+
+@needs_reference
+def test_gradient_descent_has_the_settings_of_gradient_descent():
+    data = read("gd_d4_n6_L2_eta6_w0rand")
+    own = {"dampening": 0.5, "deq": False, "use_softmax": True, "num_heads": 2}
+    model = loaded(data, **own, use_bias=True, layer_norm=True, include_query=True)
+    found = jax.vmap(model)(jnp.asarray(data["tokens"]))
+    np.testing.assert_allclose(found, data["prediction"], rtol=1e-5, atol=1e-5)
+    damped = jax.vmap(loaded(data, gd_dampening=0.5))(jnp.asarray(data["tokens"]))
+    assert np.abs(damped - data["prediction"]).max() > 0.01
+    with pytest.raises(ValueError, match="gd_deq is False, but .* have tied layers"):
+        loaded(data, gd_deq=False)
+
+
+@needs_reference
 def test_other_parameters_are_refused():
     data = read("lsa_d4_n6_L3_untied")
     parameters, config = under(data, "params/"), json.loads(str(data["config"]))
-    more = parameters | {"transformer/~trans_block/layer_0/query/b": np.zeros(5)}
-    assert load_model(more, config).blocks[0].attn.query.bias is not None
     more = parameters | {"transformer/other/w": np.zeros(5)}
     with pytest.raises(ValueError, match="left over: transformer/other/w"):
         load_model(more, config)

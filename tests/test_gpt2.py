@@ -227,6 +227,10 @@ STORED = {
     "prefix": prefixed,
     "masks": with_masks,
     "masks_with_prefix": lambda arrays: prefixed(with_masks(arrays)),
+    "larger_masks": lambda arrays: {
+        **arrays,
+        "h.1.attn.bias": np.tri(12, dtype=np.float32)[None, None],
+    },
     "tied_head": lambda arrays: {**arrays, "lm_head.weight": arrays["wte.weight"]},
 }
 
@@ -286,6 +290,17 @@ WRONG_SETTINGS = {
         "activation_function": "silu"
     },
     "model_type must be 'gpt2' or absent, got 'llama'": {"model_type": "llama"},
+    "hidden_act must be 'gelu_new' by other settings, got 'relu'": {
+        "hidden_act": "relu"
+    },
+    "head_dim must be 4 by other settings, got 6": {"head_dim": 6},
+    "intermediate_size must be 48 by other settings, got 7": {"intermediate_size": 7},
+    "num_key_value_heads must be 3 by other": {"num_key_value_heads": 1},
+    "n_ctx must be at least n_positions=9, got 8": {"n_ctx": 8},
+    "architectures must be of GPT2 or absent, got ['LlamaForCausalLM']": {
+        "architectures": ["LlamaForCausalLM"]
+    },
+    "pruned_heads must be {} or absent, got {'0': [1]}": {"pruned_heads": {"0": [1]}},
     "add_cross_attention must be False or absent, got True": {
         "add_cross_attention": True
     },
@@ -305,7 +320,18 @@ WRONG_SETTINGS = {
     "h.0.mlp.c_fc.weight must have the shape [12, 7], got [12, 48]": {"n_inner": 7},
     "parameters lack lm_head.weight": {"tie_word_embeddings": False},
 }
+MASK = np.tri(9, dtype=np.uint8)[None, None]
 WRONG_ARRAYS = {
+    "h.1.attn.bias must be Causal() of [1, 1, 9, 9], got another mask of [1, 1, 9": (
+        instead("h.1.attn.bias", lambda _: np.ones_like(MASK))
+    ),
+    "Causal() of [1, 1, 9, 9], got another mask of [1, 1, 8, 8]": (
+        instead("h.0.attn.bias", lambda _: np.ascontiguousarray(MASK[..., 1:, 1:]))
+    ),
+    "h.0.attn.masked_bias must be -10000 or so, got -1.0": instead(
+        "h.0.attn.masked_bias", lambda _: np.array(-1, np.float32)
+    ),
+    "the model does not have: h.2.attn.bias": instead("h.2.attn.bias", lambda _: MASK),
     "parameters lack h.1.attn.c_attn.bias": without("h.1.attn.c_attn.bias"),
     "the model does not have: score.weight": instead(
         "score.weight", lambda _: np.ones(3, np.float32)
@@ -343,6 +369,29 @@ def test_wrong_arrays_are_refused(message, tmp_path):
     with pytest.raises(ValueError, match=re.escape(message)) as error:
         load(write(tmp_path, settings_of(), arrays))
     assert "\n" not in str(error.value)
+
+
+def test_a_setting_that_stands_twice_is_refused(tmp_path):
+    folder = write(tmp_path, settings_of(), arrays_of(settings_of()))
+    text = json.dumps(settings_of())
+    (folder / "config.json").write_text(f'{text[:-1]}, "n_head": 1}}')
+    with pytest.raises(ValueError, match="config.json: 'n_head' stands there twice"):
+        load(folder)
+
+
+def test_a_folder_of_two_models_is_refused_and_saving_replaces_both(tmp_path):
+    settings = settings_of()
+    first, second = (arrays_of(settings, seed) for seed in (1, 2))
+    folder = write(sharded(tmp_path / "a", settings, first), settings, second)
+    with pytest.raises(ValueError, match="has both model.safetensors and .*index.json"):
+        load(folder)
+    model = load(write(tmp_path / "b", settings, second))
+    # What Hugging Face leaves behind: an index without its files.
+    index = "model.safetensors.index.json"
+    (tmp_path / "b" / index).write_text((folder / index).read_text())
+    assert eqx.tree_equal(load(tmp_path / "b"), model)
+    save(model, folder)
+    assert eqx.tree_equal(load(folder), model)
 
 
 def test_wrong_folders_are_refused(tmp_path):

@@ -44,6 +44,8 @@ def under(data, prefix):
 
 def loaded(data):
     parameters = under(data, "params/") or under(read("model_Base"), "params/")
+    if "NoPos" in str(data["config"]):
+        parameters["pos_emb"] = np.zeros_like(parameters["pos_emb"])
     return load_model(parameters, json.loads(str(data["config"])))
 
 
@@ -286,7 +288,11 @@ def test_other_sizes_and_shorter_contexts(pairs):
         ({"model_kwargs": 3}, "model_kwargs must be a mapping, got a int"),
         ({"model_class": ["GPT"]}, "no model_class"),
         ({"activatoin": "relu"}, "no setting 'activatoin'; did you mean 'activation'"),
-        ({"dim_feedforward": 1}, "dim_feedforward is 1, but linear1 has"),
+        ({"dim_feedforward": 1}, "dim_feedforward is 1, but parameters are of 12"),
+        ({"model_kwargs": {**SIZES, "n_ctx": 9}}, "n_ctx is 9, but .* are of 5"),
+        ({"model_kwargs": {**SIZES, "activation": "relu"}}, "activation must be 'gelu"),
+        ({"n_heads": 2}, "config: n_heads is 2, in model_kwargs 4"),
+        ({"model_class": "ICLTransformerNoPos"}, "pos_emb must be 0 in .*NoPos, got"),
         ({"norm": "pre"}, "norm must be 'post', got 'pre'"),
         ({"activation": "relu"}, "activation must be 'gelu exact', got 'relu'"),
         ({"layer_norm_eps": 1e-6}, "layer_norm_eps must be 1e-05, got 1e-06"),
@@ -320,7 +326,16 @@ def test_other_arrays_are_refused(change, message):
         load_model(parameters, config())
 
 
-@pytest.mark.parametrize("text", ["{bad", "[1]"])
+@needs_reference
+def test_interleaved_positions_are_as_many_as_the_config_says():
+    data = read("model_InterleavedEmbeddings")
+    settings = json.loads(str(data["config"]))
+    settings["model_kwargs"]["max_len"] = 13
+    with pytest.raises(ValueError, match="max_len is 13, but parameters are of 15"):
+        load_model(under(data, "params/"), settings)
+
+
+@pytest.mark.parametrize("text", ["{bad", "[1]", '{"norm": "pre", "norm": "post"}'])
 def test_a_config_that_is_no_mapping_is_refused(text):
     with pytest.raises(ValueError, match="config must be a mapping or its JSON"):
         load_model(state_dict(), text)

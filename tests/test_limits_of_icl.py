@@ -251,6 +251,23 @@ def test_what_is_no_parameter_is_ignored():
         assert all(np.array_equal(a, b) for a, b in leaves)
 
 
+@pytest.mark.parametrize("name", ["globals", "gpt2", "rela"])
+def test_a_mask_of_other_tokens_is_refused(name):
+    constructor = SIZED[name]
+    kind, arrays = constructor["attention_type"], arrays_of(constructor)
+    back = "_backbone." if kind == "gpt2" else "_backbone.transformer."
+    buffer = {"gpt2": "bias", "rela": "causal_mask"}.get(kind, "local_global_mask")
+    buffer = f"{back}h.1.attn.{buffer}"
+    mask = seen_by(constructor, 14)[None, None]
+    plain = load_model(arrays, constructor)
+    assert eqx.tree_equal(load_model({**arrays, buffer: mask}, constructor), plain)
+    wrong = mask.copy()
+    wrong[0, 0, 12, 5] ^= True
+    for other in (wrong, mask[..., 1:, 1:], mask[0], np.array(True)):
+        with pytest.raises(ValueError, match=f"{re.escape(buffer)} must be .* another"):
+            load_model({**arrays, buffer: other}, constructor)
+
+
 # Wrong settings and arrays
 
 WRONG = {

@@ -1,5 +1,6 @@
 """Finding kinds: in packages, in installed plug-ins and with `--import`."""
 
+import contextlib
 import dataclasses
 import os
 import subprocess
@@ -9,8 +10,10 @@ import pytest
 from small import small
 
 from icl import measures, plugins
-from icl.presets import preset
+from icl.presets import preset, presets
+from icl.protocols import TaskConfig
 from icl.unions import OpenUnion
+from opto.toolkit import REGISTERED
 from sweeps.execute._job import Work
 from sweeps.folder import Folder, Job
 
@@ -73,10 +76,12 @@ def plugin(tmp_path):
 
 @pytest.fixture(autouse=True)
 def forgotten():
-    """Isolates a test's imported modules from those of other tests."""
+    """Isolates a test's modules and kinds from those of other tests."""
     before, named = {*sys.modules}, plugins.imported()
     plugins._imported.clear()
-    yield
+    with contextlib.suppress(InterruptedError), plugins._whole_or_nothing():
+        yield
+        raise InterruptedError
     for name in {*sys.modules} - before:
         if not name.startswith(("icl", "opto", "jax")):
             del sys.modules[name]
@@ -135,8 +140,7 @@ def test_a_new_file_in_a_package_is_a_member(tmp_path, monkeypatch):
     from animals import Animal  # pyright: ignore
 
     assert "zoo" not in sys.modules  # Only when a kind is looked up.
-    assert [*Animal.members()] == ["Owl", "Lion", "Cow"]
-    assert [*Animal.members()] == ["Owl", "Lion", "Cow"]
+    assert Animal.members().keys() == {"Owl", "Lion", "Cow"}
 
 
 READ = """
@@ -187,17 +191,21 @@ def test_two_kinds_of_one_name_are_refused(tmp_path):
     class Beast(OpenUnion):
         pass
 
-    def lion(legs):
-        kind = dataclasses.make_dataclass("Lion", [legs], bases=(Beast,), frozen=True)
-        kind.__module__ = legs  # As if it came from another file.
-        return kind
+    def lion(file, base=Beast):
+        kind = type("Lion", (base,), {"__module__": file, "__qualname__": "Lion"})
+        return dataclasses.dataclass(frozen=True)(kind)
 
-    kept = [lion("four"), lion("four")]  # As when a notebook cell runs twice.
-    assert Beast.members() == {"Lion": kept[1]}
-    kept.append(lion("three"))
+    lion("four")
+    again = lion("four")  # As when a notebook cell runs twice.
     two = "'Lion' is the name of two kinds of Beast, in four and in three; rename one"
     with pytest.raises(ValueError, match=two):
-        Beast.members()
+        lion("three")
+    assert Beast.members() == {"Lion": again}
+    # The name of a base class that members share is free.
+    for file in ("three", "five"):
+        base = type("Cat", (Beast,), {"__module__": file})
+    assert Beast.members().keys() == {"Lion"}
+    assert issubclass(lion("four", base), Beast)
 
 
 def test_a_kind_that_is_not_frozen_is_refused():
@@ -261,6 +269,115 @@ def test_a_file_that_fails_is_named(tmp_path, text, match):
         with pytest.raises(ValueError, match=match):
             plugins.import_plugin(str(tmp_path / "broken.py"))
     assert plugins.imported() == ()
+
+
+ENDS = {
+    "an error": "1 / 0",
+    "a task": "@dataclasses.dataclass\nclass LinearRegression(TaskConfig): ...",
+    "a preset": "@preset\ndef induction(): ...",
+    "a bad preset": "@preset\ndef sized(size): ...",
+    "a measure": "@measures.register\ndef composition(): ...",
+    "an edit": "@opto.register\nclass Match(opto.Zero): ...",
+}
+ALSO = """
+from icl.edits.donors import register_reader
+
+opto.name_tokens("kind", word=0)
+register_reader(lambda path, checkpoint: None)
+"""
+
+
+def known():
+    """All that can be added to, and the modules of others."""
+    tables = [dict(table) for table in (*plugins._tables, *REGISTERED)]
+    return tables, {x for x in sys.modules if not x.startswith(("icl", "opto", "jax"))}
+
+
+@pytest.mark.parametrize("end", ENDS)
+def test_a_refused_file_leaves_nothing_and_may_be_mended(plugin, end):
+    TaskConfig.members(), presets(), measures.names()
+    before = known()
+    plugin.write_text(PLUGIN + ALSO + ENDS[end])
+    for _ in range(2):
+        with pytest.raises(ValueError, match="few.py cannot be imported: "):
+            plugins.import_plugin(str(plugin))
+        assert known() == before
+        assert plugins.imported() == ()
+    assert "LinearRegression" in TaskConfig.members()
+    plugin.write_text(PLUGIN + ALSO.replace("word=0", "word=1"))
+    few = plugins.import_plugin(str(plugin))
+    assert TaskConfig.members()["FewClasses"] is few.FewClasses
+
+
+def test_a_file_that_has_changed_runs_again(plugin):
+    first = plugins.import_plugin(str(plugin))
+    plugin.write_text(PLUGIN.replace("classes: int = 8", "classes: int = 9"))
+    second = plugins.import_plugin(str(plugin))
+    assert second.few_classes().task.classes == 9
+    assert plugins.import_plugin(str(plugin)) is second is sys.modules["few"]
+    assert first is not second
+    assert TaskConfig.members()["FewClasses"] is second.FewClasses
+    # If the change is refused, the earlier text still holds.
+    plugin.write_text(PLUGIN + ENDS["a task"])
+    with pytest.raises(ValueError, match="two kinds of TaskConfig"):
+        plugins.import_plugin(str(plugin))
+    assert sys.modules["few"] is second
+    assert TaskConfig.members()["FewClasses"] is second.FewClasses
+    assert presets()["few_classes"] is second.few_classes
+    assert [*plugins.imported()] == [str(plugin)]
+
+
+def test_two_files_cannot_share_a_name(plugin, tmp_path):
+    (tmp_path / "other.py").write_text(PLUGIN)
+    few = plugins.import_plugin(str(plugin))
+    two = "'FewClasses' is the name of two kinds .*few.py and in .*other.py; rename one"
+    with pytest.raises(ValueError, match=two):
+        plugins.import_plugin(str(tmp_path / "other.py"))
+    assert TaskConfig.members()["FewClasses"] is few.FewClasses
+
+
+def test_a_package_that_fails_may_be_mended(tmp_path, monkeypatch):
+    monkeypatch.syspath_prepend(tmp_path)
+    files = {"herd/__init__.py": "", "herd/cow.py": PLUGIN}
+    package(tmp_path, {**files, "herd/all.py": "from . import cow\ncow.calf"})
+    with pytest.raises(ValueError, match="^herd.all cannot be imported: Attribute"):
+        plugins.import_plugin("herd.all")
+    assert "FewClasses" not in TaskConfig.members()
+    (tmp_path / "herd/cow.py").write_text(PLUGIN + "calf = 1")
+    plugins.import_plugin("herd.all")
+    assert "FewClasses" in TaskConfig.members()
+
+
+CELLS = """
+import dataclasses
+from icl import measures, plugins, protocols
+from icl.presets import preset, presets
+
+def refused(cell):
+    try:
+        exec(cell, globals())
+    except ValueError as error:
+        print(error)
+
+refused("class LinearRegression(protocols.TaskConfig): pass")
+refused("@preset\\ndef induction(): pass")
+refused("@measures.register\\ndef composition(): pass")
+refused(f"plugins.import_plugin('mine.py')")
+assert len(protocols.TaskConfig.members()) > 3
+presets(), measures.names()
+"""
+
+
+def test_a_name_of_ours_is_refused_before_ours_is_imported(tmp_path):
+    """In a notebook, where the cell that defines it is the first."""
+    (tmp_path / "mine.py").write_text("import opto\n" + ENDS["an edit"])
+    command = [sys.executable, "-c", CELLS]
+    done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    what = ("kinds of TaskConfig", "presets", "measures", "name Match is taken by icl")
+    lines = done.stdout.splitlines()
+    assert all(map(str.__contains__, lines, what))
+    assert len(lines) == len(what)
 
 
 def test_what_is_not_there_is_told(tmp_path, monkeypatch):

@@ -1,6 +1,5 @@
 """Settings that come with the weights of a public code."""
 
-import json
 import reprlib
 from collections.abc import Iterable, Mapping
 from typing import Any
@@ -9,6 +8,8 @@ import numpy as np
 from jaxtyping import ArrayLike
 
 from opto.hints import did_you_mean
+
+from ..text import read_json
 
 
 _FLOATS = ("float16", "bfloat16", "float32", "float64")
@@ -21,8 +22,8 @@ def read_config(what: str, given: Mapping[str, Any] | str) -> dict[str, Any]:
     """
     wanted = f"{what} must be a mapping or its JSON"
     try:
-        found = json.loads(given) if isinstance(given, str) else given
-    except json.JSONDecodeError as error:
+        found = read_json(given) if isinstance(given, str) else given
+    except ValueError as error:
         raise ValueError(f"{wanted}: {error}") from None
     if not isinstance(found, Mapping):
         raise ValueError(f"{wanted}, got a {type(found).__name__}")

@@ -20,7 +20,7 @@ from ..protocols import Interface, ModelConfig
 from ._config import floats
 
 
-_MASKS = re.compile(r"h\.\d+\.attn\.(bias|masked_bias|causal_mask|local_global_mask)")
+_MASKS = re.compile(r"h\.(\d+)\.attn\.(bias|masked_bias|causal_mask|local_global_mask)")
 
 Model = TypeVar("Model", bound=AbstractGPT2)
 
@@ -83,9 +83,31 @@ def body(
     return found | layer("ln_f", "final_norm")
 
 
-def is_mask(name: str) -> bool:
-    """Whether an array is a mask of attention, which some versions also store."""
-    return _MASKS.fullmatch(name) is not None
+def without_masks(
+    arrays: Mapping[str, np.ndarray], model: AbstractGPT2, prefix: str = ""
+) -> dict[str, np.ndarray]:
+    """The arrays without masks of attention, which some versions also store.
+
+    **Raises:** `ValueError` for a mask that is not the model's. It may be larger: older
+    versions of Hugging Face have one for `n_ctx` tokens.
+    """
+    kept = {}
+    for name, array in arrays.items():
+        found = _MASKS.fullmatch(name.removeprefix(prefix))
+        if found is None or int(found[1]) >= len(model.blocks):
+            kept[name] = array
+        elif found[2] == "masked_bias":  # What hidden scores are replaced by.
+            if not (array < -1e3).all():
+                raise ValueError(f"{name} must be -10000 or so, got {array}")
+        else:
+            mask = model.blocks[int(found[1])].attn.mask
+            least = model.positions.table.shape[0]
+            seq = array.shape[-1] if array.ndim else 0
+            same = seq >= least and array.shape == (1, 1, seq, seq)
+            if not same or not np.array_equal(array[0, 0] != 0, mask.seen(seq, 0)):
+                wanted = f"{name} must be {mask} of [1, 1, {least}, {least}]"
+                raise ValueError(f"{wanted}, got another mask of {[*array.shape]}")
+    return kept
 
 
 def empty(config: ModelConfig, interface: Interface) -> Any:

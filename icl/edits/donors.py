@@ -16,7 +16,7 @@ import jax
 
 import opto
 
-from ..plugins import import_installed
+from ..plugins import Kinds
 
 
 @dataclasses.dataclass(frozen=True)
@@ -44,7 +44,7 @@ DonorReader = Callable[[Path, int], Donor | None]
 Gives `None` if the run has another format.
 """
 
-_READERS: list[DonorReader] = []
+_READERS = Kinds("readers of runs")
 
 # The paths that are being read now, outermost first.
 _READING: contextvars.ContextVar[tuple[str, ...]] = contextvars.ContextVar(
@@ -54,7 +54,7 @@ _READING: contextvars.ContextVar[tuple[str, ...]] = contextvars.ContextVar(
 
 def register_reader(reader: DonorReader) -> DonorReader:
     """Decorator: lets grafts and ranked heads read runs of one more format."""
-    _READERS.append(reader)
+    _READERS.add(f"{reader.__module__}.{reader.__qualname__}", reader)
     return reader
 
 
@@ -72,8 +72,7 @@ def read_donor(source: str | os.PathLike, checkpoint: int, what: str) -> Donor:
     with _reading(path, what):
         if not path.exists():
             raise ValueError("there is no such run folder or checkpoint file")
-        import_installed()
-        for reader in _READERS:
+        for reader in _READERS.found().values():
             found = reader(path, checkpoint)
             if found is not None:
                 return found

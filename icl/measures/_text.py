@@ -10,7 +10,7 @@ from typing import Any, ParamSpec, TypeVar
 from opto.grammar import takes, Text
 from opto.hints import did_you_mean
 
-from ..plugins import check_one_origin, import_installed, scan
+from ..plugins import Kinds
 from ._measure import AnyMeasure, Measure, OfModel, Under
 from ._metrics import metric_names, task_metric
 
@@ -19,7 +19,7 @@ _Arguments = ParamSpec("_Arguments")
 _Made = TypeVar("_Made", Measure, OfModel, Under)
 
 # A text can name only these and the task's metrics. No text is ever evaluated.
-_MEASURES: dict[str, Callable[..., AnyMeasure]] = {}
+_MEASURES = Kinds("measures", ("icl.measures",))
 _UNSAID = ("over",)
 
 
@@ -41,9 +41,7 @@ def register(make: Callable[_Arguments, _Made]) -> Callable[_Arguments, _Made]:
         bound = inspect.signature(make).bind(*args, **kwargs).arguments
         return dataclasses.replace(measure, text=_written(make, bound))
 
-    name = make.__name__
-    check_one_origin("measures", name, _MEASURES.get(name, make), make)
-    _MEASURES[name] = made
+    _MEASURES.add(make.__name__, made)
     return made
 
 
@@ -65,7 +63,7 @@ def parse(text: str, task: Any = None, model: Any = None) -> AnyMeasure:
     """
     read = Text(text.strip(), "measure ")
     node = read.expression()
-    _import_all()
+    _MEASURES.found()
     return _measure(read, node, _Scored(task, metric_names(task, model)))
 
 
@@ -74,18 +72,14 @@ def names(task: Any = None, model: Any = None) -> dict[str, str]:
 
     **Arguments:** `task`, `model`: As for `parse`; the task's metrics are listed too.
     """
-    _import_all()
     metrics = dict.fromkeys(metric_names(task, model), "A metric of the task.")
     return {
         **metrics,
-        **{f"{name}{_listed(make)}": _line(make) for name, make in _MEASURES.items()},
+        **{
+            f"{name}{_listed(make)}": _line(make)
+            for name, make in _MEASURES.found().items()
+        },
     }
-
-
-def _import_all() -> None:
-    """Imports what registers measures: public files of this package, and plug-ins."""
-    scan(__package__)
-    import_installed()
 
 
 @dataclasses.dataclass(frozen=True)

@@ -2,13 +2,13 @@
 
 import inspect
 from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from ..experiments import Experiment
-from ..plugins import check_one_origin, import_installed, scan
+from ..plugins import Kinds
 
 
-_PRESETS: dict[str, Callable[..., Any]] = {}
+_PRESETS = Kinds("presets", ("icl.presets",))
 _Preset = TypeVar("_Preset", bound=Callable[..., Experiment])
 
 
@@ -29,8 +29,7 @@ def preset(make: _Preset) -> _Preset:
     if needed:
         wanted = "must be callable without arguments: give each a default"
         raise ValueError(f"the preset {name} {wanted}, got {', '.join(needed)} without")
-    check_one_origin("presets", name, _PRESETS.get(name, make), make)
-    _PRESETS[name] = make
+    _PRESETS.add(name, make)
     return make
 
 
@@ -39,6 +38,4 @@ def presets() -> dict[str, Callable[..., Experiment]]:
 
     **Raises:** `ValueError` for a module that cannot be imported.
     """
-    scan(__package__)
-    import_installed()
-    return dict(sorted(_PRESETS.items()))
+    return dict(sorted(_PRESETS.found().items()))

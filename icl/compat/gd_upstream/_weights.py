@@ -30,13 +30,22 @@ from .._config import check_misspelt, check_switch, floats_of, read_config
 _SIZES = ("num_layers", "num_heads", "key_size", "emb_size", "input_size")
 _SWITCHES = (
     *("y_update", "use_softmax", "first_layer_sm", "use_non_lin_mix", "sum_norm"),
-    *("include_query", "layer_norm", "att_only_trans", "in_proj"),
-    *("pos_enc", "concat_pos_enc"),
+    *("include_query", "layer_norm", "att_only_trans", "in_proj", "use_bias"),
+    *("pos_enc", "concat_pos_enc", "zero_pos_enc"),
+    *("classic_token_const", "deq", "gd_deq"),
 )
-# Of data and of gradient descent, or to be seen in the arrays.
-_UNUSED = (
-    *("deq", "gd_deq", "gd_dampening", "dataset_size", "input_range", "use_bias"),
-    *("widening_factor", "classic_token_const"),
+_OTHERS = (
+    *("dampening", "gd_dampening", "clip", "pos_enc_size", "widening_factor"),
+    *("dataset_size", "input_range"),  # Of data.
+)
+# That code's gradient descent shares a config with the transformer, but not these.
+_DESCENT = "Transformer_gd"
+_OF_DESCENT = {"num_heads": 1, "att_only_trans": True} | dict.fromkeys(
+    (
+        *("use_softmax", "first_layer_sm", "use_non_lin_mix", "sum_norm", "use_bias"),
+        *("include_query", "layer_norm", "pos_enc"),
+    ),
+    False,
 )
 
 
@@ -52,31 +61,52 @@ def load_model(
 
     - `parameters`: Arrays by Haiku module and name, as
         `transformer/multi_head_attention/query/w`.
-    - `config`: The settings as in the reference files, or their JSON text.
+    - `config`: The settings as in the reference files, or their JSON text. For arrays
+        of `Transformer_gd`, those of gradient descent are read.
 
     **Raises:** `ValueError` for settings that are missing, misspelt or not supported,
-    and for arrays that are missing, left over, of another shape, no floats or not
-    finite.
+    that contradict each other or the arrays, and for arrays that are missing, left
+    over, of another shape, no floats or not finite.
     """
-    settings = read_config("config", config)
-    _check(settings)
-    arrays = _Arrays(parameters, settings)
+    arrays = _Arrays(parameters)
+    settings = _settings(read_config("config", config), arrays)
+    arrays.biased = settings.get("use_bias", False)
     layers = 1 if arrays.tied else settings["num_layers"]
     blocks = tuple(_block(arrays, settings, layer) for layer in range(layers))
-    project = None
+    positions = settings.get("pos_enc_size", 0) if settings.get("pos_enc") else 0
+    project, channels = None, settings["emb_size"] - positions
     if settings.get("in_proj"):
-        project = arrays.linear(f"{arrays.root}/emb", (None, settings["emb_size"]))
+        project = arrays.linear(f"{arrays.root}/emb", (None, channels))
+        channels = project.weight.shape[1]
     model = TokenRegression(
         project,
         blocks,
         NoPositions().build(settings["emb_size"], key=jax.random.key(0)),
         settings["num_layers"],
-        settings.get("pos_enc_size", 0) if settings.get("pos_enc") else 0,
-        _outputs(settings),
+        positions,
+        _outputs(settings, channels),
     )
     if arrays.left:
-        raise ValueError(f"parameters left over: {', '.join(sorted(arrays.left))}")
+        names = ", ".join(sorted(arrays.left))
+        raise ValueError(f"parameters left over: {names}; config does not ask for them")
     return model
+
+
+def _settings(given: Mapping[str, Any], arrays: "_Arrays") -> dict[str, Any]:
+    """The settings of the model that these arrays are of."""
+    settings, deq = dict(given), "deq"
+    if arrays.root == _DESCENT:
+        settings |= {**_OF_DESCENT, "dampening": given.get("gd_dampening", 1.0)}
+        deq = "gd_deq"
+    _check(settings)
+    # One layer is the same either way, and constructions always have the tied name.
+    tied, layers = settings.get(deq, arrays.tied), settings["num_layers"]
+    if tied != arrays.tied and (tied or layers > 1):
+        kind = "tied" if arrays.tied else "untied"
+        raise ValueError(f"config: {deq} is {tied}, but parameters have {kind} layers")
+    if not arrays.tied:
+        arrays.check_layers(layers)
+    return settings
 
 
 def _check(settings: Mapping[str, Any]) -> None:
@@ -84,8 +114,7 @@ def _check(settings: Mapping[str, Any]) -> None:
         if name not in settings:
             raise ValueError(f"config lacks {name!r}")
         positive(f"config: {name}", settings[name])
-    known = (*_SIZES, *_SWITCHES, *_UNUSED, "dampening", "clip", "pos_enc_size")
-    check_misspelt("config", settings, known)
+    check_misspelt("config", settings, (*_SIZES, *_SWITCHES, *_OTHERS))
     for name in _SWITCHES:
         check_switch(f"config: {name}", settings.get(name, False))
     check_scale("config: dampening", settings.get("dampening", 1.0))
@@ -93,6 +122,8 @@ def _check(settings: Mapping[str, Any]) -> None:
     unsupported = {
         "pos_enc without concat_pos_enc": settings.get("pos_enc")
         and not settings.get("concat_pos_enc"),
+        "pos_enc with zero_pos_enc": settings.get("pos_enc")
+        and settings.get("zero_pos_enc"),
         "layer_norm with an MLP": settings.get("layer_norm") and _has_mlp(settings),
         "sum_norm with a softmax": settings.get("sum_norm")
         and any(map(settings.get, ("use_softmax", "first_layer_sm"))),
@@ -104,27 +135,34 @@ def _check(settings: Mapping[str, Any]) -> None:
             raise ValueError(f"{name} is not supported")
     if settings.get("pos_enc"):
         positive("config: pos_enc_size", settings.get("pos_enc_size"))
+    positive("config: widening_factor", settings.get("widening_factor", 4))
 
 
 def _has_mlp(settings: Mapping[str, Any]) -> bool:
     return not settings.get("att_only_trans", True)
 
 
-def _outputs(settings: Mapping[str, Any]) -> int:
-    """How many values a token has; with positions, the last channel is read."""
-    if settings.get("pos_enc"):
+def _outputs(settings: Mapping[str, Any], channels: int) -> int:
+    """How many channels are read: those of `y`, or the last one if there is no `y`."""
+    size = settings["input_size"]
+    classic = settings.get("classic_token_const", channels == size)
+    if channels < size or classic != (channels == size):
+        said = f"input_size is {size} and classic_token_const is {classic}"
+        raise ValueError(f"config: {said}, but tokens have {channels} channels")
+    if classic or settings.get("pos_enc") or settings.get("in_proj"):
         return 1
-    return max(1, settings["emb_size"] - settings["input_size"])
+    return channels - size
 
 
 class _Arrays:
     """The arrays by name, and which of them were not read yet."""
 
-    def __init__(self, parameters: Mapping[str, ArrayLike], settings: Mapping):
+    def __init__(self, parameters: Mapping[str, ArrayLike]):
         self._arrays = {
             name: jnp.asarray(x) for name, x in floats_of(parameters).items()
         }
         self.left = {*self._arrays}
+        self.biased = False
         roots = {name.split("/")[0] for name in self._arrays}
         if len(roots) != 1:
             found = ", ".join(sorted(roots)) or "none"
@@ -132,8 +170,6 @@ class _Arrays:
         (self.root,) = roots
         prefix = f"{self.root}/multi_head_attention/"
         self.tied = any(name.startswith(prefix) for name in self._arrays)
-        if not self.tied:
-            self._check_layers(settings["num_layers"])
 
     def attention(self, layer: int) -> str:
         """The module of a layer's attention."""
@@ -147,13 +183,10 @@ class _Arrays:
             return f"{self.root}/l_norm/layer_norm"
         return f"{self.root}/~trans_block/norm_{layer}"
 
-    def __contains__(self, name: str) -> bool:
-        return name in self._arrays
-
     def take(self, name: str, shape: tuple[int | None, ...]) -> Array:
         """The array of this name and shape (`None`: any size); marks it as read."""
         if name not in self._arrays:
-            raise ValueError(f"parameters lack {name!r}")
+            raise ValueError(f"parameters lack {name!r}, which config asks for")
         array = self._arrays[name]
         fits = len(shape) == array.ndim and all(
             size in (None, there)
@@ -168,19 +201,16 @@ class _Arrays:
 
     def linear(self, module: str, shape: tuple[int | None, int | None]):
         """A Haiku linear layer; `shape` is `[in, out]`."""
-        weight = self.take(f"{module}/w", shape).T
-        bias = None
-        if f"{module}/b" in self:
-            bias = self.take(f"{module}/b", (len(weight),))
-        out, into = weight.shape
+        new = [self.take(f"{module}/w", shape).T]
+        out, into = new[0].shape
+        if self.biased:
+            new.append(self.take(f"{module}/b", (out,)))
         empty = eqx.filter_eval_shape(
-            eqx.nn.Linear, into, out, use_bias=bias is not None, key=jax.random.key(0)
+            eqx.nn.Linear, into, out, use_bias=self.biased, key=jax.random.key(0)
         )
-        new = weight if bias is None else (weight, bias)
-        where = lambda m: m.weight if bias is None else (m.weight, m.bias)
-        return eqx.tree_at(where, empty, new)
+        return eqx.tree_at(lambda m: [m.weight, m.bias][: len(new)], empty, new)
 
-    def _check_layers(self, wanted: int) -> None:
+    def check_layers(self, wanted: int) -> None:
         found = set(self._layers())
         if found != {*range(wanted)}:
             text = ", ".join(map(str, sorted(found))) or "none"
@@ -209,10 +239,11 @@ def _block(arrays: _Arrays, settings: Mapping[str, Any], layer: int) -> StackBlo
 def _attention(arrays: _Arrays, settings: Mapping[str, Any], layer: int) -> Attention:
     d_model, heads = settings["emb_size"], settings["num_heads"]
     d_head, module = settings["key_size"], arrays.attention(layer)
+    kind = _kind(arrays, settings, layer)
     attn = Attention(
         d_model,
         heads,
-        kind=_kind(arrays, settings, layer),
+        kind=kind,
         num_kv_heads=None,
         mask=Everything() if settings.get("include_query") else ContextOnly(),
         qkv_bias=False,
@@ -227,19 +258,19 @@ def _attention(arrays: _Arrays, settings: Mapping[str, Any], layer: int) -> Atte
     new = [arrays.linear(f"{module}/{name}", shape) for name, shape in names.items()]
     where = lambda m: [m.query, m.key, m.value, m.output]
     attn = eqx.tree_at(where, attn, new)
-    if (mix := f"{module}/non_lin_mix/w") in arrays:
-        share = arrays.take(mix, (1, 1))[0, 0]
+    if isinstance(kind, MixedAttention):
+        share = arrays.take(f"{module}/non_lin_mix/w", (1, 1))[0, 0]
         attn = eqx.tree_at(lambda m: m.kind.mix, attn, share)
     return attn
 
 
 def _kind(arrays: _Arrays, settings: Mapping[str, Any], layer: int) -> AttentionConfig:
-    if f"{arrays.attention(layer)}/non_lin_mix/w" in arrays:
-        return MixedAttention()
     if settings.get("use_softmax") or (settings.get("first_layer_sm") and layer == 0):
         if arrays.tied and not settings.get("use_softmax"):
             raise ValueError("first_layer_sm with tied layers is not supported")
         return SoftmaxAttention()
+    if settings.get("use_non_lin_mix") and layer == 0:
+        return MixedAttention()
     return SumNormalisedAttention() if settings.get("sum_norm") else ProductAttention()
 
 
@@ -259,8 +290,8 @@ def _mlp(arrays: _Arrays, settings: Mapping[str, Any]) -> MLP | None:
     if not arrays.tied:
         raise ValueError("an MLP in untied layers is not supported")
     d_model = settings["emb_size"]
-    expand = arrays.linear(f"{arrays.root}/mlp/linear", (d_model, None))
-    back = (len(expand.weight), d_model)
-    contract = arrays.linear(f"{arrays.root}/mlp/linear_1", back)
+    hidden = settings.get("widening_factor", 4) * d_model
+    expand = arrays.linear(f"{arrays.root}/mlp/linear", (d_model, hidden))
+    contract = arrays.linear(f"{arrays.root}/mlp/linear_1", (hidden, d_model))
     empty = MLP(d_model, 1, init_scale=1.0, key=jax.random.key(0))
     return eqx.tree_at(lambda m: [m.expand, m.contract], empty, [expand, contract])

@@ -10,12 +10,9 @@ import safetensors
 
 from ...models.gpt2 import GPT2Tokens
 from ...text import read_json
-from .._stored import empty, filled, is_mask
-from ._names import HEAD, PREFIX, stored
+from .._stored import empty, filled, without_masks
+from ._names import HEAD, INDEX, PREFIX, stored, WEIGHTS
 from ._settings import read_settings
-
-
-_WEIGHTS, _INDEX = "model.safetensors", "model.safetensors.index.json"
 
 
 def load(folder: str | os.PathLike[str]) -> GPT2Tokens:
@@ -23,12 +20,12 @@ def load(folder: str | os.PathLike[str]) -> GPT2Tokens:
 
     `model(ids)` takes whole numbers `[seq]` and gives logits `[seq, vocab]`, without
     dropout. Weights of 16 bits become float32. Weights may be in one file or in several
-    with an index. Names may have the prefix `transformer.` or not. Stored masks are
-    ignored, and so is a stored `lm_head` that is tied and equal to `wte`.
+    with an index. Names may have the prefix `transformer.` or not. Causal masks may be
+    stored, and so may an `lm_head` that is tied and equal to `wte`.
 
     **Raises:** `ValueError`, in one line, for a file that is missing or damaged, for
-    settings that are not supported, and for arrays that are missing, left over, of
-    another shape or no floats.
+    settings that are not supported, for arrays that are missing, left over, of another
+    shape or no floats, and where settings and arrays contradict each other.
     """
     folder = Path(folder)
     path = folder / "config.json"
@@ -39,11 +36,10 @@ def load(folder: str | os.PathLike[str]) -> GPT2Tokens:
         raise ValueError(f"{path}: {error}") from None
     arrays = _read_weights(folder)
     try:
-        short = _without_prefix(arrays)
-        arrays = {name: x for name, x in short.items() if not is_mask(name)}
+        model = empty(config, interface)
+        arrays = without_masks(_without_prefix(arrays), model)
         if config.tied:
             _drop_tied(arrays)
-        model = empty(config, interface)
         return filled(model, arrays, stored(model))
     except ValueError as error:
         raise ValueError(f"{folder}: {error}") from None
@@ -61,20 +57,26 @@ def _read_object(path: Path) -> dict[str, Any]:
 
 
 def _read_weights(folder: Path) -> dict[str, np.ndarray]:
-    if (folder / _WEIGHTS).is_file():
-        return _read_file(folder / _WEIGHTS)
-    if not (folder / _INDEX).is_file():
-        raise ValueError(f"{folder} has neither {_WEIGHTS} nor {_INDEX}")
-    where = _read_object(folder / _INDEX).get("weight_map")
+    single, index = folder / WEIGHTS, folder / INDEX
+    if not index.is_file():
+        if not single.is_file():
+            raise ValueError(f"{folder} has neither {WEIGHTS} nor {INDEX}")
+        return _read_file(single)
+    where = _read_object(index).get("weight_map")
     if not isinstance(where, dict) or not all(map(_is_file_name, where.values())):
         wanted = "weight_map, from the name of an array to that of a file beside it"
-        raise ValueError(f"{folder / _INDEX} must have a {wanted}")
+        raise ValueError(f"{index} must have a {wanted}")
+    if single.is_file():
+        # Hugging Face leaves an index behind where one file replaces several.
+        if any((folder / name).is_file() for name in where.values()):
+            raise ValueError(f"{folder} has both {WEIGHTS} and {INDEX}: remove one")
+        return _read_file(single)
     found: dict[str, np.ndarray] = {}
     for name in sorted({*where.values()}):
         shard = _read_file(folder / name)
         wanted = {array for array, file in where.items() if file == name}
         if different := sorted(wanted ^ shard.keys()):
-            raise ValueError(f"{folder / name} and {_INDEX} differ in {different[0]}")
+            raise ValueError(f"{folder / name} and {INDEX} differ in {different[0]}")
         found |= shard
     return found
 

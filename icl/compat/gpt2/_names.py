@@ -4,6 +4,7 @@ from ...models.gpt2 import GPT2Tokens
 from .._stored import body, Stored
 
 
+WEIGHTS, INDEX = "model.safetensors", "model.safetensors.index.json"
 PREFIX = "transformer."
 HEAD = "lm_head.weight"
 

@@ -48,6 +48,7 @@ _SWITCHES = (
 _UNSUPPORTED = {
     "model_type": "gpt2",
     "add_cross_attention": False,
+    "pruned_heads": {},
     "quantization_config": None,
 }
 
@@ -78,6 +79,7 @@ def read_settings(given: Mapping[str, Any]) -> tuple[GPT2Config, Interface]:
         known = ", ".join(ACTIVATIONS)
         raise ValueError(f"activation_function must be {known}; got {name!r}{hint}")
     check_not_negative("layer_norm_epsilon", epsilon)
+    _check_repeated(given, of)
     config = GPT2Config(
         num_layers=of["n_layer"],
         d_model=of["n_embd"],
@@ -106,6 +108,27 @@ def _renamed(given: Mapping[str, Any]) -> dict[str, Any]:
             wanted = f"{other} must be {name}={found[name]!r}"
             raise ValueError(f"{wanted}, got {given[other]!r}")
     return found
+
+
+def _check_repeated(given: Mapping[str, Any], of: Mapping[str, Any]) -> None:
+    """Refuses what Hugging Face does not read if it contradicts what it reads."""
+    for name, wanted in {
+        "hidden_act": of["activation_function"],
+        "intermediate_size": of["n_inner"] or 4 * of["n_embd"],
+        "num_key_value_heads": of["n_head"],
+        "head_dim": of["n_embd"] // of["n_head"],
+    }.items():
+        if (got := given.get(name, wanted)) != wanted:
+            raise ValueError(
+                f"{name} must be {wanted!r} by other settings, got {got!r}"
+            )
+    # Older versions write 1024 for any smaller model.
+    positive("n_ctx", longest := given.get("n_ctx", of["n_positions"]))
+    if longest < of["n_positions"]:
+        wanted = f"n_ctx must be at least n_positions={of['n_positions']}"
+        raise ValueError(f"{wanted}, got {longest}")
+    if (names := given.get("architectures")) and "GPT2" not in str(names):
+        raise ValueError(f"architectures must be of GPT2 or absent, got {names!r}")
 
 
 def write_settings(model: GPT2Tokens) -> dict[str, Any]:

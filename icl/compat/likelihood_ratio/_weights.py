@@ -36,7 +36,7 @@ _TOKENS = {
 }
 _SUPPORTED = {"activation": "gelu exact", "norm": "post", "layer_norm_eps": 1e-5}
 _SIZES = ("d_in", "d_model", "n_layers", "n_heads")
-_NAMES = ("model_class", "model_kwargs", *_SUPPORTED, "dim_feedforward")
+_NAMES = (*_SIZES, *_SUPPORTED, "dim_feedforward", "n_ctx", "max_len")
 
 
 def load_model(
@@ -52,68 +52,76 @@ def load_model(
     - `parameters`: The `state_dict`: arrays by name.
     - `config`: `model_class` and `model_kwargs` as in the reference files, or their
         JSON text. The variants that shuffle the context or make labels noisy give the
-        plain model: give it a changed context. The variant without positions ignores
-        `pos_emb`, which the public code sets to 0.
+        plain model: give it a changed context.
 
-    **Raises:** `ValueError` for another class or architecture, a misspelt setting, and
-    for arrays that are missing, left over, of another shape, no floats or not finite.
+    **Raises:** `ValueError` for another class or architecture, a misspelt setting, one
+    that contradicts another or the arrays, and for arrays that are missing, left over,
+    of another shape, no floats or not finite.
     """
-    settings = read_config("config", config)
-    kind = _kind(settings)
-    sizes = settings["model_kwargs"]
+    kind, settings = _settings(read_config("config", config))
     arrays = {name: jnp.asarray(x) for name, x in floats_of(parameters).items()}
-    for name, wanted in _SUPPORTED.items():
-        if (got := settings.get(name, wanted)) != wanted:
-            raise ValueError(f"{name} must be {wanted!r}, got {got!r}")
+    table = arrays.get("pos_embed", arrays.get("pos_emb"))
     positions = NoPositions()
+    found = {}
     if kind == "ICLTransformerNoPos":
-        arrays.pop("pos_emb", None)
+        if arrays.pop("pos_emb", jnp.zeros(1)).any():
+            raise ValueError(f"pos_emb must be 0 in {kind}, got other numbers")
     else:
-        table = arrays.get("pos_embed", arrays.get("pos_emb"))
         if table is None:
             raise ValueError(f"parameters of {kind} lack 'pos_emb' or 'pos_embed'")
         if table.ndim not in (2, 3) or table.shape[:-2] not in ((), (1,)):
             wanted = "positions must have shape [1, token, d_model]"
             raise ValueError(f"{wanted}, got {[*table.shape]}")
-        positions = Learned(table.shape[-2])
+        rows = table.shape[-2]
+        positions = Learned(rows)
+        found = {"max_len": rows} if "pos_embed" in arrays else {"n_ctx": rows - 1}
     hidden = arrays.get("transformer.layers.0.linear1.weight")
-    d_model = sizes["d_model"]
+    d_model = settings["d_model"]
     # Without this array there is an error below, which names it.
     units = 4 * d_model if hidden is None or not hidden.ndim else len(hidden)
-    if (wanted := settings.get("dim_feedforward", units)) != units:
-        got = f"linear1 has {units}"
-        raise ValueError(f"config: dim_feedforward is {wanted!r}, but {got}")
+    for name, there in {**found, "dim_feedforward": units}.items():
+        if (said := settings.get(name, there)) != there:
+            raise ValueError(
+                f"config: {name} is {said!r}, but parameters are of {there}"
+            )
     template = EncoderConfig(
-        num_layers=sizes["n_layers"],
+        num_layers=settings["n_layers"],
         d_model=d_model,
-        num_heads=sizes["n_heads"],
+        num_heads=settings["n_heads"],
         mlp_ratio=units / d_model,
         tokens=_TOKENS[kind],
         positions=positions,
     )
-    empty = template.build(_interface(sizes), key=jax.random.key(0))
+    empty = template.build(_interface(settings), key=jax.random.key(0))
     return _filled(empty, arrays, kind)
 
 
-def _kind(settings: Mapping[str, Any]) -> str:
+def _settings(config: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
+    """The class, and its arguments together with all other settings."""
     for name in ("model_class", "model_kwargs"):
-        if name not in settings:
+        if name not in config:
             raise ValueError(f"config lacks {name!r}")
-    check_misspelt("config", settings, _NAMES)
-    kind, sizes = settings["model_class"], settings["model_kwargs"]
+    kind, sizes = config["model_class"], config["model_kwargs"]
     check_known("config: no model_class", [kind], _TOKENS)
     if not isinstance(sizes, Mapping):
         got = type(sizes).__name__
         raise ValueError(f"config: model_kwargs must be a mapping, got a {got}")
-    check_misspelt("config: model_kwargs", sizes, (*_SIZES, "n_ctx", "max_len"))
+    settings = {**config, **sizes}
+    check_misspelt("config", settings, ("model_class", "model_kwargs", *_NAMES))
     for name in _SIZES:
         if name not in sizes:
             raise ValueError(f"config: model_kwargs lacks {name!r}")
         positive(f"config: {name}", sizes[name])
-    return kind
+    for name, said in config.items():
+        if said != (other := settings[name]):
+            raise ValueError(f"config: {name} is {said!r}, in model_kwargs {other!r}")
+    for name, wanted in _SUPPORTED.items():
+        if (got := settings.get(name, wanted)) != wanted:
+            raise ValueError(f"{name} must be {wanted!r}, got {got!r}")
+    return kind, settings
 
 
-def _interface(sizes: Mapping[str, int]) -> Interface:
+def _interface(sizes: Mapping[str, Any]) -> Interface:
     # The model works for any number of pairs; one fits every table of positions.
     return Interface(
         (

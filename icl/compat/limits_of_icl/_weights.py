@@ -18,7 +18,7 @@ from ...models import (
 from ...models.gpt2 import ExactGelu, GPT2Config, GPT2Points, TanhGelu
 from ...protocols import Input, Interface
 from .._config import arrays_of, check_known, read_config
-from .._stored import APART, body, empty, filled, is_mask, layer, Stored, TOGETHER
+from .._stored import APART, body, empty, filled, layer, Stored, TOGETHER, without_masks
 
 
 _SIZES = ("n_dims", "n_positions", "n_embd", "n_layer", "n_head")
@@ -52,12 +52,13 @@ def load_model(
 
     **Arguments:**
 
-    - `parameters`: The `state_dict`: arrays by name, as `load_state` gives them. Masks
-        and the unused table of words are ignored.
+    - `parameters`: The `state_dict`: arrays by name, as `load_state` gives them. The
+        unused table of words is ignored.
     - `constructor`: The arguments of that code's `build_model`, or their JSON text.
 
-    **Raises:** `ValueError` for settings that are missing or not supported, and for
-    arrays that are missing, left over, of another shape, no floats or not finite.
+    **Raises:** `ValueError` for settings that are missing or not supported, for arrays
+    that are missing, left over, of another shape, no floats or not finite, and for a
+    mask that is not that of the settings.
     """
     settings = read_config("constructor", constructor)
     kind = _kind(settings, "constructor")
@@ -68,12 +69,8 @@ def load_model(
     )
     model = empty(config, Interface(inputs, num_outputs=1))
     prefix = _PREFIXES[settings["family"]]
-    unused = f"{prefix}wte.weight"
-    arrays = {
-        name: array
-        for name, array in arrays_of(parameters).items()
-        if name != unused and not is_mask(name.removeprefix(prefix))
-    }
+    arrays = without_masks(arrays_of(parameters), model, prefix)
+    arrays.pop(f"{prefix}wte.weight", None)
     return filled(model, arrays, _stored(model, kind, prefix))
 
 

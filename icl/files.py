@@ -1,8 +1,10 @@
 """Files that are whole or absent, even if the process is killed."""
 
+import contextlib
 import io
 import os
 import secrets
+import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
@@ -48,6 +50,29 @@ def write_bytes(path: Path, *parts: bytes | memoryview) -> None:
         temporary.unlink(missing_ok=True)
         raise
     _sync_folder(path.parent)
+
+
+def check_writable(folder: Path) -> None:
+    """Makes a file in a folder, and removes it; called before work that takes long.
+
+    **Raises:** `ValueError` if that fails. A folder that does not exist is made and
+        removed, too.
+    """
+    made: list[Path] = []
+    try:
+        for part in reversed([folder, *folder.parents]):
+            if not part.exists():
+                part.mkdir()
+                made.append(part)
+        with tempfile.TemporaryFile(dir=folder):
+            pass
+    except (OSError, UnicodeError) as error:
+        reason = getattr(error, "strerror", None) or error
+        raise ValueError(f"out: cannot write in {folder}: {reason}") from None
+    finally:
+        for part in reversed(made):
+            with contextlib.suppress(OSError):  # Another process uses it by now.
+                part.rmdir()
 
 
 def write_hdf5(

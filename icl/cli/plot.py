@@ -9,9 +9,8 @@ from collections.abc import Mapping
 import numpy as np
 
 from .. import plots
+from ..files import check_writable
 from ..report.figures import KINDS, kinds_of
-from ..report.grouping import Inapplicable
-from ..runs import disk
 from .notes import note
 from .options import parse
 from .options.plot import PlotOptions
@@ -29,19 +28,19 @@ def plot(arguments: list[str]) -> None:
     out = options.out or options.run / "figures"
     if out.exists() and not out.is_dir():
         raise ValueError(f"out: {out} is a file; name a folder")
+    check_writable(out)
     subject = dataclasses.replace(
         subject_of(options),
         metric=options.metric,
         by=options.by,
         checkpoint=options.checkpoint,
     )
-    with disk(out):
-        out.mkdir(parents=True, exist_ok=True)
+    out.mkdir(parents=True, exist_ok=True)
     drawn = False
     for kind in kinds:
         try:
             figure = KINDS[kind](subject)
-        except Inapplicable as error:
+        except ValueError as error:
             if kind in options.kinds:
                 raise
             reason = " ".join(str(error).split())

@@ -9,7 +9,7 @@ from typing import Any
 from matplotlib.figure import Figure
 
 from .. import plots
-from ..files import write_bytes
+from ..files import check_writable, write_bytes
 from ..text import aligned
 
 
@@ -18,10 +18,11 @@ def free_folder(folder: Path, name: str, columns: Sequence[str]) -> Path:
 
     That is a table, `NAME.csv`, of a first column `set` and of these last columns.
 
-    **Raises:** `ValueError` if another file is in the way.
+    **Raises:** `ValueError` if another file is in the way, or no file can be made.
     """
     if folder.exists() and not folder.is_dir():
         raise ValueError(f"out: {folder} is a file; name a folder")
+    check_writable(folder)
     names = _columns(folder / f"{name}.csv")
     if names[:1] == ["set"] and names[-len(columns) :] == [*columns]:
         return folder

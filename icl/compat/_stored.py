@@ -98,7 +98,7 @@ def without_masks(
             kept[name] = array
         elif found[2] == "masked_bias":  # What hidden scores are replaced by.
             if not (array < -1e3).all():
-                raise ValueError(f"{name} must be -10000 or so, got {array}")
+                raise ValueError(f"{name} must be -10000 or so, got {array.max()}")
         else:
             mask = model.blocks[int(found[1])].attn.mask
             least = model.positions.table.shape[0]

@@ -12,7 +12,7 @@ from jaxtyping import Float32, Int
 from opto.hints import did_you_mean
 
 from ..checks import finite
-from ..files import open_hdf5, write_hdf5
+from ..files import check_writable, open_hdf5, write_hdf5
 
 
 @dataclasses.dataclass(frozen=True)
@@ -128,6 +128,7 @@ def refuse_target(target: Path) -> None:
         )
     if not target.parent.is_dir():
         raise ValueError(f"file: there is no folder {target.parent}")
+    check_writable(target.parent)
 
 
 def _find(file: str, opened: h5py.File, path: str) -> h5py.Dataset:

@@ -4,10 +4,11 @@ import dataclasses
 import hashlib
 import json
 import os
+from pathlib import Path
 
 import numpy as np
 
-from ._hdf5 import HDF5Classes, write_classes
+from ._hdf5 import HDF5Classes, refuse_target, write_classes
 from ._synthetic import GaussianClasses, LowRankClasses, OneHotClasses
 
 
@@ -48,6 +49,7 @@ def save_source(source: Source, out: str | os.PathLike[str]) -> tuple[int, ...]:
             "source: OneHotClasses has no features to write, only the numbers of its "
             "classes; give the source itself to the run"
         )
+    refuse_target(Path(out))
     features = source.load()
     names = [f"class{number}" for number in range(len(features))]
     setting = {"type": type(source).__name__, **dataclasses.asdict(source)}

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from ._drawn import DrawnFigure
+from ._groups import MOST_GROUPS
 from ._panels import draw, Look, Panel
 
 
@@ -19,7 +20,8 @@ def token_pairs(
     """Draws the attention of each layer from each token to each token over training.
 
     Each layer has a row of panels, each attending token a panel, and each attended
-    token a colour. Thin lines are single heads, thick lines their mean.
+    token a colour; many tokens have a colour map of their positions. Thin lines are
+    single heads, thick lines their mean.
 
     **Arguments:**
 
@@ -46,6 +48,8 @@ def token_pairs(
         for column, query in enumerate(chosen):
             values, keys = _to_each(attention[:, layer, :, query])
             names = np.array([token_at(int(key), tokens) for key in keys])
+            # Too many names to tell apart: a colour map of positions.
+            names = keys if keys_there > MOST_GROUPS else names
             title = f"from {token_at(int(query), tokens)}"
             name = f"layer {layer}/{title}"
             row = f"layer {layer}" if column == 0 else ""
@@ -53,7 +57,8 @@ def token_pairs(
             panels.append(
                 Panel(values, names, name, title, "attention", limits, row=row)
             )
-    look = Look(len(chosen), "attended token", "head", phase_change=phase_change)
+    key = "attended token" if keys_there <= MOST_GROUPS else "attended position"
+    look = Look(len(chosen), key, "head", phase_change=phase_change)
     return draw(sequences, panels, look)
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import h5py
 import numpy as np
 
-from ..files import hdf5_kind, open_hdf5, write_hdf5
+from ..files import check_writable, hdf5_kind, open_hdf5, write_hdf5
 
 
 _MARK = "icl-opto replay"
@@ -78,7 +78,6 @@ def check_replay_file(file: Path) -> None:
         raise ValueError(f"out: {file} must end in .h5")
     if not file.parent.is_dir():
         raise ValueError(f"out: there is no folder {file.parent}")
-    if not os.access(file.parent, os.W_OK):
-        raise ValueError(f"out: cannot write in {file.parent}")
+    check_writable(file.parent)
     if file.exists() and hdf5_kind(file) != _MARK:
         raise ValueError(f"out: {file} exists and is not a replay; name another file")

@@ -6,7 +6,6 @@ import dataclasses
 import html
 import importlib.resources
 import io
-import os
 import string
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,7 +13,7 @@ from pathlib import Path
 import matplotlib as mpl
 
 from .. import measures, plots
-from ..files import write_bytes
+from ..files import check_writable, write_bytes
 from ..plots import DrawnFigure
 from .facts import config_parts, final_table, meta_table, subtitle
 from .figures import learning
@@ -34,8 +33,7 @@ def check_page(path: Path) -> None:
         raise ValueError(f"out must end in .html, got {path}")
     if path.exists() and _MARK not in path.read_bytes()[:1000]:
         raise ValueError(f"out: {path} exists and is not a report; name another file")
-    if not os.access(path.parent, os.W_OK):
-        raise ValueError(f"out: cannot write in {path.parent}")
+    check_writable(path.parent)
 
 
 def write_report(subject: Subject, path: Path) -> Path:

@@ -16,7 +16,7 @@ from pathlib import Path
 from icl import Experiment, plots
 from icl.cli.options import parse
 from icl.data import HDF5Classes, Source
-from icl.files import write_bytes
+from icl.files import check_writable, write_bytes
 from icl.runs import disk
 
 from ..execute import data_of, executor_of, plan, plan_table, train
@@ -43,6 +43,7 @@ def figure(arguments: list[str], program: str = "icl") -> int:
     chosen = find_figure(options.name)
     if options.out.exists() and not options.out.is_dir():
         raise ValueError(f"--out: {options.out} is a file; name a folder")
+    check_writable(options.out / "figures")
     if not chosen.study:
         return _toy(chosen, options)
     needed = _needed(chosen, options)

@@ -17,7 +17,7 @@ from tqdm import tqdm
 
 from icl.cli.options import CommandOptions, parse
 from icl.config import from_json
-from icl.files import write_bytes, write_hdf5
+from icl.files import check_writable, write_bytes, write_hdf5
 from icl.plugins import made_with
 from icl.protocols import Summary, TaskConfig
 from icl.runs import is_run, logged_rows, open_log, Run
@@ -280,6 +280,7 @@ def _writer(out: Path) -> _Writer:
     is_ours, write = kinds[out.suffix]
     if not out.parent.is_dir():
         raise ValueError(f"--out: there is no folder {out.parent}")
+    check_writable(out.parent)
     if out.exists() and not is_ours(out):
         raise ValueError(f"--out: {out} exists and is not a table of this command")
     return write

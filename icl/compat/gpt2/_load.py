@@ -68,7 +68,7 @@ def _read_weights(folder: Path) -> dict[str, np.ndarray]:
         raise ValueError(f"{index} must have a {wanted}")
     if single.is_file():
         # Hugging Face leaves an index behind where one file replaces several.
-        if any((folder / name).is_file() for name in where.values()):
+        if any((folder / name).is_file() for name in {*where.values()} - {WEIGHTS}):
             raise ValueError(f"{folder} has both {WEIGHTS} and {INDEX}: remove one")
         return _read_file(single)
     found: dict[str, np.ndarray] = {}

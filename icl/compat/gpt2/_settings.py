@@ -120,7 +120,7 @@ def _check_repeated(given: Mapping[str, Any], of: Mapping[str, Any]) -> None:
     }.items():
         if (got := given.get(name, wanted)) != wanted:
             raise ValueError(
-                f"{name} must be {wanted!r} by other settings, got {got!r}"
+                f"{name} must be {wanted!r}, as other settings say, got {got!r}"
             )
     # Older versions write 1024 for any smaller model.
     positive("n_ctx", longest := given.get("n_ctx", of["n_positions"]))

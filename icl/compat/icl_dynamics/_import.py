@@ -13,7 +13,7 @@ import equinox as eqx
 import jax.numpy as jnp
 
 from ...data import digest
-from ...files import temporary_of
+from ...files import check_writable, temporary_of
 from ...models import ExemplarLabelModel
 from ...runs import keep, open_run
 from ...tasks.exemplar_label import load_sequences, save_sequences, Sequence
@@ -74,6 +74,7 @@ def import_run(
     source, target = Path(folder), Path(out)
     if os.path.lexists(target):
         raise ValueError(f"{target} exists and is not overwritten; name another folder")
+    check_writable(target.parent)
     config = read_config(source / "config.json")
     files = checkpoint_files(source)
     model, options = open_model(config, files[max(files)])

@@ -290,14 +290,12 @@ WRONG_SETTINGS = {
         "activation_function": "silu"
     },
     "model_type must be 'gpt2' or absent, got 'llama'": {"model_type": "llama"},
-    "hidden_act must be 'gelu_new', as other settings say, got 'relu'": {
+    "hidden_act must be 'gelu_new' by activation_function, got 'relu'": {
         "hidden_act": "relu"
     },
-    "head_dim must be 4, as other settings say, got 6": {"head_dim": 6},
-    "intermediate_size must be 48, as other settings say, got 7": {
-        "intermediate_size": 7
-    },
-    "num_key_value_heads must be 3, as other": {"num_key_value_heads": 1},
+    "head_dim must be 4 by n_head, got 6": {"head_dim": 6},
+    "intermediate_size must be 48 by n_inner, got 7": {"intermediate_size": 7},
+    "num_key_value_heads must be 3 by n_head": {"num_key_value_heads": 1},
     "n_ctx must be at least n_positions=9, got 8": {"n_ctx": 8},
     "architectures must be of GPT2 or absent, got ['LlamaForCausalLM']": {
         "architectures": ["LlamaForCausalLM"]

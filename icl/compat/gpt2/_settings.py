@@ -112,16 +112,14 @@ def _renamed(given: Mapping[str, Any]) -> dict[str, Any]:
 
 def _check_repeated(given: Mapping[str, Any], of: Mapping[str, Any]) -> None:
     """Refuses what Hugging Face does not read if it contradicts what it reads."""
-    for name, wanted in {
-        "hidden_act": of["activation_function"],
-        "intermediate_size": of["n_inner"] or 4 * of["n_embd"],
-        "num_key_value_heads": of["n_head"],
-        "head_dim": of["n_embd"] // of["n_head"],
-    }.items():
+    for name, other, wanted in (
+        ("hidden_act", "activation_function", of["activation_function"]),
+        ("intermediate_size", "n_inner", of["n_inner"] or 4 * of["n_embd"]),
+        ("num_key_value_heads", "n_head", of["n_head"]),
+        ("head_dim", "n_head", of["n_embd"] // of["n_head"]),
+    ):
         if (got := given.get(name, wanted)) != wanted:
-            raise ValueError(
-                f"{name} must be {wanted!r}, as other settings say, got {got!r}"
-            )
+            raise ValueError(f"{name} must be {wanted!r} by {other}, got {got!r}")
     # Older versions write 1024 for any smaller model.
     positive("n_ctx", longest := given.get("n_ctx", of["n_positions"]))
     if longest < of["n_positions"]:

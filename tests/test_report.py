@@ -2,6 +2,7 @@
 
 import base64
 import csv
+import dataclasses
 import html
 import html.parser
 import json
@@ -21,10 +22,13 @@ from icl import plots
 from icl.cli import guarded
 from icl.cli.plot import _stem, plot, PlotOptions
 from icl.cli.report import report
+from icl.presets import presets
 from icl.report.figures import KINDS, learning
 from icl.report.grouping import GROUPS
 from icl.report.patterns import _affordable, _MOST_BYTES
 from icl.report.subject import Subject
+from icl.training import Training
+from icl.training.schedules import Every
 
 
 COMMANDS = {"plot": plot, "report": report}
@@ -389,3 +393,40 @@ def test_a_run_without_sequences_has_its_config_and_says_so(run, tmp_path):
         plot([str(copy), "learning"])
     with pytest.raises(ValueError, match="has no evaluation sets"):
         plot([str(copy), "induction"])
+
+
+def shape_of(name):
+    """What the figures of a preset depend on: kinds of task and model, and sizes."""
+    made = presets()[name]()
+    sizes = [getattr(made.task, size, None) for size in ("context", "points")]
+    return type(made.task), type(made.model), *map(repr, sizes)
+
+
+# One preset of each shape.
+SHAPES = {shape_of(name): name for name in reversed([*presets()])}
+
+
+@pytest.mark.parametrize("name", SHAPES.values())
+def test_every_kind_of_plot_of_each_shape_of_preset(name, tmp_path, capsys):
+    """Each is drawn, or left out for a reason that is about the kind of run."""
+    preset = presets()[name]()
+    first, wanted = next(iter(preset.evaluations.items()))
+    model = preset.model
+    if getattr(model, "num_layers", 0) > 2:
+        model = dataclasses.replace(model, num_layers=2)
+    smallest = dataclasses.replace(
+        preset,
+        model=model,
+        evaluations={first: dataclasses.replace(wanted, size=4)},
+        training=Training(8, 4, None, Every(4), Every(4)),
+    )
+    icl.run_experiment(smallest, tmp_path / "run")
+    plot([str(tmp_path / "run"), "all"])
+    said = capsys.readouterr()
+    left_out = [line.partition(": not drawn, as ") for line in said.err.splitlines()]
+    left_out = {kind: why for kind, as_, why in left_out if as_}
+    drawn = {Path(line).stem for line in said.out.splitlines()}
+    assert drawn | {*left_out} == {*KINDS}
+    assert {"learning", "metric", "tokens", "maps"} <= drawn
+    about = "needs", "rather than", "no ", "biases"
+    assert all(any(word in why for word in about) for why in left_out.values())

@@ -29,22 +29,22 @@ def check_index(name: str, value: object) -> None:
 
 def check_number(name: str, value: object) -> None:
     """Raises `ValueError` unless `value` is a finite number."""
-    if not _is_number(value) or not -math.inf < value < math.inf:
-        got = reprlib.repr(value)
+    if not _is_number(value) or not -math.inf < _single(value) < math.inf:
+        got = _got(value)
         raise ValueError(f"{name} must be a finite number, got {got}")
 
 
 def check_scale(name: str, value: object) -> None:
     """Raises `ValueError` unless `value` is a positive and finite number."""
-    if not _is_number(value) or not 0 < value < math.inf:
-        got = reprlib.repr(value)
+    if not _is_number(value) or not 0 < _single(value) < math.inf:
+        got = _got(value)
         raise ValueError(f"{name} must be positive and finite, got {got}")
 
 
 def check_not_negative(name: str, value: object) -> None:
     """Raises `ValueError` unless `value` is a finite number of at least 0."""
-    if not _is_number(value) or not 0 <= value < math.inf:
-        got = reprlib.repr(value)
+    if not _is_number(value) or not 0 <= _single(value) < math.inf:
+        got = _got(value)
         raise ValueError(f"{name} must be at least 0 and finite, got {got}")
 
 
@@ -57,6 +57,24 @@ def check_probability(name: str, value: object) -> None:
 def _is_number(value: object) -> TypeGuard[float]:
     # True is a number for Python, but not what anyone means.
     return isinstance(value, numbers.Real) and not isinstance(value, bool)
+
+
+def _single(value: float) -> float:
+    """The number as JAX stores it: too large ones are infinite, too small ones 0."""
+    try:
+        with np.errstate(over="ignore", under="ignore"):
+            return float(np.float32(float(value)))
+    except OverflowError:  # A whole number.
+        return math.inf
+
+
+def _got(value: object) -> str:
+    text = reprlib.repr(value)
+    if not _is_number(value) or not value or not math.isfinite(value):
+        return text
+    stored = _single(value)
+    lost = stored in (0, math.inf, -math.inf)
+    return f"{text}, which is {stored:g} in float32" if lost else text
 
 
 def check_seed(name: str, seed: object) -> None:

@@ -17,6 +17,12 @@ TEMPORARY = ".*.tmp"
 """The glob of the temporary files that a killed process leaves behind."""
 
 
+_HELD = (
+    "another program has it open; close it there, or set HDF5_USE_FILE_LOCKING=FALSE "
+    "to read what is there so far"
+)
+
+
 def temporary_of(path: Path) -> Path:
     """A name beside a file that no other process uses for a temporary file.
 
@@ -97,17 +103,26 @@ def open_hdf5(path: str | os.PathLike, owner: str | None = None) -> h5py.File:
     **Arguments:** `owner`: Whose file it must be. The file then needs a checksum.
         `None` accepts any file.
 
-    **Raises:** `OSError` if the file cannot be read or is damaged.
+    **Raises:** `OSError` if the file cannot be read or is damaged, or another program
+        has it open for writing.
     """
     check_file(Path(path), owner)
-    return h5py.File(path, "r")
+    try:
+        return h5py.File(path, "r")
+    except BlockingIOError as error:
+        raise OSError(error.errno, _HELD, str(path)) from None
 
 
 def hdf5_kind(path: Path) -> str | None:
-    """The kind that an HDF5 file of ours gives; `None` for any other file."""
+    """The kind that an HDF5 file of ours gives; `None` for any other file.
+
+    **Raises:** `ValueError` if another program has it open for writing.
+    """
     try:
         with h5py.File(path, "r") as file:
             return file.attrs.get("kind")
+    except BlockingIOError:
+        raise ValueError(f"cannot read {path}: {_HELD}") from None
     except OSError:
         return None
 

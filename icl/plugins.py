@@ -320,7 +320,7 @@ def _module_name(path: Path) -> str:
             path
         ):
             return name
-    return f"{name}_{hashlib.sha256(str(path).encode()).hexdigest()[:8]}"
+    return f"{name}_{hashlib.sha256(os.fsencode(path)).hexdigest()[:8]}"
 
 
 @contextlib.contextmanager

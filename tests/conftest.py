@@ -44,6 +44,7 @@ jax.config.update("jax_platforms", "no_jax_while_tests_are_imported")
 # alone at the end. `pytest --durations=0` prints the times.
 LONGEST = (
     *("test_science", "test_smoke", "test_notebooks", "test_sweeps", "test_runs"),
+    "test_docs",
     *("test_report", "test_opto", "test_cli_edits", "test_patching", "test_replay"),
     *("test_compat", "test_kinds", "test_verbs", "test_lens", "test_train"),
 )

@@ -8,7 +8,7 @@ import types
 import numpy as np
 import oracles
 import pytest
-from test_guide import blocks, GUIDES
+from test_docs import blocks, GUIDES
 
 
 TITLE = "## Coming from TransformerLens, nnsight or pyvene"
@@ -20,7 +20,7 @@ EXPECTED = {}
 
 def rows():
     """The first column of each row, and the code of its second."""
-    section = GUIDES["opto"].read_text().split(TITLE)[1].split("\n## ")[0]
+    section = GUIDES["opto"].split(TITLE)[1].split("\n## ")[0]
     table = [line for line in section.split("\n") if line.startswith("| ")]
     cells = [[cell.strip() for cell in line.strip("|").split(" | ")] for line in table]
     found = [(cell[0], re.findall("`([^`]+)`", cell[1])) for cell in cells[1:]]
@@ -32,12 +32,10 @@ def taken():
     """The names that the table takes from the guide."""
     module = types.ModuleType("guide_above")
     sys.modules["guide_above"] = module  # Dataclasses look their module up.
-    above = GUIDES["opto"].read_text().split(TITLE)[0].count("\n")
-    for block in blocks("opto"):
-        if block.language == "python" and block.line < above:
-            for node in ast.parse(block.body).body:
-                if isinstance(node, ast.Import) or names_of(node) & TAKEN:
-                    exec(ast.unparse(node), vars(module))
+    for block in blocks(GUIDES["opto"].split(TITLE)[0], "python"):
+        for node in ast.parse(block.body).body:
+            if isinstance(node, ast.Import) or names_of(node) & TAKEN:
+                exec(ast.unparse(node), vars(module))
     yield vars(module)
     del sys.modules["guide_above"]
 

@@ -78,8 +78,10 @@ def guarded(program: str, command: Callable[[], int]) -> int:
         return fail("something that was given is nested too deeply", 2)
     except FloatingPointError as error:  # The input was fine, the training was not.
         return fail(str(error), 1)
-    except (RuntimeError, MemoryError) as error:
-        if isinstance(error, RuntimeError) and not _of_jax(error):
+    except (AssertionError, RuntimeError, MemoryError) as error:
+        if platform := _missing_platform():
+            return fail(platform, 2)
+        if not isinstance(error, MemoryError) and not _of_jax(error):
             raise
         message = str(error) or "out of memory"
         short = isinstance(error, MemoryError) or "RESOURCE_EXHAUSTED" in message
@@ -93,7 +95,20 @@ def guarded(program: str, command: Callable[[], int]) -> int:
         return fail(f"{error.filename or 'file'}: {error.strerror or error}", 2)
 
 
-def _of_jax(error: RuntimeError) -> bool:
+def _missing_platform() -> str:
+    """Which platform of `JAX_PLATFORMS` JAX does not find; empty if it finds all."""
+    jax = sys.modules.get("jax")
+    named = os.environ.get("JAX_PLATFORMS")
+    if jax is None or not named:
+        return ""
+    try:
+        jax.devices()
+    except (AssertionError, RuntimeError):
+        return f"JAX_PLATFORMS={named}: JAX finds no such device; unset it, or name cpu"
+    return ""
+
+
+def _of_jax(error: Exception) -> bool:
     """Whether JAX raised the error; it did not if JAX was never imported."""
     jax = sys.modules.get("jax")
     return jax is not None and isinstance(error, jax.errors.JaxRuntimeError)

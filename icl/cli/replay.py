@@ -37,7 +37,9 @@ def replay(arguments: list[str]) -> None:
         edits=None if options.as_trained else edits,
         checkpoints=options.checkpoint or None,
     )
-    about = {"run": str(options.run), "data": options.data, "edits": repr(edits)}
+    # A path may have bytes that are no text.
+    run = str(options.run).encode(errors="replace").decode()
+    about = {"run": run, "data": options.data, "edits": repr(edits)}
     found.save(out, **about)
     for name in asked:
         print(f"{name}  [{found.axes[name]}]  {list(found[name].shape)}")

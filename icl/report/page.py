@@ -41,7 +41,8 @@ def write_report(subject: Subject, path: Path) -> Path:
 
     **Raises:** `OSError` if the file cannot be written.
     """
-    write_bytes(path, page(subject).encode())
+    # A path may have bytes that are no text.
+    write_bytes(path, page(subject).encode(errors="replace"))
     return path
 
 

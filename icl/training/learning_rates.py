@@ -105,7 +105,8 @@ class Cosine:
 
     def __post_init__(self):
         ranges = {"peak": (0, math.inf), "warmup": (0, math.inf)}
-        check_ranges(self, **ranges, final=(0, math.inf), total=(self.warmup, math.inf))
+        check_ranges(self, **ranges, final=(0, math.inf))
+        check_ranges(self, total=(max(self.warmup, 1), math.inf))
 
     def at(self, sequences: Float[Array, ""]) -> Float[Array, ""]:
         """The learning rate after this many sequences."""
@@ -135,7 +136,7 @@ class OneCycle:
 
     def __post_init__(self):
         check_ranges(self, peak=(0, math.inf), warmup=(0, math.inf))
-        check_ranges(self, total=(self.warmup, math.inf))
+        check_ranges(self, total=(max(self.warmup, 1), math.inf))
 
     def at(self, sequences: Float[Array, ""]) -> Float[Array, ""]:
         """The learning rate after this many sequences."""
@@ -162,7 +163,7 @@ class OneCycleMomentum:
 
     def __post_init__(self):
         check_ranges(self, low=(0, 1), high=(0, 1), warmup=(0, math.inf))
-        check_ranges(self, total=(self.warmup, math.inf))
+        check_ranges(self, total=(max(self.warmup, 1), math.inf))
 
     def at(self, sequences: Float[Array, ""]) -> Float[Array, ""]:
         """The decay after this many sequences."""

@@ -149,7 +149,7 @@ def _data_text(data: Source) -> str:
 def _named(data: str) -> str:
     """A short name for the user's data, different for each file and dataset."""
     file, _, _ = data.partition(".h5")
-    whole = hashlib.sha256(os.path.abspath(data).encode()).hexdigest()
+    whole = hashlib.sha256(os.fsencode(os.path.abspath(data))).hexdigest()
     return f"{Path(file).name}-{whole[:6]}"
 
 

@@ -17,7 +17,7 @@ from tqdm import tqdm
 
 from icl.cli.options import CommandOptions, parse
 from icl.config import from_json
-from icl.files import check_writable, write_bytes, write_hdf5
+from icl.files import check_writable, hdf5_kind, write_bytes, write_hdf5
 from icl.plugins import made_with
 from icl.protocols import Summary, TaskConfig
 from icl.runs import is_run, logged_rows, open_log, Run
@@ -287,11 +287,7 @@ def _writer(out: Path) -> _Writer:
 
 
 def _is_hdf5(file: Path) -> bool:
-    try:
-        with h5py.File(file, "r") as opened:
-            return opened.attrs.get("kind") == _MARK
-    except OSError:
-        return False
+    return hdf5_kind(file) == _MARK
 
 
 def _is_csv(file: Path) -> bool:

@@ -6,7 +6,7 @@ import io
 import os
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, ClassVar, get_args
+from typing import Any, ClassVar, get_args, get_type_hints
 
 import tyro
 
@@ -58,6 +58,7 @@ def parse(
     some are needed.
     """
     _check_not_empty(arguments)
+    _check_once(options, arguments)
     name = f"{program} {command}"
     _check_given(options, arguments, name)
     captured = io.StringIO()
@@ -127,6 +128,24 @@ def _check_not_empty(arguments: Sequence[str]) -> None:
             named = option or (before if before.startswith("--") else "an argument")
             raise ValueError(f"{named} is empty: give it a value, or leave it out")
         before = argument
+
+
+def _check_once(options: type[CommandOptions], arguments: Sequence[str]) -> None:
+    """Raises `ValueError` for an option that is given twice and takes one value.
+
+    Of several values, tyro takes the last one.
+    """
+    hints = get_type_hints(options, include_extras=True)
+    many = {name for name, hint in hints.items() if "AppendAction" in str(hint)}
+    seen: set[str] = set()
+    for argument in arguments:
+        if not argument.startswith("--"):
+            continue
+        option = argument.partition("=")[0]
+        name = option.removeprefix("--").replace("-", "_")
+        if name in seen and name not in many:
+            raise ValueError(f"{option} is given twice; give it once")
+        seen.add(name)
 
 
 def _essence(box: str) -> str:

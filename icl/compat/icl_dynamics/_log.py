@@ -6,6 +6,7 @@ from pathlib import Path
 import h5py
 import numpy as np
 
+from ...files import open_hdf5
 from ...runs import Log
 
 
@@ -34,7 +35,7 @@ def read_log(file: Path, batch_size: int) -> Log:
     if not file.exists():
         return log
     try:
-        with h5py.File(file, "r") as opened:
+        with open_hdf5(file) as opened:
             _add_steps(log, opened, batch_size)
             _add_evaluations(log, opened)
     except (OSError, RuntimeError, KeyError, TypeError) as error:

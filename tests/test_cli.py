@@ -4,7 +4,9 @@ import importlib
 import importlib.metadata
 import inspect
 import json
+import os
 import shlex
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -159,6 +161,44 @@ def test_a_run_killed_after_its_last_checkpoint_is_resumed(
     assert 640 in icl.Run(out).resume_points
 
 
+@pytest.mark.parametrize("platform", ["rocm", "foo"])
+def test_a_platform_that_jax_does_not_find(platform, run):
+    command = [sys.executable, "-m", "icl", "sites", str(run)]
+    env = os.environ | {"JAX_PLATFORMS": platform}
+    done = subprocess.run(command, capture_output=True, text=True, env=env)
+    assert done.returncode == 2
+    assert f"icl: JAX_PLATFORMS={platform}: JAX finds no such device" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_a_file_that_another_program_holds(capsys, run, tmp_path):
+    """The lock of HDF5 is between processes."""
+    out = tmp_path / "replay.h5"
+    hold = f"import h5py, time; f = h5py.File({str(out)!r}, 'w'); print(1, flush=True)"
+    with subprocess.Popen(
+        [sys.executable, "-c", f"{hold}; time.sleep(60)"], stdout=subprocess.PIPE
+    ) as holder:
+        holder.stdout.readline()
+        status, _, err = call(
+            capsys, "replay", run, "--measure", "loss", "--out", out, "--data", "train"
+        )
+        holder.kill()
+    assert status == 2
+    assert "another program has it open; close it there, or set HDF5_USE_FILE" in err
+
+
+def test_paths_that_are_no_text(capsys, run, tmp_path):
+    """Such as those that another locale wrote."""
+    strange = tmp_path / os.fsdecode(b"a\xff")
+    shutil.copytree(run, strange)
+    assert call(capsys, "report", strange)[0] == 0
+    replay = strange / "x.h5"
+    options = ["--measure", "loss", "--data", "train", "--out", replay]
+    assert call(capsys, "replay", strange, *options)[0] == 0
+    with h5py.File(replay) as file:
+        assert file.attrs["run"] == f"{tmp_path}/a?"
+
+
 def test_data(capsys, tmp_path):
     file = tmp_path / "x.h5"
     options = ["--out", file, "--num-classes", 4, "--num-exemplars", 2, "--dim", 3]
@@ -227,6 +267,24 @@ BAD = {
         "--set",
         'model.positions={{"type": "Learned", "max_length": 4}}',
     ],
+    # Nothing is computed for results that cannot be written.
+    "ablate nowhere": ["ablate", "{run}", "--out", "{run}/config.json/x"],
+    "patch nowhere": ["patch", "{run}", "--out", "/proc/1/x"],
+    "plot nowhere": ["plot", "{run}", "all", "--out", "{run}/config.json/x"],
+    "report nowhere": ["report", "{run}", "--out", "/proc/x.html"],
+    "replay nowhere": ["replay", "{run}", "--measure", "loss", "--out", "/proc/x.h5"],
+    "figure nowhere": ["figure", "gd/ood_curve", "--out", "{run}/config.json/x"],
+    "data nowhere": ["data", "low-rank", "--out", "/proc/x.h5"],
+    "twice": ["eval", "{run}", "--checkpoint", "0", "--checkpoint=640"],
+    "huge": ["train", "lsa", "--out", "{tmp}/a", "--task.noise", "1e300"],
+    "tiny": ["train", "lsa", "--out", "{tmp}/a", "--task.weight-scale", "1e-300"],
+    "no steps": [
+        *("train", "lsa", "--out", "{tmp}/a"),
+        *(
+            "--set",
+            'optimizer.learning_rate={{"type": "Cosine", "peak": 1, "total": 0}}',
+        ),
+    ],
 }
 SAYS = {
     "no command": "did you mean 'train'",
@@ -244,6 +302,13 @@ SAYS = {
     "set kind": "optimizer: wanted an object of Adam or AdamW or SGD, got 'Sgd'",
     "too few labels": "evaluation set 'train' has 150 labels for a model of 5",
     "too long": "Learned positions end at 4 tokens, got 5",
+    **{f"{name} nowhere": "cannot write" for name in ("ablate", "patch", "plot")},
+    **{f"{name} nowhere": "cannot write" for name in ("report", "replay", "figure")},
+    "data nowhere": "cannot write in /proc",
+    "twice": "--checkpoint is given twice",
+    "huge": "noise must be at least 0 and finite, got 1e+300, which is inf in float32",
+    "tiny": "positive and finite, got 1e-300, which is 0 in float32",
+    "no steps": "total must be in [1, inf), got 0",
 }
 
 

@@ -9,6 +9,18 @@ from typing import Any
 _DEEPEST = 100
 
 
+class ArraysByShape:
+    """The base of dataclasses with `repr=False` that hold results.
+
+    Their `repr` shows arrays by type and shape, as that of a model does.
+    """
+
+    def __repr__(self) -> str:
+        from equinox import tree_pformat  # Commands that only print need no JAX.
+
+        return tree_pformat(self)
+
+
 def aligned(rows: Iterable[Sequence[str]], align: str) -> list[str]:
     """Rows as lines, in columns.
 

@@ -565,3 +565,11 @@ def test_a_damaged_checkpoint_is_named(tmp_path):
     eqx.tree_serialise_leaves(file, eqx.filter(other, eqx.is_array))
     with pytest.raises(ValueError, match="000000000096.eqx is damaged or of another"):
         replay(trained, {"l": LOSS})
+
+
+def test_results_show_arrays_by_type_and_shape():
+    values = {"loss": np.zeros((300, 2))}
+    axes, labels = {"loss": "checkpoint sequence"}, {"loss": "loss (nats)"}
+    shown = repr(icl.replaying.Replay(np.arange(300), values, axes, labels))
+    assert "sequences=i64[300](numpy)" in shown
+    assert "{'loss': f64[300,2](numpy)}" in shown

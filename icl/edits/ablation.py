@@ -15,6 +15,7 @@ import opto
 
 from ..protocols import Summary
 from ..summaries import scalars, summarise
+from ..text import ArraysByShape
 
 
 Head = tuple[int, int]
@@ -24,8 +25,8 @@ Head = tuple[int, int]
 _AT_ONCE = 2**25
 
 
-@dataclasses.dataclass(frozen=True)
-class HeadAblations:
+@dataclasses.dataclass(frozen=True, repr=False)
+class HeadAblations(ArraysByShape):
     """The metrics of a set under ablations, as numbers from `icl.summaries.scalars`.
 
     **Fields:**

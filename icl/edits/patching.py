@@ -16,6 +16,7 @@ from jaxtyping import Array, Float, PyTree
 import opto
 
 from ..batches import size_of
+from ..text import ArraysByShape
 from .ablation import on_batch, side_by_side
 
 
@@ -42,8 +43,8 @@ def resampled(batch: PyTree) -> PyTree:
     return jax.tree.map(lambda x: jnp.roll(x, 1, axis=0), batch)
 
 
-@dataclasses.dataclass(frozen=True)
-class Patched:
+@dataclasses.dataclass(frozen=True, repr=False)
+class Patched(ArraysByShape):
     """How strongly a model gives the clean answer, as a mean over a batch.
 
     **Fields:**
@@ -62,8 +63,8 @@ class Patched:
         return (self.patched - self.corrupted) / (self.clean - self.corrupted)
 
 
-@dataclasses.dataclass(frozen=True)
-class PatchedExamples:
+@dataclasses.dataclass(frozen=True, repr=False)
+class PatchedExamples(ArraysByShape):
     """How strongly a model gives the clean answer, for each example of a batch.
 
     **Fields:**

@@ -9,10 +9,11 @@ from ..config import from_json
 from ..protocols import TaskConfig
 from ..runs import Run
 from ..summaries import over_events, scalars
+from ..text import ArraysByShape
 
 
-@dataclasses.dataclass(frozen=True)
-class Curves:
+@dataclasses.dataclass(frozen=True, repr=False)
+class Curves(ArraysByShape):
     """The numbers of each evaluation set over training.
 
     **Fields:**

@@ -10,13 +10,14 @@ import h5py
 import numpy as np
 
 from ..files import check_writable, hdf5_kind, open_hdf5, write_hdf5
+from ..text import ArraysByShape
 
 
 _MARK = "icl-opto replay"
 
 
-@dataclasses.dataclass(frozen=True)
-class Replay:
+@dataclasses.dataclass(frozen=True, repr=False)
+class Replay(ArraysByShape):
     """Measures at some checkpoints of a run; `replay["name"]` is an array.
 
     **Attributes:**

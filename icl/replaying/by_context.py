@@ -25,6 +25,7 @@ from ..tasks.functions import FunctionExample, InContextFunction
 from ..tasks.functions.shifts import check_change, largest_change
 from ..tasks.functions.shifts.self_test import CLEAR
 from ..tasks.functions.task import Prompt
+from ..text import ArraysByShape
 
 
 # How many prompts go through a model at once, so that they fit into the caches.
@@ -49,8 +50,8 @@ class PromptSets:
     prompts: Prompt
 
 
-@dataclasses.dataclass(frozen=True)
-class ErrorCurves:
+@dataclasses.dataclass(frozen=True, repr=False)
+class ErrorCurves(ArraysByShape):
     """Errors by context length, divided by the mean square of the values.
 
     **Fields:**

@@ -10,6 +10,7 @@ import numpy as np
 from jaxtyping import Array, Float, Int, PRNGKeyArray
 
 from ...checks import positive
+from ...text import ArraysByShape
 from ._context import Context
 from ._labels import ClassLabels, FlippedLabels, Labels, Relabel
 from ._sequence import Sequence
@@ -24,8 +25,8 @@ _MOST = 2**24
 _PIECE = 4096
 
 
-@dataclasses.dataclass(frozen=True, eq=False)
-class GroupedSequences:
+@dataclasses.dataclass(frozen=True, eq=False, repr=False)
+class GroupedSequences(ArraysByShape):
     """Sequences, each once, and the properties of each.
 
     **Fields:**

@@ -142,7 +142,7 @@ def _check_once(options: type[CommandOptions], arguments: Sequence[str]) -> None
         if not argument.startswith("--"):
             continue
         option = argument.partition("=")[0]
-        name = option.removeprefix("--").replace("-", "_")
+        name = option.removeprefix("--").removeprefix("no-").replace("-", "_")
         if name in seen and name not in many:
             raise ValueError(f"{option} is given twice; give it once")
         seen.add(name)

@@ -59,7 +59,7 @@ def _is_number(value: object) -> TypeGuard[float]:
     return isinstance(value, numbers.Real) and not isinstance(value, bool)
 
 
-def _single(value: float) -> float:
+def _single(value: Any) -> float:
     """The number as JAX stores it: too large ones are infinite, too small ones 0."""
     try:
         with np.errstate(over="ignore", under="ignore"):

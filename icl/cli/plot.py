@@ -11,6 +11,7 @@ import numpy as np
 from .. import plots
 from ..files import check_writable
 from ..report.figures import KINDS, kinds_of
+from ..report.grouping import Inapplicable
 from .notes import note
 from .options import parse
 from .options.plot import PlotOptions
@@ -40,7 +41,7 @@ def plot(arguments: list[str]) -> None:
     for kind in kinds:
         try:
             figure = KINDS[kind](subject)
-        except ValueError as error:
+        except (Inapplicable, plots.TooManyGroups) as error:
             if kind in options.kinds:
                 raise
             reason = " ".join(str(error).split())

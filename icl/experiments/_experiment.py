@@ -124,8 +124,8 @@ class Experiment:
             instance(name, getattr(self, name), kind)
         for edit in self.edits:
             if isinstance(edit, opto.AbstractEdit):
-                wanted = "each of edits must be a text, such as edit.text()"
-                raise ValueError(f"{wanted}; got {edit!r}")
+                wanted = f"each of edits must be a text: write {repr(edit)!r}"
+                raise ValueError(f"{wanted}, which is edit.text()")
             instance("each of edits", edit, str)
         for name, wanted in self.evaluations.items():
             instance(f"evaluations[{name!r}]", wanted, EvaluationConfig)

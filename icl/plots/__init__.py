@@ -16,6 +16,7 @@ from ._drawn import (
     Quantity as Quantity,
     read_drawn as read_drawn,
 )
+from ._groups import TooManyGroups as TooManyGroups
 from ._head_lines import head_lines as head_lines
 from ._head_maps import head_maps as head_maps
 from ._heads import (

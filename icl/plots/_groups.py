@@ -14,6 +14,10 @@ from ._style import line_style, LINES
 MOST_GROUPS = 8 * len(LINES)
 
 
+class TooManyGroups(ValueError):
+    """Raised for more labels than lines that can be told apart."""
+
+
 @dataclass(frozen=True)
 class Labelled:
     """A colour for each label; after eight colours, the dashes change."""
@@ -72,7 +76,7 @@ def key_of(panels: Sequence[np.ndarray | None]) -> Key:
     apart. All other values are labels, in the order in which they first occur; integer
     labels ascend.
 
-    **Raises:** `ValueError` for more labels than different lines.
+    **Raises:** `TooManyGroups` for more labels than different lines.
     """
     given = [groups for groups in panels if groups is not None]
     if not given:
@@ -85,7 +89,7 @@ def key_of(panels: Sequence[np.ndarray | None]) -> Key:
         low, high = (known.min(), known.max()) if known.size else (0, 1)
         return Numbered(ScalarMappable(Normalize(low, high), "viridis"))
     if len(distinct) > MOST_GROUPS:
-        raise ValueError(
+        raise TooManyGroups(
             f"groups: at most {MOST_GROUPS} labels can be told apart, got "
             f"{len(distinct)}; for a colour map, give a number for each trace"
         )

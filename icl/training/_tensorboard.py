@@ -1,24 +1,25 @@
-"""TensorBoard's event files, written with TensorBoard's own record writer.
+"""TensorBoard's event files, written by tensorboardX.
 
-It needs neither TensorFlow nor PyTorch, does not import an installed TensorFlow, and
-has no thread: a failed write raises in the call that made it.
+TensorBoard's own public writer knows only scalars: it has no text, and no mark that a
+run was resumed. tensorboardX needs neither TensorFlow nor PyTorch.
 """
 
 import importlib
 import json
-import os
-import platform
+import logging
 import time
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 
-# Imported by name, because only the extra installs them.
-_event = importlib.import_module("tensorboard.compat.proto.event_pb2")
-_summary = importlib.import_module("tensorboard.compat.proto.summary_pb2")
-_text = importlib.import_module("tensorboard.plugins.text.summary_v2")
-_writer = importlib.import_module("tensorboard.summary.writer.record_writer")
+# Imported by name, because only the extra installs it.
+_writer = importlib.import_module("tensorboardX")
+# It warns of each undefined number.
+logging.getLogger("tensorboardX.x2num").setLevel(logging.ERROR)
+
+# New numbers are in the file after so many seconds.
+_FLUSH_SECONDS = 2
 
 
 class TensorBoard:
@@ -29,33 +30,31 @@ class TensorBoard:
     """
 
     def __init__(self, folder: Path, config: Mapping[str, Any]):
-        self._config: Mapping[str, Any] | None = config
         folder.mkdir(parents=True, exist_ok=True)
-        # TensorBoard reads files in the order of their names; two may share a second.
-        name = f"{time.time():.6f}.{platform.node()}.{os.getpid()}"
-        file = open(folder / f"events.out.tfevents.{name}", "xb")
-        self._file = _writer.RecordWriter(file)
-        self._write(0, file_version="brain.Event:2")
+        self._folder, self._config = folder, config
+        self._writer: Any = None
 
     def log(self, sequences: int, metrics: Mapping[str, float]) -> None:
-        """Writes the numbers at once, so TensorBoard sees them."""
-        if self._config is not None:
-            start = _event.SessionLog(status=_event.SessionLog.START)
-            self._write(sequences, session_log=start)
+        """Writes the numbers; raises `OSError` if earlier ones could not be written."""
+        if self._writer is None:
+            self._writer = _writer.SummaryWriter(
+                str(self._folder),
+                purge_step=sequences,
+                max_queue=0,  # No limit: a full queue would wait forever for its thread.
+                flush_secs=_FLUSH_SECONDS,
+                # TensorBoard reads files in the order of their names. Two may begin in
+                # one second.
+                filename_suffix=f".{time.time_ns()}",
+            )
             # Markdown shows text as it is if it is indented by four spaces.
             lines = json.dumps(self._config, indent=2).splitlines()
             text = "\n".join(f"    {line}" for line in lines)
-            self._write(sequences, summary=_text.text_pb("config", text))
-            self._config = None
-        Value = _summary.Summary.Value
-        values = [Value(tag=name, simple_value=x) for name, x in metrics.items()]
-        self._write(sequences, summary=_summary.Summary(value=values))
-        self._file.flush()
+            self._writer.add_text("config", text, sequences)
+        for name, value in metrics.items():
+            self._writer.add_scalar(name, value, sequences)
+        self._writer.flush()
 
     def close(self) -> None:
-        """Closes the file."""
-        self._file.close()
-
-    def _write(self, step: int, **content: Any) -> None:
-        event = _event.Event(wall_time=time.time(), step=step, **content)
-        self._file.write(event.SerializeToString())
+        """Writes what is left, and closes the file."""
+        if self._writer is not None:
+            self._writer.close()

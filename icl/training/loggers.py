@@ -82,7 +82,7 @@ def check_logger(text: str) -> None:
         )
 
 
-_PACKAGES = {"tensorboard": "tensorboard", "wandb": "wandb"}
+_PACKAGES = {"tensorboard": "tensorboardX", "wandb": "wandb"}
 _FORMS = "tensorboard, wandb or wandb:PROJECT"
 _FORBIDDEN = set("/\\#?%:")  # W&B's rule.
 

@@ -40,7 +40,7 @@ class TensorBoard:
             self._writer = _writer.SummaryWriter(
                 str(self._folder),
                 purge_step=sequences,
-                max_queue=0,  # No limit: a full queue would wait forever for its thread.
+                max_queue=0,  # No limit: a full queue could wait forever.
                 flush_secs=_FLUSH_SECONDS,
                 # TensorBoard reads files in the order of their names. Two may begin in
                 # one second.

@@ -32,8 +32,8 @@ class Checked:
 
     content: memoryview
     """The content without the checksum."""
-    digest: str | None
-    """The SHA-256 of the content and owner; `None` for a file without a checksum."""
+    digest: str
+    """The SHA-256 of the content and of the owner, if the file has one."""
 
 
 def with_checksum(
@@ -62,7 +62,7 @@ def checked(written: bytes, owner: str | None) -> Checked:
     """
     expected = _expected(written[-_LENGTH:], owner)
     if expected is None:
-        return Checked(memoryview(written), None)
+        return Checked(memoryview(written), hashlib.sha256(written).hexdigest())
     content = memoryview(written)[:-_LENGTH]
     return Checked(content, _compare(hashlib.sha256(content), expected, owner))
 

@@ -27,7 +27,7 @@ from icl.compat.icl_dynamics import _import
 from icl.data import digest, HDF5Classes, LowRankClasses, save_source
 from icl.experiments import Start
 from icl.files import temporary_of, write_bytes
-from icl.runs import _look, Log, open_run, read_object, Run, RunWriter
+from icl.runs import _file_states, Log, open_run, read_object, Run, RunWriter
 from icl.runs.checkpoints import CheckpointReader
 from icl.training import Training
 from icl.training._steps import initial_state
@@ -297,14 +297,14 @@ def test_check_of_a_run_that_has_just_begun(run, capsys, monkeypatch):
 
 
 def test_check_of_a_file_that_goes_away_meanwhile(run, capsys, monkeypatch):
-    read = _look.check_file
+    read = _file_states.check_file
 
     def gone(file, owner):
         if "resume" in str(file):
             file.unlink()
         return read(file, owner)
 
-    monkeypatch.setattr(_look, "check_file", gone)
+    monkeypatch.setattr(_file_states, "check_file", gone)
     assert table(capsys, run)[0] == 0
 
 

@@ -11,7 +11,6 @@ import struct
 import subprocess
 import sys
 import types
-from pathlib import Path
 
 import h5py
 import numpy as np
@@ -117,8 +116,6 @@ def test_several_tells_all_and_closes_all():
         ("wnb:p", "no logger 'wnb:p'; did you mean 'wandb'?"),
         ("", "no logger ''; choose tensorboard, wandb or wandb:PROJECT"),
         ("tensorboard:p", "tensorboard takes no project, got 'tensorboard:p'"),
-        ("wandb:", "takes a project name of at most 128 .* got 'wandb:'"),
-        ("wandb:team/p", r"without any of # % / : \? .* got 'wandb:team/p'"),
     ],
 )
 def test_an_unknown_logger_is_refused(text, error, tmp_path):
@@ -319,24 +316,6 @@ def test_tensorboard_shows_a_resumed_run_once(tmp_path, caplog):
     assert "tensorboardX" not in caplog.text  # Undefined numbers are no news.
 
 
-def test_tensorboard_needs_no_other_framework(tmp_path):
-    pytest.importorskip("tensorboardX")
-    # An installed TensorFlow would claim the memory that JAX needs.
-    code = f"""if True:
-        import sys
-        sys.modules.update(dict.fromkeys(["tensorflow", "torch"]))
-        from icl.training.loggers import open_logger
-        from pathlib import Path
-        logger = open_logger(
-            "tensorboard", name="", folder=Path({str(tmp_path)!r}), config={{}}
-        )
-        logger.log(8, {{"train/loss": 1.0}})
-        logger.close()
-    """
-    subprocess.run([sys.executable, "-c", code], check=True, timeout=100)
-    assert read_events(tmp_path)[0] == {"train/loss": [(8, 1.0)]}
-
-
 def test_tensorboard_in_a_folder_that_cannot_be_made(tmp_path):
     pytest.importorskip("tensorboardX")
     (tmp_path / "file").touch()
@@ -485,21 +464,3 @@ def test_wandb_keeps_what_runs_side_by_side_wrote(offline, tmp_path):
         metrics = [r.metric for r in records if r.WhichOneof("record_type") == "metric"]
         assert ("*", "sequences") in [(m.glob_name, m.step_metric) for m in metrics]
         assert records[-1].exit.exit_code == 0
-
-
-def test_wandb_keeps_the_same_step_twice(offline, tmp_path):
-    for losses in ({8: 1.0, 16: 2.0}, {8: 1.0, 16: 3.0}):
-        logger = opened(tmp_path, "wandb")
-        for sequences, loss in losses.items():
-            logger.log(sequences, {"train/loss": loss})
-        logger.close()
-    offline()
-    sessions = [read_wandb(file) for file in sorted(Path(tmp_path).rglob("*.wandb"))]
-    runs = [r.run for s in sessions for r in s if r.WhichOneof("record_type") == "run"]
-    assert len({run.run_id for run in runs}) == 1
-    # Do not sort by text: W&B writes the keys of a row in any order.
-    ends = sorted(map(history, sessions), key=lambda rows: rows[-1]["train/loss"])
-    assert ends == [
-        [{"sequences": 8, "train/loss": 1.0}, {"sequences": 16, "train/loss": last}]
-        for last in (2.0, 3.0)
-    ]

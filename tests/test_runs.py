@@ -461,19 +461,6 @@ def test_a_checkpoint_that_does_not_fit(plain_run):
         assert "\n" not in str(caught.value)
 
 
-def test_a_damaged_checkpoint_at_any_length(plain_run):
-    folder, _ = plain_run
-    file = folder / "checkpoints" / "000000000016.eqx"
-    whole = file.read_bytes()
-    damaged = [whole[:length] for length in range(0, len(whole), 7)]
-    damaged += [whole + b"more", b"\0" * len(whole), b"PK" + whole, whole[3:]]
-    for content in damaged:
-        file.write_bytes(content)
-        with pytest.raises(ValueError, match="000016.eqx") as caught:
-            Run(folder).load(linear())
-        assert "\n" not in str(caught.value)
-
-
 @pytest.mark.parametrize("content", [b"", b"{", b"\x89HDF\xff", b"[1]", b"3", b"null"])
 def test_a_damaged_config(content, plain_run):
     folder, _ = plain_run
@@ -491,13 +478,10 @@ def test_a_damaged_config(content, plain_run):
 def test_a_damaged_log(plain_run):
     folder, _ = plain_run
     file = folder / "log.h5"
-    whole = file.read_bytes()
-    cut = [whole[: len(whole) * k // 20] for k in range(20)]
-    for content in (*cut, b"no HDF5", b"\0" * 5000):
-        file.write_bytes(content)
-        with pytest.raises(ValueError, match="log.h5 is not a readable log") as caught:
-            _ = Run(folder).log
-        assert "\n" not in str(caught.value)
+    file.write_bytes(file.read_bytes()[:-300])
+    with pytest.raises(ValueError, match="log.h5 is not a readable log") as caught:
+        _ = Run(folder).log
+    assert "\n" not in str(caught.value)
     for names in ((), ("train/loss",), ("train", "eval"), ("train/iter", "eval")):
         with h5py.File(file, "w") as opened:
             for name in names:

@@ -3,5 +3,5 @@
 The measures themselves belong to `icl.measures`.
 """
 
-from ._found import check_replay_file as check_replay_file, Replay as Replay
 from ._replay import replay as replay, replays as replays
+from ._result import check_replay_file as check_replay_file, Replay as Replay

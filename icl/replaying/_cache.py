@@ -1,30 +1,63 @@
 """The values that replays of a run have found, stored in the run's folder."""
 
 import dataclasses
+import hashlib
 import warnings
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from importlib.metadata import version
 from typing import Any
 
+import equinox as eqx
 import h5py
+import jax
+import jax.numpy as jnp
 import numpy as np
+from jaxtyping import PyTree
 
 from ..files import open_hdf5, write_hdf5
 from ..runs import disk, Run
-from ..runs.checkpoints import digest_of, Stamp
+from ..runs.checkpoints import Stamp
 
 
 _COLUMNS = ("sequences", "size", "modified", "digest", "value")
+_PACKAGES = ("icl-opto", "jax", "jaxlib")
+
+
+def text_of(fn: Callable[..., Any], *inputs: PyTree) -> str | None:
+    """The text of what a function computes from arrays of these shapes.
+
+    It is the text that the compiler gets. So it has all that a measure, its edits and a
+    user's own functions compute, with their constants, and two functions that compute
+    the same have one text.
+
+    **Returns:** `None` if the function calls back into Python, which has no text.
+    """
+    text = jax.jit(fn).lower(*inputs).as_text()
+    return None if "callback" in text else text
+
+
+def key_of(text: str, arrays: PyTree) -> str:
+    """A digest of a program's text, its arrays, and the versions of the packages."""
+    versions = [f"{name} {version(name)}" for name in _PACKAGES]
+    found = hashlib.sha256("\n".join([*versions, text]).encode())
+    for leaf in jax.tree.leaves(eqx.filter(arrays, eqx.is_array)):
+        if jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key):
+            leaf = jax.random.key_data(leaf)
+        array = np.asarray(leaf)
+        found.update(f"{array.dtype}{array.shape}".encode() + array.tobytes())
+    return found.hexdigest()[:32]
 
 
 class Kept:
     """The values of one measure at the checkpoints where it was taken already.
 
-    They are in a file in `RUN/replays`, whose name is a digest of the measure's
-    program, the edits and the data. A value is valid if the checkpoint's file is
-    unchanged: it has the same size and time or, if these differ, the same content.
+    They are in a file in `RUN/replays`, whose name is `key_of` what was asked. A value
+    is valid if the checkpoint's file is unchanged: it has the same size and time or, if
+    these differ, the same content.
     """
 
-    def __init__(self, run: Run, key: str):
+    def __init__(self, run: Run, key: str | None):
+        """**Arguments:** `key`: `None` stores nothing."""
         self._run, self._key = run, key
         self._file = run.path / "replays" / f"{key}.h5"
         self._rows = self._read()
@@ -36,7 +69,7 @@ class Kept:
         stamp = Stamp.of(self._run.checkpoint_file(checkpoint))
         if row.stamp == stamp:
             return True
-        if row.digest != digest_of(self._run.read_checkpoint(checkpoint)):
+        if row.digest != self._run.read_checkpoint(checkpoint).digest:
             del self._rows[checkpoint]
             return False
         self._rows[checkpoint] = dataclasses.replace(row, stamp=stamp)
@@ -56,6 +89,8 @@ class Kept:
 
         **Arguments:** `about`: What was asked, in words, for people who open the file.
         """
+        if self._key is None:
+            return
         order = sorted(self._rows)
         rows = [self._rows[checkpoint] for checkpoint in order]
 
@@ -76,7 +111,7 @@ class Kept:
             warnings.warn(f"the replay's values are not stored: {error}", stacklevel=2)
 
     def _read(self) -> dict[int, "_Row"]:
-        if not self._file.exists():
+        if self._key is None or not self._file.exists():
             return {}
         try:
             with open_hdf5(self._file, self._key) as file:

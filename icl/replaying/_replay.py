@@ -27,8 +27,8 @@ from ..measures import (
 )
 from ..runs import Run
 from ..tasks.exemplar_label.dense import GroupedSequences
-from ._found import Replay
 from ._program import Batch, batch_of
+from ._result import Replay
 from ._stacks import answer, Question
 
 
@@ -50,8 +50,10 @@ def replay(
     """Takes measures of a batch at each checkpoint of a run, in one compiled program.
 
     The values are stored in the run's folder, in `replays/`, with all they depend on:
-    the checkpoint's content, the traced program of the measure, the edits and the
-    batch. A replay that was killed continues from there; one that was finished is read.
+    the checkpoint's content, the text of the measure's program with its edits, the
+    batch, and the versions of icl-opto and jax. A replay that was killed continues from
+    there; one that was finished is read. A measure that calls back into Python is not
+    stored.
 
     Only the results need more memory if there are more checkpoints.
 

@@ -1,6 +1,7 @@
 """The result of a replay, in memory and in a file."""
 
 import dataclasses
+import importlib
 import os
 from collections.abc import Mapping
 from pathlib import Path
@@ -35,6 +36,28 @@ class Replay(ArraysByShape):
 
     def __getitem__(self, name: str) -> np.ndarray:
         return self.values[name]
+
+    def to_xarray(self) -> Any:
+        """An `xarray.Dataset` of the measures; needs the extra `xarray`.
+
+        Its dimensions are the axes, and `checkpoint` has the sequences seen. An axis
+        that has another size in another measure gets its measure's name in front.
+        """
+        xarray = importlib.import_module("xarray")  # Only the extra installs it.
+        sizes: dict[str, set[int]] = {}
+        for name, value in self.values.items():
+            for axis, size in zip(self.axes[name].split(), value.shape, strict=True):
+                sizes.setdefault(axis, set()).add(size)
+
+        def variable(name: str, value: np.ndarray) -> tuple[Any, ...]:
+            axes = [
+                axis if len(sizes[axis]) == 1 else f"{name}_{axis}"
+                for axis in self.axes[name].split()
+            ]
+            return axes, value, {"long_name": self.labels[name]}
+
+        variables = {name: variable(name, x) for name, x in self.values.items()}
+        return xarray.Dataset(variables, {"checkpoint": self.sequences})
 
     def save(self, file: str | os.PathLike, **about: str) -> None:
         """Writes `sequences` and each measure to an HDF5 file, whole or not at all.

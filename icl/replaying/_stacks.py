@@ -6,6 +6,7 @@ import os
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import as_completed, ThreadPoolExecutor
+from secrets import token_hex
 from typing import Any
 
 import equinox as eqx
@@ -20,9 +21,8 @@ import opto
 from ..compile import jit
 from ..experiments import Trained
 from ..measures import AnyMeasure
-from ..runs.checkpoints import CheckpointReader, digest, digest_of, Stamp
-from ._cache import Kept
-from ._fingerprint import content, fingerprint
+from ..runs.checkpoints import CheckpointReader, Stamp
+from ._cache import Kept, key_of, text_of
 from ._program import Batch, computation
 
 
@@ -38,7 +38,7 @@ class Question:
 
     measure: AnyMeasure
     program: str
-    """A digest of what the measure computes."""
+    """The text of what the measure computes; random if it has none."""
     kept: Kept
 
     @staticmethod
@@ -57,9 +57,9 @@ class Question:
             return compute(arrays, eqx.combine(moving, still), batch)[""]
 
         with _saying(name):
-            traced = fingerprint(program, arrays, moving, batch)
-        key = digest(f"{traced} {content(moving)} {content(batch)}".encode())
-        return Question(measure, traced, Kept(trained.run, key))
+            text = text_of(program, arrays, moving, batch)
+        key = None if text is None else key_of(text, (moving, batch))
+        return Question(measure, text or token_hex(), Kept(trained.run, key))
 
 
 def answer(
@@ -139,7 +139,7 @@ def _measured(
         trees += [trees[-1]] * (stack - len(trees))
         values = program(jax.tree.map(lambda *xs: np.stack(xs), *trees), len(some))
         return [
-            (at, stamps[k], digest_of(found[k]), _row(values, k))
+            (at, stamps[k], found[k].digest, _row(values, k))
             for k, at in enumerate(some)
         ]
 
@@ -189,7 +189,7 @@ def _compiled(
 
         return jax.lax.fori_loop(0, count, at, rows)
 
-    # Programs with the same digest differ at most in the names of their edits.
+    # Programs with the same text differ at most in the names of their edits.
     key = (tuple((n, question.program) for n, question in asked.items()), stack)
     if key not in _PROGRAMS:
         if len(_PROGRAMS) >= 32:

@@ -1,13 +1,11 @@
-"""Errors of the disk as one clear `ValueError`."""
+"""Writing to a run folder: errors of the disk, and a lock against other processes."""
 
 import contextlib
-import reprlib
+import fcntl
+import os
+import platform
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
-
-from ..text import read_json
-from ._sums import read_text
 
 
 @contextlib.contextmanager
@@ -24,17 +22,19 @@ def disk(folder: Path) -> Iterator[None]:
         ) from error
 
 
-def read_object(file: Path) -> dict[str, Any]:
-    """The object in a JSON file.
-
-    **Raises:** `ValueError` if it cannot be read, is not an object, or is not what the
-    run in its folder wrote.
-    """
-    text = read_text(file)
-    try:
-        found = read_json(text)
-    except ValueError as error:
-        raise ValueError(f"{file} is not JSON: {error}") from None
-    if not isinstance(found, dict):
-        raise ValueError(f"{file} must hold an object, got {reprlib.repr(found)}")
-    return found
+@contextlib.contextmanager
+def lock(folder: Path) -> Iterator[None]:
+    """Holds the folder; the kernel releases it when the process ends in any way."""
+    with disk(folder):
+        file = open(folder / ".lock", "a+b", buffering=0)
+    with file:
+        with disk(folder):
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                file.seek(0)
+                owner = file.read().decode() or "another process"
+                raise ValueError(f"{folder} is being written by {owner}") from None
+            file.truncate(0)
+            file.write(f"process {os.getpid()} on {platform.node()}".encode())
+        yield

@@ -10,7 +10,7 @@ import numpy as np
 
 from ..checksums import check_file
 from ..text import read_json
-from ._sums import is_sealed, LISTED, owner_of, read_text, SUMS, sums
+from ._manifest import is_sealed, LISTED, owner_of, read_text, SUMS, sums
 
 
 State = Literal["whole", "damaged", "no checksum", "missing", "not understood"]

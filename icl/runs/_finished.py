@@ -4,7 +4,7 @@ import os
 from collections.abc import Mapping
 from typing import Any
 
-from ._sums import SUMS
+from ._manifest import SUMS
 from .folder import Run
 
 

@@ -1,16 +1,20 @@
-"""The checksums of a run's text files, in one file that `sha256sum -c` can read too.
+"""The manifest of a run: one file for the checksums of its text files.
 
-People read and copy the text files, so these hold only their own content. If a folder
-has this file, the version that made it gives every file a checksum: a binary file
-without one is refused.
+`sha256sum -c` can read it too. People read and copy the text files, so these hold only
+their own content. A binary file ends with its own checksum (`icl.checksums`): the log
+is often replaced, and a kill could come between it and its line here. If a folder has a
+manifest, a binary file without a checksum is refused.
 """
 
 import hashlib
 import re
+import reprlib
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 from ..files import write_bytes
+from ..text import read_json
 
 
 SUMS = "checksums.sha256"
@@ -79,6 +83,22 @@ def read_text(file: Path) -> str:
                 f"{SUMS} beside it); to train with another config, edit a copy"
             )
     return text
+
+
+def read_object(file: Path) -> dict[str, Any]:
+    """The object in a JSON file.
+
+    **Raises:** `ValueError` if it cannot be read, is not an object, or is not what the
+    run in its folder wrote.
+    """
+    text = read_text(file)
+    try:
+        found = read_json(text)
+    except ValueError as error:
+        raise ValueError(f"{file} is not JSON: {error}") from None
+    if not isinstance(found, dict):
+        raise ValueError(f"{file} must hold an object, got {reprlib.repr(found)}")
+    return found
 
 
 def was_kept(file: Path) -> bool:

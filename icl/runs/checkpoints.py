@@ -1,7 +1,6 @@
 """Fast reading of many checkpoints with one layout."""
 
 import dataclasses
-import hashlib
 import io
 import math
 from pathlib import Path
@@ -12,7 +11,6 @@ import jax
 import numpy as np
 from jaxtyping import PyTree
 
-from ..checksums import Checked
 from .folder import Run
 
 
@@ -32,16 +30,6 @@ class Stamp:
         except OSError as error:
             raise ValueError(f"cannot read {file}: {error.strerror}") from None
         return Stamp(status.st_size, status.st_mtime_ns)
-
-
-def digest(content: bytes | memoryview) -> str:
-    """A digest of some content, for example of a checkpoint without a checksum."""
-    return hashlib.blake2b(content, digest_size=16).hexdigest()
-
-
-def digest_of(checkpoint: Checked) -> str:
-    """A digest of a checkpoint: its checksum if it has one, because that is known."""
-    return checkpoint.digest or digest(checkpoint.content)
 
 
 class CheckpointReader:

@@ -8,31 +8,31 @@ and checkpoints. On resuming, everything later than the resume point is deleted.
 import contextlib
 import dataclasses
 import json
+import operator
 import os
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 from jaxtyping import PyTree
 
 from ..checksums import Checked, with_checksum
 from ..config import changed, Config, differences, from_json, to_json
 from ..files import TEMPORARY, write_bytes
 from ..plugins import made_with
-from ._disk import disk, read_object
-from ._lock import lock
-from ._provenance import provenance
-from ._sums import (
+from ._disk import disk, lock
+from ._manifest import (
     begin,
     is_sealed,
     keep,
     LISTED,
     owner_of,
+    read_object,
     read_text,
     SUMS,
     was_kept,
 )
+from ._provenance import provenance
 from ._trees import (
     read_checked,
     Recast,
@@ -153,10 +153,7 @@ class Run:
 
     def find(self, checkpoint: int) -> int:
         """The checkpoint (-1 is the last); raises `ValueError` if there is none."""
-        if isinstance(checkpoint, bool) or not isinstance(checkpoint, int | np.integer):
-            wanted = "checkpoint must be an integer, the sequences seen"
-            raise ValueError(f"{wanted}, got {checkpoint!r}")
-        checkpoint = int(checkpoint)
+        checkpoint = operator.index(checkpoint)
         # Do not list the folder if one file answers it: replays ask for each.
         if checkpoint >= 0 and self.checkpoint_file(checkpoint).is_file():
             return checkpoint
@@ -270,8 +267,6 @@ def open_run(
     run's config differs (naming the fields), if the folder holds something else, or if
     another process writes to it.
     """
-    if not os.fspath(path):
-        raise ValueError("a run needs the name of a folder, got ''")
     folder = Path(path)
     if folder.exists() and not folder.is_dir():
         raise ValueError(f"{folder} is a file; a run needs a folder")

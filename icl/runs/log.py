@@ -9,7 +9,7 @@ import h5py
 import numpy as np
 
 from ..files import open_hdf5, write_hdf5
-from ._sums import is_sealed, owner_of
+from ._manifest import is_sealed, owner_of
 
 
 class Log:

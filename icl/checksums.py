@@ -89,6 +89,22 @@ def check_file(file: Path, owner: str | None) -> bool:
     return True
 
 
+def digest_of(file: Path) -> str:
+    """The digest of a file as in `Checked`; only a file without one is read whole.
+
+    **Raises:** `OSError` if the file cannot be read, `DamagedFileError` if its checksum
+    is damaged.
+    """
+    with open(file, "rb") as stream:
+        size = os.fstat(stream.fileno()).st_size
+        stream.seek(max(size - _LENGTH, 0))
+        expected = _expected(stream.read(), None)
+        if expected is not None:
+            return expected[1].hex()
+        stream.seek(0)
+        return hashlib.file_digest(stream, "sha256").hexdigest()
+
+
 def _tag(owner: str) -> bytes:
     return hashlib.sha256(owner.encode()).digest()
 

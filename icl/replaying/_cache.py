@@ -16,10 +16,9 @@ from jaxtyping import PyTree
 
 from ..files import open_hdf5, write_hdf5
 from ..runs import disk, Run
-from ..runs.checkpoints import Stamp
 
 
-_COLUMNS = ("sequences", "size", "modified", "digest", "value")
+_COLUMNS = ("sequences", "digest", "value")
 _PACKAGES = ("icl-opto", "jax", "jaxlib")
 
 
@@ -52,8 +51,7 @@ class Kept:
     """The values of one measure at the checkpoints where it was taken already.
 
     They are in a file in `RUN/replays`, whose name is `key_of` what was asked. A value
-    is valid if the checkpoint's file is unchanged: it has the same size and time or, if
-    these differ, the same content.
+    is valid if the checkpoint's file has the same digest.
     """
 
     def __init__(self, run: Run, key: str | None):
@@ -64,25 +62,14 @@ class Kept:
 
     def __contains__(self, checkpoint: int) -> bool:
         row = self._rows.get(checkpoint)
-        if row is None:
-            return False
-        stamp = Stamp.of(self._run.checkpoint_file(checkpoint))
-        if row.stamp == stamp:
-            return True
-        if row.digest != self._run.read_checkpoint(checkpoint).digest:
-            del self._rows[checkpoint]
-            return False
-        self._rows[checkpoint] = dataclasses.replace(row, stamp=stamp)
-        return True
+        return row is not None and row.digest == self._run.digest(checkpoint)
 
     def __getitem__(self, checkpoint: int) -> np.ndarray:
         return self._rows[checkpoint].value
 
-    def add(
-        self, checkpoint: int, stamp: Stamp, content: str, value: np.ndarray
-    ) -> None:
+    def add(self, checkpoint: int, digest: str, value: np.ndarray) -> None:
         """Keeps the value at a checkpoint; only in memory until `write`."""
-        self._rows[checkpoint] = _Row(stamp, content, value)
+        self._rows[checkpoint] = _Row(digest, value)
 
     def write(self, about: Mapping[str, Any]) -> None:
         """Writes the file; warns if it cannot, for example on a read-only disk.
@@ -97,8 +84,6 @@ class Kept:
         def fill(file: h5py.File) -> None:
             file.attrs.update(about)
             file["sequences"] = np.array(order, np.int64)
-            file["size"] = np.array([row.stamp.size for row in rows], np.int64)
-            file["modified"] = np.array([row.stamp.modified for row in rows], np.int64)
             text = h5py.string_dtype()
             file.create_dataset("digest", data=[row.digest for row in rows], dtype=text)
             file["value"] = np.stack([row.value for row in rows])
@@ -117,8 +102,8 @@ class Kept:
             with open_hdf5(self._file, self._key) as file:
                 columns = [_column(file, name) for name in _COLUMNS]
             return {
-                int(at): _Row(Stamp(int(a), int(b)), text.decode(), np.asarray(value))
-                for at, a, b, text, value in zip(*columns, strict=True)
+                int(at): _Row(digest.decode(), np.asarray(value))
+                for at, digest, value in zip(*columns, strict=True)
             }
         except (AttributeError, KeyError, OSError, RuntimeError, TypeError, ValueError):
             return {}  # The file is damaged: measure again.
@@ -126,7 +111,6 @@ class Kept:
 
 @dataclasses.dataclass(frozen=True)
 class _Row:
-    stamp: Stamp
     digest: str
     value: np.ndarray
 

@@ -21,7 +21,7 @@ import opto
 from ..compile import jit
 from ..experiments import Trained
 from ..measures import AnyMeasure
-from ..runs.checkpoints import CheckpointReader, Stamp
+from ..runs.checkpoints import CheckpointReader
 from ._cache import Kept, key_of, text_of
 from ._program import Batch, computation
 
@@ -93,11 +93,9 @@ def answer(
         with tqdm(
             total=len(missing), desc="replay", unit="checkpoint", disable=None
         ) as bar:
-            for at, stamp, text, values in _measured(
-                trained, asked, missing, found, batch
-            ):
+            for at, digest, values in _measured(trained, asked, missing, found, batch):
                 for name, question in asked.items():
-                    question.kept.add(at, stamp, text, values[name])
+                    question.kept.add(at, digest, values[name])
                 done += 1
                 bar.update()
                 # Write seldom, so that writing does not slow the replay down.
@@ -111,7 +109,7 @@ def answer(
             write()
 
 
-_Row = tuple[int, Stamp, str, dict[str, np.ndarray]]
+_Row = tuple[int, str, dict[str, np.ndarray]]
 
 
 def _measured(
@@ -129,7 +127,6 @@ def _measured(
     reader = CheckpointReader(run, trained.model)
 
     def work(some: Sequence[int]) -> list[_Row]:
-        stamps = [Stamp.of(run.checkpoint_file(at)) for at in some]
         found = [run.read_checkpoint(at) for at in some]
         trees = [
             reader.arrays(checked.content, at)
@@ -138,10 +135,7 @@ def _measured(
         # Fill up the last stack, so that one compiled shape serves all stacks.
         trees += [trees[-1]] * (stack - len(trees))
         values = program(jax.tree.map(lambda *xs: np.stack(xs), *trees), len(some))
-        return [
-            (at, stamps[k], found[k].digest, _row(values, k))
-            for k, at in enumerate(some)
-        ]
+        return [(at, found[k].digest, _row(values, k)) for k, at in enumerate(some)]
 
     # Some threads wait for the disk or for XLA while others compute.
     workers = 1 if alone else min(4, os.cpu_count() or 1)

@@ -1,9 +1,10 @@
 """The arrays of a model or a training state in a file."""
 
+import contextlib
 import functools
 import io
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -12,7 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import PyTree
 
-from ..checksums import Checked, checked, DamagedFileError
+from ..checksums import DamagedFileError
 
 
 Tree = TypeVar("Tree", bound=PyTree)
@@ -27,13 +28,11 @@ def tree_bytes(tree: PyTree) -> memoryview:
     return buffer.getbuffer()
 
 
-def read_checked(file: Path, owner: str | None) -> Checked:
-    """The content of a file of arrays, after a check of its checksum.
-
-    **Raises:** `ValueError` if the file cannot be read or is damaged.
-    """
+@contextlib.contextmanager
+def readable(file: Path) -> Iterator[None]:
+    """Turns an error while reading a file of arrays into a `ValueError`."""
     try:
-        return checked(file.read_bytes(), owner)
+        yield
     except DamagedFileError as error:
         raise ValueError(f"{file} is damaged or of another run: {error}") from None
     except OSError as error:

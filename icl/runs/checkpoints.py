@@ -1,9 +1,7 @@
 """Fast reading of many checkpoints with one layout."""
 
-import dataclasses
 import io
 import math
-from pathlib import Path
 from typing import Any
 
 import equinox as eqx
@@ -12,24 +10,6 @@ import numpy as np
 from jaxtyping import PyTree
 
 from .folder import Run
-
-
-@dataclasses.dataclass(frozen=True)
-class Stamp:
-    """What shows whether a file has changed: cheap properties of the file."""
-
-    size: int
-    modified: int
-    """In nanoseconds."""
-
-    @staticmethod
-    def of(file: Path) -> "Stamp":
-        """The stamp of a file as it is now; raises `ValueError` if it is missing."""
-        try:
-            status = file.stat()
-        except OSError as error:
-            raise ValueError(f"cannot read {file}: {error.strerror}") from None
-        return Stamp(status.st_size, status.st_mtime_ns)
 
 
 class CheckpointReader:

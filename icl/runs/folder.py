@@ -16,7 +16,7 @@ from typing import Any
 
 from jaxtyping import PyTree
 
-from ..checksums import Checked, with_checksum
+from ..checksums import Checked, checked, digest_of, with_checksum
 from ..config import changed, Config, differences, from_json, to_json
 from ..files import TEMPORARY, write_bytes
 from ..plugins import made_with
@@ -34,7 +34,7 @@ from ._manifest import (
 )
 from ._provenance import provenance
 from ._trees import (
-    read_checked,
+    readable,
     Recast,
     refuse_recast,
     say_recast,
@@ -141,11 +141,21 @@ class Run:
         """
         return self._checked(self.checkpoint_file(checkpoint))
 
+    def digest(self, checkpoint: int) -> str:
+        """What tells a checkpoint's content from any other; its checksum if it has one.
+
+        **Raises:** `ValueError` if the file cannot be read or its checksum is damaged.
+        """
+        file = self.checkpoint_file(checkpoint)
+        with readable(file):
+            return digest_of(file)
+
     def _read(self, file: Path, template: Tree, recast: Recast) -> Tree:
         return tree_of(self._checked(file).content, file, template, recast)
 
     def _checked(self, file: Path) -> Checked:
-        return read_checked(file, self.owner(file))
+        with readable(file):
+            return checked(file.read_bytes(), self.owner(file))
 
     def owner(self, file: Path) -> str | None:
         """The owner of a file of the run; see `icl.checksums`."""

@@ -51,7 +51,6 @@ from ..training import (
     Member,
     Training,
 )
-from ..training.freezing import check_freeze
 from ..training.optimizers import Adam, Optimizer
 from ._earlier import accepted
 from ._fits import check_scores, check_task
@@ -212,14 +211,14 @@ class Experiment:
         **Arguments:**
 
         - `heads`: Heads that were found before; by default they are measured now.
-        - `run`: The run to continue; `None` for a new run.
+        - `run`: The run to continue, whose evaluation sets are read. They are drawn if
+            it has none, or for a new run (`None`).
         """
         task = self.task.build(data)
         check_task(task, self.task)
         check_batch(task, self.training)
         model, edits = self._model(task), self._edits(heads)
         check_scores("the task", task, model, task)
-        check_freeze(model, self.freeze)
         if self.start is not None:
             model = self.start.into(model, to_json(self)["model"])
         inputs = task.interface.structs
@@ -240,7 +239,7 @@ class Experiment:
             self.optimizer,
             self.train_seed,
             edits,
-            self._draw(samplers),
+            self._read_sets(run, task, data) or self._draw(samplers),
             self.task.summaries,
             self.freeze,
         )
@@ -260,6 +259,23 @@ class Experiment:
         heads = find_heads(self.heads) if heads is None else heads
         chosen = {name: found.heads for name, found in heads.items()}
         return read_edits(self.with_heads(chosen).edits)
+
+    def _read_sets(
+        self, run: Run | None, task: ExperimentTask, data: Array | None
+    ) -> dict[str, Any]:
+        """The sets that a run began with, in the order of the config."""
+        if run is None or not (file := run.path / "eval_data.h5").exists():
+            return {}
+        # Only a task of the set's own may draw examples with other fields.
+        own = {
+            name: example_of(setting.of(self.task).build(data))
+            for name, setting in self.evaluations.items()
+            if isinstance(setting, TaskSet) and setting.task is not None
+        }
+        owner, example = run.owner(file), example_of(task)
+        sets = load_batches(file, example, owner=owner, examples=own)
+        order = [*(n for n in self.evaluations if n in sets), *sets]
+        return {name: sets[name] for name in order}
 
     def _draw(self, samplers: Mapping[str, ExperimentTask]) -> dict[str, Any]:
         draw = eqx.filter_jit(batch)
@@ -335,20 +351,7 @@ def load(path: str | os.PathLike, checkpoint: int = -1) -> Trained:
     data = experiment.load_data()
     task = experiment.task.build(data)
     run.check_data(experiment.data and digest(experiment.data))
-    saved = run.path / "eval_data.h5"
-    sets = {}
-    if saved.exists():
-        # Only a task of the set's own may draw examples with other fields.
-        own = {
-            name: example_of(setting.of(experiment.task).build(data))
-            for name, setting in experiment.evaluations.items()
-            if isinstance(setting, TaskSet) and setting.task is not None
-        }
-        owner, example = run.owner(saved), example_of(task)
-        sets = load_batches(saved, example, owner=owner, examples=own)
-    # In the order of the config, not of the file.
-    order = [*(n for n in experiment.evaluations if n in sets), *sets]
-    sets = {name: sets[name] for name in order}
+    sets = experiment._read_sets(run, task, data)
     at = run_checkpoint(run) if checkpoint == -1 else checkpoint
     model = run.load(experiment._model(task), at)
     heads = kept_heads(run.path, experiment.heads)

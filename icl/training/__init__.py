@@ -8,7 +8,7 @@ from ._expected import (
     last_checkpoint as last_checkpoint,
     missing_files as missing_files,
 )
-from ._fit import check_members as check_members, fit as fit, Stopped as Stopped
+from ._fit import fit as fit, prepare as prepare, Stopped as Stopped
 from ._sharing import devices_of as devices_of
 from ._steps import evaluate_batch as evaluate_batch
 from ._values import (
@@ -18,5 +18,4 @@ from ._values import (
     Member as Member,
     Result as Result,
     Training as Training,
-    with_arrays as with_arrays,
 )

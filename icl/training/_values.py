@@ -7,7 +7,6 @@ from typing import Any
 
 import equinox as eqx
 import jax
-import jax.numpy as jnp
 from jaxtyping import Array, Integer, PyTree
 
 import opto
@@ -18,11 +17,12 @@ from ..checks import check_seed, instance, positive
 from ..memory import check_memory, size_in_bytes
 from ..protocols import Summary, Task
 from ..runs import Log
+from .freezing import check_freeze
 from .optimizers import Adam, Optimizer
 from .schedules import Every, Schedule
 
 
-KEY_BYTES = 8
+_KEY_BYTES = 8
 """Bytes of the random key of a sequence."""
 _MOST_STEPS = 2**31 - 1
 """Steps are counted in 32 bits."""
@@ -88,7 +88,8 @@ class Member(eqx.Module):
 
     Members may differ in the values of arrays and numbers: the model's weights, the
     seed, the learning rate, an edit's value or the head that it selects, the data. They
-    must agree in everything that shapes the program.
+    must agree in everything that shapes the program. A member is checked when it is
+    made: a `ValueError` says why it cannot be trained.
 
     **Fields:**
 
@@ -113,6 +114,16 @@ class Member(eqx.Module):
     summaries: Mapping[str, Summary | None] = dataclasses.field(default_factory=dict)
     freeze: tuple[str, ...] = eqx.field(static=True, default=())
 
+    def __check_init__(self):
+        # The only checks of a member: `fit` trusts it.
+        instance("optimizer", self.optimizer, Optimizer)
+        if not isinstance(self.train_seed, jax.Array):
+            check_seed("train_seed", self.train_seed)
+        check_set_names(self.evaluations)
+        check_freeze(self.model, self.freeze)
+        if self.edits:
+            check_edits(self.model, self.task, self.edits, example_of(self.task))
+
 
 def check_set_names(names: Iterable[str]) -> None:
     """Raises `ValueError` if a log cannot have an evaluation set with this name."""
@@ -127,7 +138,7 @@ def check_batch(task: Task, training: Training) -> None:
     size, taken = training.batch_size, training.microbatch_size
     example = example_of(task)
     # All keys are in memory at once, but only the examples of a microbatch.
-    needed = KEY_BYTES * size + (taken or size) * size_in_bytes(example)
+    needed = _KEY_BYTES * size + (taken or size) * size_in_bytes(example)
     sizes = f"batch_size={size}" + (f", microbatch_size={taken}" if taken else "")
     check_memory(f"a batch, {sizes},", needed)
 
@@ -143,25 +154,6 @@ def check_edits(
     if isinstance(edits, tuple | list) and not edits:
         return ()
     return check_call(task.forward, model, example, edits=edits)
-
-
-def with_arrays(member: Member) -> Member:
-    """The part of a member that is compiled, with arrays instead of numbers.
-
-    The state has the weights, and summaries are made outside.
-    """
-    if not isinstance(member.train_seed, jax.Array):
-        check_seed("train_seed", member.train_seed)
-    check_set_names(member.evaluations)
-    return Member(
-        eqx.filter(member.model, eqx.is_array, inverse=True),
-        member.task,
-        jax.tree.map(lambda x: jnp.asarray(x, float), member.optimizer),
-        jnp.asarray(member.train_seed, jnp.uint32),
-        tuple(member.edits),
-        dict(member.evaluations),
-        freeze=tuple(member.freeze),
-    )
 
 
 @dataclasses.dataclass(frozen=True)

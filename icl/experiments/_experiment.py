@@ -18,7 +18,7 @@ import opto
 from opto.toolkit import check_call
 
 from ..batches import batch, example_of, load_batches
-from ..checks import check_seed, instance
+from ..checks import check_seed
 from ..config import to_json
 from ..data import absolute, digest, Source
 from ..edits.donors import Donor, register_reader
@@ -31,7 +31,6 @@ from ..edits.grafts import (
     with_models,
 )
 from ..edits.ranked import find_heads, FoundHeads, kept_heads, RankedHeads, with_heads
-from ..memory import check_memory, size_in_bytes
 from ..models import TransformerConfig
 from ..plugins import made_with
 from ..protocols import (
@@ -45,7 +44,6 @@ from ..protocols import (
 )
 from ..runs import Run
 from ..training import (
-    check_batch,
     check_set_names,
     last_checkpoint as run_checkpoint,
     Member,
@@ -55,20 +53,6 @@ from ..training.optimizers import Adam, Optimizer
 from ._earlier import accepted
 from ._fits import check_scores, check_task
 from ._start import Start
-
-
-_KINDS = {
-    "task": TaskConfig,
-    "data": Source | None,
-    "model": ModelConfig,
-    "optimizer": Optimizer,
-    "training": Training,
-    "evaluations": dict,
-    "edits": tuple,
-    "heads": dict,
-    "freeze": tuple,
-    "start": Start | None,
-}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -106,7 +90,12 @@ class Experiment:
     """The seed of the evaluation sets."""
 
     def __post_init__(self):
-        self._check_kinds()
+        if isinstance(self.edits, str):
+            raise ValueError(f"edits must be a tuple: write ({self.edits!r},)")
+        for edit in self.edits:
+            if isinstance(edit, opto.AbstractEdit):
+                wanted = f"each of edits must be a text: write {repr(edit)!r}"
+                raise ValueError(f"{wanted}, which is edit.text()")
         own = self.task.source
         if self.data is not None and own is None:
             kind, got = type(self.task).__name__, type(self.data).__name__
@@ -115,21 +104,6 @@ class Experiment:
         for name in ("init_seed", "train_seed", "eval_seed"):
             check_seed(name, getattr(self, name))
         check_set_names(self.evaluations)
-
-    def _check_kinds(self) -> None:
-        if isinstance(self.edits, str):
-            raise ValueError(f"edits must be a tuple: write ({self.edits!r},)")
-        for name, kind in _KINDS.items():
-            instance(name, getattr(self, name), kind)
-        for edit in self.edits:
-            if isinstance(edit, opto.AbstractEdit):
-                wanted = f"each of edits must be a text: write {repr(edit)!r}"
-                raise ValueError(f"{wanted}, which is edit.text()")
-            instance("each of edits", edit, str)
-        for name, wanted in self.evaluations.items():
-            instance(f"evaluations[{name!r}]", wanted, EvaluationConfig)
-        for name, ranked in self.heads.items():
-            instance(f"heads[{name!r}]", ranked, RankedHeads)
 
     def build(self) -> Member:
         """The initial model with its task, edits and evaluation sets.
@@ -216,7 +190,6 @@ class Experiment:
         """
         task = self.task.build(data)
         check_task(task, self.task)
-        check_batch(task, self.training)
         model, edits = self._model(task), self._edits(heads)
         check_scores("the task", task, model, task)
         if self.start is not None:
@@ -280,10 +253,6 @@ class Experiment:
     def _draw(self, samplers: Mapping[str, ExperimentTask]) -> dict[str, Any]:
         draw = eqx.filter_jit(batch)
         base = _stream(self.eval_seed, "evaluation")
-        for name, sampler in samplers.items():
-            size = self.evaluations[name].size
-            needed = size * size_in_bytes(example_of(sampler))
-            check_memory(f"evaluations: {name}: size={size}", needed)
         return {
             name: draw(
                 sampler,
@@ -302,8 +271,6 @@ def _builder(
 ) -> Callable[[PRNGKeyArray], eqx.Module]:
     """Makes models. Compiled as one function: operation by operation takes seconds."""
     build = lambda key: config.build(interface, key=key)
-    shapes = eqx.filter_eval_shape(build, jax.random.key(0))
-    check_memory(f"model: {config}", size_in_bytes(shapes))
     return eqx.filter_jit(build)
 
 

@@ -11,7 +11,6 @@ import jax
 import jax.numpy as jnp
 
 from ..batches import save_batches
-from ..checks import instance
 from ..data import digest, Source
 from ..edits.ranked import find_heads, FoundHeads, keep_heads, kept_heads
 from ..runs import disk, is_run, open_run, RunWriter
@@ -130,8 +129,6 @@ def _check_together(experiments: ListLike[Experiment], outs: ListLike) -> None:
         raise ValueError(f"each experiment needs a folder, got {got}")
     if len({os.path.realpath(out) for out in outs}) < len(outs):
         raise ValueError("each experiment needs its own folder, got one folder twice")
-    for experiment in experiments:
-        instance("each of experiments", experiment, Experiment)
     training = experiments[0].training
     for experiment in experiments:
         if experiment.training != training:

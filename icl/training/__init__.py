@@ -12,7 +12,6 @@ from ._fit import fit as fit, prepare as prepare, Stopped as Stopped
 from ._sharing import devices_of as devices_of
 from ._steps import evaluate_batch as evaluate_batch
 from ._values import (
-    check_batch as check_batch,
     check_edits as check_edits,
     check_set_names as check_set_names,
     Member as Member,

@@ -14,18 +14,11 @@ from opto.toolkit import check_call
 
 from ..batches import example_of
 from ..checks import check_seed, instance, positive
-from ..memory import check_memory, size_in_bytes
 from ..protocols import Summary, Task
 from ..runs import Log
 from .freezing import check_freeze
 from .optimizers import Adam, Optimizer
 from .schedules import Every, Schedule
-
-
-_KEY_BYTES = 8
-"""Bytes of the random key of a sequence."""
-_MOST_STEPS = 2**31 - 1
-"""Steps are counted in 32 bits."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -48,13 +41,8 @@ class Training:
     def __post_init__(self):
         for name in ("num_sequences", "batch_size"):
             positive(name, getattr(self, name))
-        if self.num_steps > _MOST_STEPS:
-            got = f"got {self.num_sequences} with batch_size={self.batch_size}"
-            raise ValueError(f"num_sequences is at most {_MOST_STEPS} steps, {got}")
-        for name in ("evaluate_at", "checkpoint_at"):
-            schedule = getattr(self, name)
-            instance(name, schedule, Schedule)
-            schedule.points(self.num_sequences)
+        for schedule in (self.evaluate_at, self.checkpoint_at):
+            schedule.points(self.num_sequences)  # Refuses points after the end.
         micro = self.microbatch_size
         if micro is None:
             return
@@ -128,19 +116,8 @@ class Member(eqx.Module):
 def check_set_names(names: Iterable[str]) -> None:
     """Raises `ValueError` if a log cannot have an evaluation set with this name."""
     for name in names:
-        instance("the name of an evaluation set", name, str)
         if name in ("", "iter") or "/" in name or name.startswith("."):
             raise ValueError(f"an evaluation set cannot be named {name!r} in a log")
-
-
-def check_batch(task: Task, training: Training) -> None:
-    """Raises `ValueError` for a batch that does not fit in memory."""
-    size, taken = training.batch_size, training.microbatch_size
-    example = example_of(task)
-    # All keys are in memory at once, but only the examples of a microbatch.
-    needed = _KEY_BYTES * size + (taken or size) * size_in_bytes(example)
-    sizes = f"batch_size={size}" + (f", microbatch_size={taken}" if taken else "")
-    check_memory(f"a batch, {sizes},", needed)
 
 
 def check_edits(

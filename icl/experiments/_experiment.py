@@ -52,7 +52,7 @@ from ..training import (
 from ..training.optimizers import Adam, Optimizer
 from ._earlier import accepted
 from ._fits import check_scores, check_task
-from ._start import Start
+from ._start_weights import Start
 
 
 @dataclasses.dataclass(frozen=True)

@@ -14,12 +14,13 @@ from tqdm import tqdm
 from ..protocols import Summary
 from ..runs import Log, RunWriter
 from ..summaries import scalars, summarise
+from ._member import Member as Member, Result as Result
 from ._members import Members
 from ._sharing import devices_of
 from ._signals import stop_signals, Stopped as Stopped
 from ._steps import BUFFER, evaluator, initial_state, State, stepper
-from ._values import Member as Member, Result as Result, Training as Training
 from .loggers import Logger
+from .schedules import Training
 
 
 def prepare(members: Sequence[Member], training: Training) -> Members:

@@ -11,7 +11,7 @@ from jaxtyping import PyTree
 
 from ..compile import jit
 from ..devices import on_cpu
-from ._values import Member
+from ._member import Member
 
 
 BATCH = "batch"

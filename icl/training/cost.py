@@ -9,8 +9,9 @@ import jax
 import jax.numpy as jnp
 
 from ._fit import prepare
+from ._member import Member
 from ._steps import evaluator, initial_state, stepper
-from ._values import Member, Training
+from .schedules import Training
 
 
 @dataclasses.dataclass(frozen=True)

@@ -1,7 +1,6 @@
-"""The values that `fit` takes."""
+"""A member, which `fit` trains, and the result."""
 
 import dataclasses
-import math
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -13,62 +12,11 @@ import opto
 from opto.toolkit import check_call
 
 from ..batches import example_of
-from ..checks import check_seed, instance, positive
+from ..checks import check_seed, instance
 from ..protocols import Summary, Task
 from ..runs import Log
 from .freezing import check_freeze
 from .optimizers import Adam, Optimizer
-from .schedules import Every, Schedule
-
-
-@dataclasses.dataclass(frozen=True)
-class Training:
-    """How long to train, and when to evaluate and save."""
-
-    num_sequences: int = 1_000_000
-    """The total; rounded up to whole batches."""
-    batch_size: int = 32
-    """Sequences per step."""
-    microbatch_size: int | None = None
-    """Sequences per gradient computation; divides the batch. `None` takes the whole
-    batch. The result is the same up to rounding."""
-    evaluate_at: Schedule = Every(10_000)
-    """When to evaluate, in sequences seen; a point between two steps means the
-    later."""
-    checkpoint_at: Schedule = Every(10_000)
-    """When to save the weights, in the same unit."""
-
-    def __post_init__(self):
-        for name in ("num_sequences", "batch_size"):
-            positive(name, getattr(self, name))
-        for schedule in (self.evaluate_at, self.checkpoint_at):
-            schedule.points(self.num_sequences)  # Refuses points after the end.
-        micro = self.microbatch_size
-        if micro is None:
-            return
-        positive("microbatch_size", micro)
-        if self.batch_size % micro:
-            wanted = f"a divisor of batch_size={self.batch_size}"
-            raise ValueError(f"microbatch_size must be {wanted}, got {micro}")
-
-    @property
-    def num_steps(self) -> int:
-        """The number of steps."""
-        return math.ceil(self.num_sequences / self.batch_size)
-
-    @property
-    def seen_sequences(self) -> int:
-        """The sequences seen at the end: `num_steps` whole batches."""
-        return self.num_steps * self.batch_size
-
-    def steps_of(self, schedule: Schedule) -> set[int]:
-        """The steps after which a schedule has a point; 0 is before the first step."""
-        points = schedule.points(self.num_sequences)
-        return {math.ceil(point / self.batch_size) for point in points}
-
-    def sequences_of(self, schedule: Schedule) -> list[int]:
-        """The sequences seen after each of `steps_of(schedule)`, in order."""
-        return sorted(step * self.batch_size for step in self.steps_of(schedule))
 
 
 class Member(eqx.Module):

@@ -38,7 +38,7 @@ from icl.models import (
 from icl.models.attention import _kernels
 from icl.models.gpt2 import SIZES
 from icl.tasks.functions import InContextFunction
-from icl.training import _steps, devices_of, Training, with_arrays
+from icl.training import _steps, devices_of, Training
 from icl.training._members import Members
 from opto import identity
 
@@ -96,7 +96,7 @@ def training_step(name: str, tokens: int, steps: int) -> Timed:
     training = Training(64 * steps, 64)
     member = Experiment(task, None, model, training=training, evaluations={}).build()
     devices = devices_of([member], training)
-    together = Members([with_arrays(member)], devices)
+    together = Members([member], devices)
     state = together.stack([_steps.initial_state(member, 64)])
     compiled = together.map(_steps.stepper(training, devices))
     number = jnp.asarray(steps, jnp.int32)

@@ -42,7 +42,6 @@ from icl.training import (
     _steps,
     devices_of,
     Training,
-    with_arrays,
 )
 from icl.training._members import Members
 
@@ -68,7 +67,7 @@ def program(
     seeds = range(choice.members)
     members = [dataclasses.replace(base, train_seed=seed) for seed in seeds]
     devices = devices_of(members, training)
-    together = Members([with_arrays(member) for member in members], devices)
+    together = Members(members, devices)
     fresh = [_steps.initial_state(m, training.batch_size) for m in members]
     state = together.stack(fresh)
     compiled = together.map(made(training, devices))

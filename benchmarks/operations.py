@@ -25,7 +25,7 @@ import jax.numpy as jnp
 from train_step import matmul_cpu_seconds
 
 from icl.presets.induction import induction
-from icl.training import _steps, with_arrays
+from icl.training import _steps
 from icl.training._members import Members
 
 
@@ -50,7 +50,7 @@ def compiled_steps(members: int) -> tuple[Any, tuple[Any, ...]]:
     experiment = induction()
     base, training = experiment.build(), experiment.training
     chosen = [dataclasses.replace(base, train_seed=seed) for seed in range(members)]
-    together = Members([with_arrays(member) for member in chosen])
+    together = Members(chosen)
     size = training.batch_size
     state = together.stack([_steps.initial_state(m, size) for m in chosen])
     arguments = together._own, state, together._shared

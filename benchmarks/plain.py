@@ -28,7 +28,7 @@ from icl.experiments import Experiment
 from icl.models import ExemplarLabelModel, Learned, TransformerConfig
 from icl.presets.induction import induction
 from icl.tasks.exemplar_label import Context, ExemplarLabel, Split
-from icl.training import _steps, Member, Training, with_arrays
+from icl.training import _steps, Member, Training
 from icl.training._members import Members
 from icl.training.optimizers import Adam, Constant
 
@@ -64,7 +64,7 @@ def _experiment(layers: int, width: int, context: int, batch: int) -> Experiment
 
 def ours(member: Member, training: Training) -> tuple[Callable, Any]:
     """Our compiled function of the number of steps, and its memory."""
-    together = Members([with_arrays(member)])
+    together = Members([member])
     state = together.stack([_steps.initial_state(member, training.batch_size)])
     count = jnp.asarray(1, jnp.int32)
     program, memory = together.compiled(_steps.stepper(training), state, count)

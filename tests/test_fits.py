@@ -42,29 +42,9 @@ class OtherInterface(LinearRegression):
 
 
 @dataclasses.dataclass(frozen=True)
-class WithoutMetrics(TaskConfig):
-    interface: ClassVar = LinearRegression().interface
-
-    def sample(self, *, key, seen=0):
-        return LinearRegression().sample(key=key)
-
-    def inputs(self, example):
-        return example.x, example.y
-
-    def forward(self, model, example, *, tap):
-        return model(*self.inputs(example), tap=tap)
-
-
-@dataclasses.dataclass(frozen=True)
 class OtherSummaries(TaskConfig):
     def build(self, data):
         return LinearRegression()
-
-
-@dataclasses.dataclass(frozen=True)
-class OneInput(LinearRegression):
-    def inputs(self, example):
-        return example.x
 
 
 class Point(eqx.Module):
@@ -130,17 +110,9 @@ UNFIT = {
         lambda: regression(task=LossByPosition()),
         r"must have a number 'loss', got loss\[11\]",
     ),
-    "no metrics": (
-        lambda: regression(task=WithoutMetrics()),
-        "the task WithoutMetrics lacks metrics",
-    ),
     "summaries": (
         lambda: regression(task=OtherSummaries()),
         "LinearRegression has summaries of its own: .* in the config, OtherSummaries",
-    ),
-    "inputs": (
-        lambda: regression(task=OneInput()),
-        "the task OneInput: inputs must return a tuple, got ShapeDtypeStruct",
     ),
     "interface": (
         lambda: regression(task=OtherInterface()),

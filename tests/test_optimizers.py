@@ -253,6 +253,7 @@ def test_numbers_of_optimizers_are_the_leaves_of_a_pytree():
         (lambda: AdamW(weight_decay=-1.0), ["weight_decay", "-1.0"]),
         (lambda: SGD(momentum=1.5), ["momentum", "1.5"]),
         (lambda: SGD(clip_norm=0.0), ["clip_norm", "0.0"]),
+        (lambda: Adam(eps=1e-50), ["eps", "1e-50"]),
     ],
 )
 def test_numbers_that_cannot_be_are_refused(make, words, unchecked):
@@ -310,18 +311,11 @@ def test_a_point_between_two_steps_means_the_later_one(schedule, steps):
     [
         (lambda: Every(0), ["sequences", "positive", "0"]),
         (lambda: Every(1e4), ["sequences", "integer", "10000.0"]),
-        (lambda: Every(True), ["sequences", "integer", "True"]),
         (
             lambda: Training(64, 32, None, At((5, 65))),
             ["after the end at 64", "[65]"],
         ),
         (lambda: At((5, -1)), ["sequences", "(5, -1)"]),
-        (lambda: At(5000), ["sequences", "of type tuple", "5000"]),
-        (lambda: At([5]), ["sequences", "of type tuple", "[5]"]),
-        (lambda: Constant("0.1"), ["rate", "finite number", "'0.1'"]),
-        (lambda: Constant(None), ["rate", "finite number", "None"]),
-        (lambda: Adam(eps="x"), ["eps", "finite number", "'x'"]),
-        (lambda: Adam(clip_norm="x"), ["clip_norm", "finite number", "'x'"]),
         (lambda: At((0.5,)), ["sequences", "integers", "0.5"]),
         (lambda: LogSpaced(0), ["count", "0"]),
         (lambda: LogSpaced(3, first=0), ["first", "0"]),

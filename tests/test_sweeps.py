@@ -756,8 +756,7 @@ base = next(twelve.trials("smoke", folder, None)).experiment
 seeds = [dataclasses.replace(base, init_seed=k) for k in range(8)]
 together = run_experiments(seeds, [folder / f"t{{k}}" for k in range(8)])
 alone = [run_experiments([seeds[k]], [folder / f"a{{k}}"])[0] for k in (0, 7)]
-trees = [(np.zeros(k + 1)[:1] + k,) for k in range(8)]
-members = Members([jax.tree.map(jax.numpy.asarray, tree) for tree in trees])
+members = Members([seed.build() for seed in seeds])
 state = members.stack([jax.numpy.zeros(3) for _ in range(8)])
 print(json.dumps({{
     "devices": len(state.sharding.device_set),

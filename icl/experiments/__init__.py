@@ -9,4 +9,4 @@ from ._running import (
     run_experiment as run_experiment,
     run_experiments as run_experiments,
 )
-from ._start import Start as Start
+from ._start_weights import Start as Start

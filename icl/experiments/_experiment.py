@@ -18,7 +18,7 @@ import opto
 from opto.toolkit import check_call
 
 from ..batches import batch, example_of, load_batches
-from ..checks import check_seed, instance
+from ..checks import check_seed
 from ..config import to_json
 from ..data import absolute, digest, Source
 from ..edits.donors import Donor, register_reader
@@ -31,7 +31,6 @@ from ..edits.grafts import (
     with_models,
 )
 from ..edits.ranked import find_heads, FoundHeads, kept_heads, RankedHeads, with_heads
-from ..memory import check_memory, size_in_bytes
 from ..models import TransformerConfig
 from ..plugins import made_with
 from ..protocols import (
@@ -45,31 +44,15 @@ from ..protocols import (
 )
 from ..runs import Run
 from ..training import (
-    check_batch,
     check_set_names,
     last_checkpoint as run_checkpoint,
     Member,
     Training,
 )
-from ..training.freezing import check_freeze
 from ..training.optimizers import Adam, Optimizer
 from ._earlier import accepted
 from ._fits import check_scores, check_task
-from ._start import Start
-
-
-_KINDS = {
-    "task": TaskConfig,
-    "data": Source | None,
-    "model": ModelConfig,
-    "optimizer": Optimizer,
-    "training": Training,
-    "evaluations": dict,
-    "edits": tuple,
-    "heads": dict,
-    "freeze": tuple,
-    "start": Start | None,
-}
+from ._start_weights import Start
 
 
 @dataclasses.dataclass(frozen=True)
@@ -107,7 +90,12 @@ class Experiment:
     """The seed of the evaluation sets."""
 
     def __post_init__(self):
-        self._check_kinds()
+        if isinstance(self.edits, str):
+            raise ValueError(f"edits must be a tuple: write ({self.edits!r},)")
+        for edit in self.edits:
+            if isinstance(edit, opto.AbstractEdit):
+                wanted = f"each of edits must be a text: write {repr(edit)!r}"
+                raise ValueError(f"{wanted}, which is edit.text()")
         own = self.task.source
         if self.data is not None and own is None:
             kind, got = type(self.task).__name__, type(self.data).__name__
@@ -116,21 +104,6 @@ class Experiment:
         for name in ("init_seed", "train_seed", "eval_seed"):
             check_seed(name, getattr(self, name))
         check_set_names(self.evaluations)
-
-    def _check_kinds(self) -> None:
-        if isinstance(self.edits, str):
-            raise ValueError(f"edits must be a tuple: write ({self.edits!r},)")
-        for name, kind in _KINDS.items():
-            instance(name, getattr(self, name), kind)
-        for edit in self.edits:
-            if isinstance(edit, opto.AbstractEdit):
-                wanted = f"each of edits must be a text: write {repr(edit)!r}"
-                raise ValueError(f"{wanted}, which is edit.text()")
-            instance("each of edits", edit, str)
-        for name, wanted in self.evaluations.items():
-            instance(f"evaluations[{name!r}]", wanted, EvaluationConfig)
-        for name, ranked in self.heads.items():
-            instance(f"heads[{name!r}]", ranked, RankedHeads)
 
     def build(self) -> Member:
         """The initial model with its task, edits and evaluation sets.
@@ -212,14 +185,13 @@ class Experiment:
         **Arguments:**
 
         - `heads`: Heads that were found before; by default they are measured now.
-        - `run`: The run to continue; `None` for a new run.
+        - `run`: The run to continue, whose evaluation sets are read. They are drawn if
+            it has none, or for a new run (`None`).
         """
         task = self.task.build(data)
         check_task(task, self.task)
-        check_batch(task, self.training)
         model, edits = self._model(task), self._edits(heads)
         check_scores("the task", task, model, task)
-        check_freeze(model, self.freeze)
         if self.start is not None:
             model = self.start.into(model, to_json(self)["model"])
         inputs = task.interface.structs
@@ -240,7 +212,7 @@ class Experiment:
             self.optimizer,
             self.train_seed,
             edits,
-            self._draw(samplers),
+            self._read_sets(run, task, data) or self._draw(samplers),
             self.task.summaries,
             self.freeze,
         )
@@ -261,13 +233,26 @@ class Experiment:
         chosen = {name: found.heads for name, found in heads.items()}
         return read_edits(self.with_heads(chosen).edits)
 
+    def _read_sets(
+        self, run: Run | None, task: ExperimentTask, data: Array | None
+    ) -> dict[str, Any]:
+        """The sets that a run began with, in the order of the config."""
+        if run is None or not (file := run.path / "eval_data.h5").exists():
+            return {}
+        # Only a task of the set's own may draw examples with other fields.
+        own = {
+            name: example_of(setting.of(self.task).build(data))
+            for name, setting in self.evaluations.items()
+            if isinstance(setting, TaskSet) and setting.task is not None
+        }
+        owner, example = run.owner(file), example_of(task)
+        sets = load_batches(file, example, owner=owner, examples=own)
+        order = [*(n for n in self.evaluations if n in sets), *sets]
+        return {name: sets[name] for name in order}
+
     def _draw(self, samplers: Mapping[str, ExperimentTask]) -> dict[str, Any]:
         draw = eqx.filter_jit(batch)
         base = _stream(self.eval_seed, "evaluation")
-        for name, sampler in samplers.items():
-            size = self.evaluations[name].size
-            needed = size * size_in_bytes(example_of(sampler))
-            check_memory(f"evaluations: {name}: size={size}", needed)
         return {
             name: draw(
                 sampler,
@@ -286,8 +271,6 @@ def _builder(
 ) -> Callable[[PRNGKeyArray], eqx.Module]:
     """Makes models. Compiled as one function: operation by operation takes seconds."""
     build = lambda key: config.build(interface, key=key)
-    shapes = eqx.filter_eval_shape(build, jax.random.key(0))
-    check_memory(f"model: {config}", size_in_bytes(shapes))
     return eqx.filter_jit(build)
 
 
@@ -335,20 +318,7 @@ def load(path: str | os.PathLike, checkpoint: int = -1) -> Trained:
     data = experiment.load_data()
     task = experiment.task.build(data)
     run.check_data(experiment.data and digest(experiment.data))
-    saved = run.path / "eval_data.h5"
-    sets = {}
-    if saved.exists():
-        # Only a task of the set's own may draw examples with other fields.
-        own = {
-            name: example_of(setting.of(experiment.task).build(data))
-            for name, setting in experiment.evaluations.items()
-            if isinstance(setting, TaskSet) and setting.task is not None
-        }
-        owner, example = run.owner(saved), example_of(task)
-        sets = load_batches(saved, example, owner=owner, examples=own)
-    # In the order of the config, not of the file.
-    order = [*(n for n in experiment.evaluations if n in sets), *sets]
-    sets = {name: sets[name] for name in order}
+    sets = experiment._read_sets(run, task, data)
     at = run_checkpoint(run) if checkpoint == -1 else checkpoint
     model = run.load(experiment._model(task), at)
     heads = kept_heads(run.path, experiment.heads)

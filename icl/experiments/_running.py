@@ -1,21 +1,20 @@
 """Training experiments into run folders, one at a time or together in one program."""
 
 import contextlib
-import dataclasses
 import functools
 import os
 import warnings
-from collections.abc import Callable, Iterable, Mapping, Sequence as ListLike
+from collections.abc import Callable, Iterable, Sequence as ListLike
 from typing import TypeVar
 
+import jax
 import jax.numpy as jnp
 
-from ..batches import example_of, first_of, load_batches, save_batches
-from ..checks import instance
-from ..data import digest
+from ..batches import save_batches
+from ..data import digest, Source
 from ..edits.ranked import find_heads, FoundHeads, keep_heads, kept_heads
-from ..runs import disk, is_run, open_run, Run, RunWriter
-from ..training import check_members, devices_of, fit, Member, Result
+from ..runs import disk, is_run, open_run, RunWriter
+from ..training import fit, Member, prepare, Result
 from ..training.loggers import Logger
 from ._experiment import Experiment
 from .sets import check_not_dense
@@ -76,34 +75,49 @@ def run_experiments(
     experiments, outs, loggers = list(experiments), list(outs), list(loggers)
     _check_together(experiments, outs)
     attempt = functools.partial(_attempt, on_failure)
-    # Once: a source run may get more checkpoints meanwhile.
-    pinned = attempt(Experiment.pinned, experiments)
-    heads = attempt(_heads_of, {k: (e, outs[k]) for k, e in pinned.items()})
-    built = {k: (pinned[k], found, outs[k]) for k, found in heads.items()}
-    members = attempt(_builder(), built)
-    if not members:
-        return []
-    check_members(list(members.values()))  # Before any folder is made.
-    about = {"devices": devices_of([*members.values()], experiments[0].training)}
+    training = experiments[0].training
+    load, hashed = functools.cache(_load), functools.cache(digest)
     with contextlib.ExitStack() as stack:
-        hashed = functools.cache(digest)
+        about: dict[str, int] = {}
 
         def enter(index: int) -> RunWriter:
             experiment = pinned[index]
-            if not is_run(outs[index]):  # An older run may have such a set.
+            if index not in begun:  # An older run may have such a set.
                 check_not_dense(experiment.evaluations)
             opened = open_run(outs[index], experiment, resume=resume, about=about)
-            data = experiment.data
-            run = _entered(stack, opened, data and hashed(data))
-            keep_heads(run.path, heads[index])
-            return run
+            return _entered(stack, opened, experiment.data and hashed(experiment.data))
 
-        runs = attempt(enter, {index: index for index in members})
+        def build(index: int) -> Member:
+            data = load(pinned[index].data)
+            return pinned[index].member(data, heads[index], runs.get(index))
+
+        def keep(index: int) -> RunWriter:
+            keep_heads(runs[index].path, heads[index])
+            _keep_sets(runs[index], members[index])
+            return runs[index]
+
+        # Once: a source run may get more checkpoints meanwhile.
+        pinned = attempt(lambda index: experiments[index].pinned(), range(len(outs)))
+        begun = [index for index in pinned if is_run(outs[index])]
+        # Their sets are read, so no other process may write to them from now on.
+        runs = attempt(enter, begun)
+        left = [index for index in pinned if index in runs or index not in begun]
+        heads = attempt(lambda index: _heads_of(pinned[index], outs[index]), left)
+        members = attempt(build, heads)
+        if not members:
+            return []
+        # Before any folder is made.
+        together = prepare([*members.values()], training)
+        about["devices"] = together.sharing
+        runs |= attempt(enter, [index for index in members if index not in runs])
+        runs = attempt(keep, [index for index in members if index in runs])
         if not runs:
             return []
+        if len(runs) < together.count:
+            together = prepare([members[index] for index in runs], training)
         return fit(
-            [_with_kept_sets(members[index], run) for index, run in runs.items()],
-            experiments[0].training,
+            together,
+            training,
             runs=list(runs.values()),
             loggers=[loggers[index] for index in runs] if loggers else (),
         )
@@ -115,8 +129,6 @@ def _check_together(experiments: ListLike[Experiment], outs: ListLike) -> None:
         raise ValueError(f"each experiment needs a folder, got {got}")
     if len({os.path.realpath(out) for out in outs}) < len(outs):
         raise ValueError("each experiment needs its own folder, got one folder twice")
-    for experiment in experiments:
-        instance("each of experiments", experiment, Experiment)
     training = experiments[0].training
     for experiment in experiments:
         if experiment.training != training:
@@ -127,16 +139,13 @@ def _check_together(experiments: ListLike[Experiment], outs: ListLike) -> None:
 
 
 def _attempt(
-    on_failure: OnFailure | None,
-    step: Callable[..., Made],
-    items: ListLike | Mapping[int, object],
+    on_failure: OnFailure | None, step: Callable[[int], Made], indices: Iterable[int]
 ) -> dict[int, Made]:
-    """The step's result for each item, by index; failed items are left out."""
+    """The step's result for each index; failed ones are left out."""
     made: dict[int, Made] = {}
-    pairs = items.items() if isinstance(items, Mapping) else enumerate(items)
-    for index, item in pairs:
+    for index in indices:
         try:
-            made[index] = step(item)
+            made[index] = step(index)
         except ValueError as error:
             if on_failure is None:
                 raise
@@ -144,27 +153,15 @@ def _attempt(
     return made
 
 
-def _heads_of(item: tuple[Experiment, str | os.PathLike]) -> dict[str, FoundHeads]:
+def _heads_of(experiment: Experiment, out: str | os.PathLike) -> dict[str, FoundHeads]:
     """The heads that a run began with, or that it will begin with."""
-    experiment, out = item
     kept = kept_heads(out, experiment.heads)
     return find_heads(experiment.heads) if kept is None else kept
 
 
-def _builder() -> Callable[..., Member]:
-    """Builds members; the same data gives the same array, which members share."""
-    load = functools.cache(
-        lambda source: None if source is None else jnp.asarray(source.load())
-    )
-
-    def build(
-        item: tuple[Experiment, dict[str, FoundHeads], str | os.PathLike],
-    ) -> Member:
-        experiment, heads, out = item
-        run = Run(out) if is_run(out) else None
-        return experiment.member(load(experiment.data), heads, run)
-
-    return build
+def _load(source: Source | None) -> jax.Array | None:
+    """The data of a source; cached, so that members share the same array."""
+    return None if source is None else jnp.asarray(source.load())
 
 
 def _entered(
@@ -180,18 +177,13 @@ def _entered(
     return run
 
 
-def _with_kept_sets(member: Member, run: RunWriter) -> Member:
-    """The member with the run's own sets: another version of JAX may draw others."""
+def _keep_sets(run: RunWriter, member: Member) -> None:
+    """Writes the sets that were drawn: another version of JAX may draw others."""
     file = run.path / "eval_data.h5"
-    if file.exists():
-        own = {name: first_of(batch) for name, batch in member.evaluations.items()}
-        example, owner = example_of(member.task), run.owner(file)
-        sets = load_batches(file, example, owner=owner, examples=own)
-        return dataclasses.replace(member, evaluations=sets)
-    if member.evaluations:
-        if (run.path / "log.h5").exists():
-            text = f"{file} is gone: this version of JAX draws its sets again"
-            warnings.warn(text, stacklevel=2)
-        with disk(run.path):
-            save_batches(file, member.evaluations, run.owner(file))
-    return member
+    if file.exists() or not member.evaluations:
+        return
+    if (run.path / "log.h5").exists():
+        text = f"{file} is gone: this version of JAX draws its sets again"
+        warnings.warn(text, stacklevel=2)
+    with disk(run.path):
+        save_batches(file, member.evaluations, run.owner(file))

@@ -3,20 +3,18 @@
 Protocols say what is trained; the run folder belongs to `icl.runs`.
 """
 
-from ._expected import (
-    expected_files as expected_files,
-    last_checkpoint as last_checkpoint,
-    missing_files as missing_files,
-)
-from ._fit import check_members as check_members, fit as fit, Stopped as Stopped
-from ._sharing import devices_of as devices_of
-from ._steps import evaluate_batch as evaluate_batch
-from ._values import (
-    check_batch as check_batch,
+from ._fit import fit as fit, prepare as prepare, Stopped as Stopped
+from ._member import (
     check_edits as check_edits,
     check_set_names as check_set_names,
     Member as Member,
     Result as Result,
-    Training as Training,
-    with_arrays as with_arrays,
 )
+from ._run_files import (
+    expected_files as expected_files,
+    last_checkpoint as last_checkpoint,
+    missing_files as missing_files,
+)
+from ._sharing import devices_of as devices_of
+from ._steps import evaluate_batch as evaluate_batch
+from .schedules import Training as Training

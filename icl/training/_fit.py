@@ -11,31 +11,30 @@ import jax.numpy as jnp
 import numpy as np
 from tqdm import tqdm
 
-from ..batches import example_of
-from ..checks import check_not_negative, instance
-from ..memory import check_memory
 from ..protocols import Summary
 from ..runs import Log, RunWriter
 from ..summaries import scalars, summarise
-from ._members import check_alike, Members
+from ._member import Member as Member, Result as Result
+from ._members import Members
 from ._sharing import devices_of
 from ._signals import stop_signals, Stopped as Stopped
 from ._steps import BUFFER, evaluator, initial_state, State, stepper
-from ._values import (
-    check_edits,
-    KEY_BYTES,
-    Member as Member,
-    Result as Result,
-    Training as Training,
-    with_arrays,
-)
-from .freezing import check_freeze
 from .loggers import Logger
-from .optimizers import Optimizer
+from .schedules import Training
+
+
+def prepare(members: Sequence[Member], training: Training) -> Members:
+    """Members as one program on this machine's devices, for `fit`.
+
+    **Raises:** `ValueError` if there are none, or if they differ in more than numbers.
+    """
+    if not members:
+        raise ValueError("fit needs at least one member")
+    return Members(members, devices_of(members, training))
 
 
 def fit(
-    members: Member | Sequence[Member],
+    members: Member | Sequence[Member] | Members,
     training: Training,
     *,
     runs: RunWriter | Sequence[RunWriter] = (),
@@ -52,7 +51,7 @@ def fit(
 
     **Arguments:**
 
-    - `members`: What to train.
+    - `members`: What to train, or the result of `prepare`.
     - `training`: How long to train, and when to evaluate and save.
     - `runs`: A run folder for each member, from `icl.runs.open_run`. A run in it is
         continued from its resume point, to the same bits.
@@ -72,25 +71,16 @@ def fit(
     or a gradient that is not finite; `Stopped` after a signal. After a full disk, a
     `FloatingPointError` or a signal, the run folders can be resumed.
     """
-    if not isinstance(members, Member | Sequence):
-        got = type(members).__name__
-        raise ValueError(f"members must be an icl.Member or several, got {got}")
-    members = [members] if isinstance(members, Member) else list(members)
-    check_not_negative("resume_interval", resume_interval)
+    if not isinstance(members, Members):
+        several = [members] if isinstance(members, Member) else list(members)
+        members = prepare(several, training)
     runs = [runs] if isinstance(runs, RunWriter) else list(runs)
-    if not members:
-        raise ValueError("fit needs at least one member")
-    for member in members:
-        instance("each of members", member, Member)
-        instance("optimizer", member.optimizer, Optimizer)
-    instance("training", training, Training)
-    if runs and len(runs) != len(members):
-        raise ValueError(f"{len(members)} members need as many runs, got {len(runs)}")
+    for name, given in (("runs", runs), ("loggers", loggers)):
+        if given and len(given) != members.count:
+            wanted = f"{members.count} members need as many {name}"
+            raise ValueError(f"{wanted}, got {len(given)}")
     if len({run.path.resolve() for run in runs}) < len(runs):
         raise ValueError("each member needs its own run folder, got one folder twice")
-    if loggers and len(loggers) != len(members):
-        got = f"{len(members)} members need as many loggers, got {len(loggers)}"
-        raise ValueError(got)
     return _Fit(members, training, runs, loggers, resume_interval).run(label)
 
 
@@ -103,30 +93,22 @@ class _Fit:
 
     def __init__(
         self,
-        members: list[Member],
+        members: Members,
         training: Training,
         runs: list[RunWriter],
         loggers: Sequence[Logger],
         resume_interval: float,
     ):
+        self.members = members
         self.training = training
         self.runs = runs
         self.loggers = loggers
-        self.summaries = [member.summaries for member in members]
         self.resume_interval = resume_interval
-        self.static = [eqx.filter(m.model, eqx.is_array, inverse=True) for m in members]
-        # Check the keys first: an example's size needs a costly trace of the task.
-        size = training.batch_size
-        check_memory(f"a batch, batch_size={size},", KEY_BYTES * size)
-        for member in members:
-            _check(member)
-        prepared = [with_arrays(member) for member in members]
-        shared = devices_of(members, training)
-        self.members = Members(prepared, shared)
         self.step = 0
-        self.logs = [Log() for _ in members]
-        fresh = [initial_state(member, training.batch_size) for member in members]
-        self.state: State = self.members.stack(self._resumed(fresh))
+        self.logs = [Log() for _ in members.members]
+        fresh = [initial_state(m, training.batch_size) for m in members.members]
+        self.state: State = members.stack(self._resumed(fresh))
+        shared = members.sharing
         for run in runs if self.step else ():
             if run.devices != shared:
                 warnings.warn(
@@ -134,8 +116,8 @@ class _Fit:
                     f"now it is {shared}: the result is the same only up to rounding",
                     stacklevel=4,
                 )
-        self.compiled_steps = self.members.map(stepper(training, shared))
-        self.compiled_evaluate = self.members.map(evaluator(shared))
+        self.compiled_steps = members.map(stepper(training, shared))
+        self.compiled_evaluate = members.map(evaluator(shared))
         self.saved_at = time.monotonic()
         self.saving = 0.0
         self.dispatch = 16
@@ -209,15 +191,16 @@ class _Fit:
                     self._save()
                     raise Stopped(asked[0], self.sequences)
             self._save()
-        models = self.members.unstack(self.state.model)
-        columns = zip(models, self.static, self.logs, strict=True)
+        weights = self.members.unstack(self.state.model)
+        columns = zip(self.members.members, weights, self.logs, strict=True)
         return [
             Result(
-                eqx.combine(jax.tree.map(jnp.asarray, model), static),
+                # All arrays are those of the state.
+                eqx.combine(jax.tree.map(jnp.asarray, trained), member.model),
                 log,
                 self.diverged.get(k),
             )
-            for k, (model, static, log) in enumerate(columns)
+            for k, (member, trained, log) in enumerate(columns)
         ]
 
     def _advance(self, stop: int, bar: tqdm) -> None:
@@ -264,9 +247,9 @@ class _Fit:
             for log, sets, lacks in zip(self.logs, metrics, lacking, strict=True):
                 if lacks:
                     log.add_evaluation(self.sequences, sets)
-            own = zip(self.loggers, metrics, self.summaries, strict=False)
-            for logger, sets, summaries in own:
-                logger.log(self.sequences, _numbers(sets, summaries))
+            own = zip(self.loggers, metrics, self.members.members, strict=False)
+            for logger, sets, member in own:
+                logger.log(self.sequences, _numbers(sets, member.summaries))
         if keep and self.runs:
             models = self.members.unstack(self.state.model)
             for run, model in zip(self.runs, models, strict=True):
@@ -317,18 +300,6 @@ def _log_of(run: RunWriter, step: int, sequences: int) -> Log:
             f"step {step}: rows are lost, and the run cannot continue"
         )
     return log
-
-
-def _check(member: Member) -> None:
-    check_freeze(member.model, member.freeze)
-    if member.edits:
-        check_edits(member.model, member.task, member.edits, example_of(member.task))
-
-
-def check_members(members: Sequence[Member]) -> None:
-    """Raises `ValueError` for members that differ in more than numbers."""
-    check_alike([with_arrays(member) for member in members])
-    check_alike([eqx.filter(member.model, eqx.is_array) for member in members])
 
 
 def _numbers(

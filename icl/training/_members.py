@@ -1,4 +1,4 @@
-"""Several pytrees of one structure in one program, on one device or several."""
+"""Members that train together: one program, on one device or several."""
 
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -11,6 +11,7 @@ from jaxtyping import PyTree
 
 from ..compile import jit
 from ..devices import on_cpu
+from ._member import Member
 
 
 BATCH = "batch"
@@ -20,7 +21,7 @@ _WHOLE = PartitionSpec()
 
 
 class Members:
-    """Trees that differ only in the values of their arrays.
+    """Members as one program; they differ only in the values of arrays and numbers.
 
     An array that is the same object in all of them, such as a data set, is kept once.
     The others get a leading axis, over which functions are mapped: it is split evenly
@@ -34,14 +35,19 @@ class Members:
 
     **Arguments:**
 
-    - `trees`: The members.
+    - `members`: What trains together.
     - `sharing`: The number of devices that share each member. Above 1, there must be so
         many for each.
+
+    **Raises:** `ValueError` for members that differ in more than numbers.
     """
 
-    def __init__(self, trees: Sequence[PyTree], sharing: int = 1):
-        self.count = len(trees)
-        check_alike(trees)
+    def __init__(self, members: Sequence[Member], sharing: int = 1):
+        self.members, self.sharing = list(members), sharing
+        self.count = len(self.members)
+        trees = [_compiled_part(member) for member in self.members]
+        _check_alike(trees)
+        _check_alike([eqx.filter(m.model, eqx.is_array) for m in self.members])
         arrays, self._static = eqx.partition(trees[0], eqx.is_array)
         self._structure = jax.tree.structure(arrays)
         columns = [jax.tree.leaves(eqx.filter(tree, eqx.is_array)) for tree in trees]
@@ -147,7 +153,24 @@ class Members:
         return jax.device_put(tree, NamedSharding(self._mesh, spec))
 
 
-def check_alike(trees: Sequence[PyTree]) -> None:
+def _compiled_part(member: Member) -> Member:
+    """The part of a member that is compiled, with arrays instead of numbers.
+
+    The state has the weights, and summaries are made outside.
+    """
+    return eqx.tree_at(
+        lambda m: (m.model, m.optimizer, m.train_seed, m.summaries),
+        member,
+        (
+            eqx.filter(member.model, eqx.is_array, inverse=True),
+            jax.tree.map(lambda x: jnp.asarray(x, float), member.optimizer),
+            jnp.asarray(member.train_seed, jnp.uint32),
+            {},
+        ),
+    )
+
+
+def _check_alike(trees: Sequence[PyTree]) -> None:
     """Raises `ValueError` for trees that differ in more than numbers."""
     first = eqx.filter(trees[0], eqx.is_array, inverse=True)
     for k, tree in enumerate(trees[1:], 1):

@@ -9,8 +9,9 @@ import opto
 
 from ..batches import example_of
 from ..devices import on_cpu
-from ._values import Member, Training
+from ._member import Member
 from .freezing import trained_part
+from .schedules import Training
 
 
 # Every device updates all parameters, and they add up all gradients. This pays only if

@@ -16,8 +16,8 @@ from ..batches import size_of
 from ..devices import on_cpu
 from ..protocols import MOST_SEEN
 from ._members import BATCH
-from ._values import Training
 from .freezing import trained_part
+from .schedules import Training
 
 
 # Evaluation sets are mapped in pieces of at most so many examples, to limit memory. On

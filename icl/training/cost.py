@@ -8,10 +8,10 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from ._members import Members
-from ._sharing import devices_of
+from ._fit import prepare
+from ._member import Member
 from ._steps import evaluator, initial_state, stepper
-from ._values import Member, Training, with_arrays
+from .schedules import Training
 
 
 @dataclasses.dataclass(frozen=True)
@@ -38,9 +38,8 @@ class Cost:
 
 def cost(members: Sequence[Member], training: Training) -> Cost:
     """Runs a few steps to measure the cost of training these members."""
-    prepared = [with_arrays(member) for member in members]
-    sharing = devices_of(members, training)
-    together = Members(prepared, sharing)
+    together = prepare(members, training)
+    sharing = together.sharing
     fresh = [initial_state(member, training.batch_size) for member in members]
     state = together.stack(fresh)
     start = time.perf_counter()

@@ -9,6 +9,7 @@ import math
 from typing import Any
 
 import jax.numpy as jnp
+import numpy as np
 import optax
 
 from .learning_rates import (
@@ -23,25 +24,25 @@ from .learning_rates import (
 )
 
 
+# Smaller numbers are 0 in single precision. With an `eps` of 0, a weight whose gradient
+# was always 0 would become NaN.
+_LEAST = float(np.finfo(np.float32).tiny)
+
+
 def _check_optimizer(optimizer: Any, **ranges: Any) -> None:
-    rate, clip = optimizer.learning_rate, optimizer.clip_norm
+    rate = optimizer.learning_rate
     if not isinstance(rate, LearningRate):
         wanted = "Constant, WarmupDecay, Cosine or OneCycle"
         raise ValueError(f"learning_rate must be {wanted}, got {rate}")
-    if clip is not None:
-        check_ranges(optimizer, clip_norm=(0, math.inf))
-        if clip == 0:
-            raise ValueError(f"clip_norm must be positive or None, got {clip}")
+    if optimizer.clip_norm is not None:
+        ranges["clip_norm"] = _LEAST, math.inf
     check_ranges(optimizer, **ranges)
-    if getattr(optimizer, "eps", 1.0) == 0:
-        # A weight whose gradient was always zero would become NaN.
-        raise ValueError("eps must be positive, got 0")
 
 
 def _check_adam(optimizer: Any, **ranges: Any) -> None:
     if not isinstance(optimizer.b1, OneCycleMomentum):
         ranges["b1"] = 0, 1
-    _check_optimizer(optimizer, b2=(0, 1), eps=(0, math.inf), **ranges)
+    _check_optimizer(optimizer, b2=(0, 1), eps=(_LEAST, math.inf), **ranges)
 
 
 @numbers

@@ -1,11 +1,11 @@
-"""When to evaluate and when to keep a checkpoint, in sequences seen."""
+"""How long to train, and when to evaluate and save, in sequences seen."""
 
 import dataclasses
-import reprlib
+import math
 
 import numpy as np
 
-from ..checks import instance, positive
+from ..checks import positive
 
 
 @dataclasses.dataclass(frozen=True)
@@ -19,9 +19,7 @@ class Every:
 
     def points(self, total: int) -> list[int]:
         """The sequence counts from 0 to `total`, ascending."""
-        points = range(0, total, self.sequences)
-        _check_count(self, len(points) + 1)
-        return _clean([*points, total], total)
+        return _clean([*range(0, total, self.sequences), total], total)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -31,12 +29,9 @@ class At:
     sequences: tuple[int, ...]
 
     def __post_init__(self):
-        instance("sequences", self.sequences, tuple)
-        if any(type(n) is not int or not 0 <= n < 2**63 for n in self.sequences):
-            raise ValueError(
-                "sequences must be integers of at least 0, got "
-                f"{reprlib.repr(self.sequences)}"
-            )
+        if not all(isinstance(n, int) and n >= 0 for n in self.sequences):
+            wanted = "sequences must be integers of at least 0"
+            raise ValueError(f"{wanted}, got {self.sequences}")
 
     def points(self, total: int) -> list[int]:
         """The sequence counts, ascending.
@@ -61,7 +56,6 @@ class LogSpaced:
 
     def points(self, total: int) -> list[int]:
         """The sequence counts from 0 to `total`, ascending."""
-        _check_count(self, self.count + 2)
         first = min(self.first, total)
         spaced = np.geomspace(max(first, 1), max(total, 1), self.count)
         return _clean([0, *np.rint(spaced).astype(int).tolist(), total], total)
@@ -82,7 +76,7 @@ class Dense:
     def __post_init__(self):
         for name in ("stop", "inside", "outside"):
             positive(name, getattr(self, name))
-        if type(self.start) is not int or not 0 <= self.start < self.stop:
+        if not 0 <= self.start < self.stop:
             raise ValueError(f"need 0 <= start < stop, got {self.start}, {self.stop}")
 
     def points(self, total: int) -> list[int]:
@@ -94,20 +88,60 @@ class Dense:
             raise ValueError(f"Dense begins at {self.start}, after the end at {total}")
         window = range(self.start, min(self.stop, total) + 1, self.inside)
         outside = range(0, total, self.outside)
-        _check_count(self, len(window) + len(outside) + 1)
         return _clean([*outside, *window, total], total)
 
 
 Schedule = Every | At | LogSpaced | Dense
 
 
-_MOST = 1_000_000
+@dataclasses.dataclass(frozen=True)
+class Training:
+    """How long to train, and when to evaluate and save."""
 
+    num_sequences: int = 1_000_000
+    """The total; rounded up to whole batches."""
+    batch_size: int = 32
+    """Sequences per step."""
+    microbatch_size: int | None = None
+    """Sequences per gradient computation; divides the batch. `None` takes the whole
+    batch. The result is the same up to rounding."""
+    evaluate_at: Schedule = Every(10_000)
+    """When to evaluate, in sequences seen; a point between two steps means the
+    later."""
+    checkpoint_at: Schedule = Every(10_000)
+    """When to save the weights, in the same unit."""
 
-def _check_count(schedule: Schedule, count: int) -> None:
-    """Raises `ValueError` for more points than a run's log can have."""
-    if count > _MOST:
-        raise ValueError(f"{schedule} has {count:,} points; at most {_MOST:,} fit")
+    def __post_init__(self):
+        for name in ("num_sequences", "batch_size"):
+            positive(name, getattr(self, name))
+        for schedule in (self.evaluate_at, self.checkpoint_at):
+            schedule.points(self.num_sequences)  # Refuses points after the end.
+        micro = self.microbatch_size
+        if micro is None:
+            return
+        positive("microbatch_size", micro)
+        if self.batch_size % micro:
+            wanted = f"a divisor of batch_size={self.batch_size}"
+            raise ValueError(f"microbatch_size must be {wanted}, got {micro}")
+
+    @property
+    def num_steps(self) -> int:
+        """The number of steps."""
+        return math.ceil(self.num_sequences / self.batch_size)
+
+    @property
+    def seen_sequences(self) -> int:
+        """The sequences seen at the end: `num_steps` whole batches."""
+        return self.num_steps * self.batch_size
+
+    def steps_of(self, schedule: Schedule) -> set[int]:
+        """The steps after which a schedule has a point; 0 is before the first step."""
+        points = schedule.points(self.num_sequences)
+        return {math.ceil(point / self.batch_size) for point in points}
+
+    def sequences_of(self, schedule: Schedule) -> list[int]:
+        """The sequences seen after each of `steps_of(schedule)`, in order."""
+        return sorted(step * self.batch_size for step in self.steps_of(schedule))
 
 
 def _clean(points, total: int) -> list[int]:

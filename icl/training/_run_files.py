@@ -4,7 +4,7 @@ from pathlib import Path
 
 from ..config import from_json
 from ..runs import Run
-from ._values import Training
+from .schedules import Training
 
 
 def expected_files(run: Run) -> list[str]:

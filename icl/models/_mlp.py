@@ -12,13 +12,6 @@ from ._init import linear
 from ._layers import per_token
 
 
-def check_ratio(mlp_ratio: float | None, d_model: int) -> None:
-    """Raises `ValueError` unless an MLP has hidden units, or is `None`."""
-    if mlp_ratio is not None and not 1 <= mlp_ratio * d_model < 2**31:
-        wanted = "positive, with at least one hidden unit"
-        raise ValueError(f"mlp_ratio must be {wanted}, got {mlp_ratio}")
-
-
 class MLP(eqx.Module):
     """For each token: linear, activation, linear; both linear with bias."""
 

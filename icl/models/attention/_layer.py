@@ -63,13 +63,7 @@ class Attention(eqx.Module):
         - `output_bias`: Whether the output has a bias.
         - `d_head`: Width of a head; `None` is `d_model / num_heads`.
         """
-        if num_heads < 1 or (d_head is None and d_model % num_heads):
-            wanted = f"a positive divisor of d_model={d_model}"
-            raise ValueError(f"num_heads must be {wanted}, got {num_heads}")
         kv_heads = num_heads if num_kv_heads is None else num_kv_heads
-        if kv_heads < 1 or num_heads % kv_heads:
-            wanted = f"a positive divisor of num_heads={num_heads}"
-            raise ValueError(f"num_kv_heads must be {wanted}, got {num_kv_heads}")
         q, k, v, o = jax.random.split(key, 4)
         d_head = d_model // num_heads if d_head is None else d_head
         width, kv_width = num_heads * d_head, kv_heads * d_head

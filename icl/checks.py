@@ -1,6 +1,7 @@
 """Checks of what users give, with errors that name the argument."""
 
 import math
+import numbers
 import reprlib
 from typing import Any, get_args
 
@@ -33,28 +34,32 @@ def check_divisor(name: str, value: Any, of: str, whole: int) -> None:
         raise ValueError(f"{name} must divide {of}={whole}, got {value}")
 
 
-def check_number(name: str, value: float) -> None:
+def check_number(name: str, value: Any) -> None:
     """Raises `ValueError` unless `value` is a finite number."""
-    if not -math.inf < value < math.inf:
+    if not _is_real(value) or not -math.inf < value < math.inf:
         raise ValueError(f"{name} must be a finite number, got {value!r}")
 
 
-def check_scale(name: str, value: float) -> None:
+def check_scale(name: str, value: Any) -> None:
     """Raises `ValueError` unless `value` is a positive and finite number."""
-    if not 0 < value < math.inf:
+    if not _is_real(value) or not 0 < value < math.inf:
         raise ValueError(f"{name} must be positive and finite, got {value!r}")
 
 
-def check_not_negative(name: str, value: float) -> None:
+def check_not_negative(name: str, value: Any) -> None:
     """Raises `ValueError` unless `value` is a finite number of at least 0."""
-    if not 0 <= value < math.inf:
+    if not _is_real(value) or not 0 <= value < math.inf:
         raise ValueError(f"{name} must be at least 0 and finite, got {value!r}")
 
 
-def check_probability(name: str, value: float) -> None:
+def check_probability(name: str, value: Any) -> None:
     """Raises `ValueError` unless `value` is a number in [0, 1]."""
-    if not 0 <= value <= 1:
+    if not _is_real(value) or not 0 <= value <= 1:
         raise ValueError(f"{name} must be in [0, 1], got {value!r}")
+
+
+def _is_real(value: Any) -> bool:
+    return isinstance(value, numbers.Real)
 
 
 def check_seed(name: str, seed: object) -> None:

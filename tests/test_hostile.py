@@ -366,9 +366,7 @@ def test_schedules_of_too_many_points_are_refused():
             "training.batch_size=1000000000000",
             r"batch_size=1000000000000, needs at least 2.*TiB",
         ),
-        ("model.num_layers=1000000000", "num_layers must be at most 10000"),
         ("model.d_model=1000000000", "model: Transf.* needs at least .* of memory"),
-        ("model.d_model=1000000000000", "d_model must be at most 2147483647"),
         (
             'model.positions={"type":"Learned","max_length":1000000000000}',
             "needs .* TiB",
@@ -377,7 +375,6 @@ def test_schedules_of_too_many_points_are_refused():
         ("data.num_classes=1000000000000", "data: LowRankClasses.* needs .* TiB"),
         ("data.rank=1000000000000", "data: LowRankClasses.* needs .* TiB"),
         ("evaluations.train.size=1000000000000", "evaluations: train: size=.* TiB"),
-        ("task.context.length=1000000000000", "length must be at most 10000"),
         ("task.labels.num_labels=1000000000000", "cannot have all 1000000000000"),
     ],
 )

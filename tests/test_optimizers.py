@@ -310,7 +310,6 @@ def test_a_point_between_two_steps_means_the_later_one(schedule, steps):
     [
         (lambda: Every(0), ["sequences", "positive", "0"]),
         (lambda: Every(1e4), ["sequences", "integer", "10000.0"]),
-        (lambda: Every(True), ["sequences", "integer", "True"]),
         (
             lambda: Training(64, 32, None, At((5, 65))),
             ["after the end at 64", "[65]"],

@@ -1,5 +1,6 @@
-"""The multi-layer perceptron of a transformer block."""
+"""The multi-layer perceptron of a transformer block, and its activations."""
 
+import dataclasses
 from collections.abc import Callable
 
 import equinox as eqx
@@ -10,6 +11,33 @@ from opto import identity, Tap
 
 from ._init import linear
 from ._layers import per_token
+
+
+@dataclasses.dataclass(frozen=True)
+class TanhGelu:
+    """GELU in its tanh form (Hendrycks and Gimpel 2016, section 2), as in GPT-2."""
+
+    def __call__(self, x: Array) -> Array:
+        return jax.nn.gelu(x, approximate=True)
+
+
+@dataclasses.dataclass(frozen=True)
+class ExactGelu:
+    """GELU with the error function."""
+
+    def __call__(self, x: Array) -> Array:
+        return jax.nn.gelu(x, approximate=False)
+
+
+@dataclasses.dataclass(frozen=True)
+class Relu:
+    """The positive part."""
+
+    def __call__(self, x: Array) -> Array:
+        return jax.nn.relu(x)
+
+
+Activation = TanhGelu | ExactGelu | Relu
 
 
 class MLP(eqx.Module):

@@ -10,7 +10,6 @@ from opto import identity, Tap
 
 from ..checks import check_scale
 from ..protocols import Interface, ModelConfig
-from ._activations import ExactGelu
 from ._init import linear
 from ._labelled_points import (
     AbstractPointEmbedding,
@@ -23,9 +22,9 @@ from ._labelled_points import (
 )
 from ._layer_settings import check_length, check_widths
 from ._layers import per_token
-from ._mlp import MLP
+from ._mlp import ExactGelu, MLP
 from ._positions import AbstractPositions, Learned, NoPositions
-from ._post_norm import PostNormBlock
+from ._transformer import PostNormBlock
 from .attention import Attention, Everything, SoftmaxAttention
 
 
@@ -118,10 +117,8 @@ class EncoderConfig(ModelConfig):
             self.d_model,
             self.num_heads,
             kind=SoftmaxAttention(),
-            num_kv_heads=None,
             mask=Everything(),
             qkv_bias=True,
-            scale=None,
             init_scale=self.init_scale,
             key=attn_key,
             output_bias=True,

@@ -16,12 +16,6 @@ from jaxtyping import Array, Float, PRNGKeyArray
 
 from ..checks import check_not_negative, check_number, check_scale, positive
 from ..protocols import AttentionConfig, Interface, Mask, ModelConfig
-from ._activations import (
-    Activation,
-    ExactGelu as ExactGelu,
-    Relu as Relu,
-    TanhGelu as TanhGelu,
-)
 from ._gpt2 import (
     AbstractGPT2 as AbstractGPT2,
     GPT2Points as GPT2Points,
@@ -29,7 +23,13 @@ from ._gpt2 import (
 )
 from ._init import linear_with
 from ._layer_settings import check_widths, per_layer
-from ._mlp import MLP
+from ._mlp import (
+    Activation,
+    ExactGelu as ExactGelu,
+    MLP,
+    Relu as Relu,
+    TanhGelu as TanhGelu,
+)
 from ._positions import LearnedPositions
 from ._transformer import TransformerBlock
 from .attention import Attention, Causal, SoftmaxAttention
@@ -148,7 +148,6 @@ class GPT2Config(ModelConfig):
             mask=of["mask"],
             qkv_bias=True,
             scale=of["scale"],
-            init_scale=1.0,
             key=attn_key,
             output_bias=True,
         )

@@ -99,10 +99,7 @@ class LinearSelfAttentionConfig(ModelConfig):
             d_model,
             1,
             kind=ProductAttention(),
-            num_kv_heads=None,
             mask=ContextOnly(queries),
-            qkv_bias=False,
-            scale=None,
             init_scale=math.sqrt(self.init_variance / self.num_layers),
             key=key,
         )

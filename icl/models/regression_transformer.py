@@ -142,10 +142,7 @@ class RegressionTransformerConfig(ModelConfig):
             mlp_ratio=self.mlp_ratio,
             layer_norm=self.layer_norm,
             attention=self.attention,
-            num_kv_heads=None,
             mask=QueriesSeeContext(queries, self.context_mask),
-            qkv_bias=False,
-            scale=None,
             init_scale=self.init_scale,
             key=key,
         )

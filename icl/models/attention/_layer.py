@@ -39,12 +39,12 @@ class Attention(eqx.Module):
         num_heads: int,
         *,
         kind: AttentionConfig,
-        num_kv_heads: int | None,
         mask: Mask,
-        qkv_bias: bool,
-        scale: float | None,
-        init_scale: float,
         key: PRNGKeyArray,
+        num_kv_heads: int | None = None,
+        qkv_bias: bool = False,
+        scale: float | None = None,
+        init_scale: float = 1.0,
         output_bias: bool = False,
         d_head: int | None = None,
     ):
@@ -54,9 +54,9 @@ class Attention(eqx.Module):
             `d_head` is given.
         - `num_heads`: Heads of dimension `d_head`.
         - `kind`: How queries, keys and values are combined.
+        - `mask`: Which tokens a token sees.
         - `num_kv_heads`: Number of key and value heads. Consecutive heads share one. It
             divides `num_heads`; `None` is as many as `num_heads`.
-        - `mask`: Which tokens a token sees.
         - `qkv_bias`: Whether queries, keys and values have a bias.
         - `scale`: The factor on the scores; `None` uses the kind's own factor.
         - `init_scale`: The factor on the initial weights.

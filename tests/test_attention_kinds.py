@@ -263,10 +263,8 @@ def test_heads_that_are_mixed_have_no_results():
 
 def test_norms_fold_into_each_kind():
     """Queries, keys and values read the norm; what follows does not matter."""
-    kinds = [RelaAttention(), FavorAttention(8), RebasedAttention()]
-    config = TransformerConfig(
-        d_model=8, num_heads=2, num_layers=3, attention=tuple(kinds)
-    )
+    kinds = RelaAttention(), FavorAttention(8), RebasedAttention(), LinearAttention()
+    config = TransformerConfig(d_model=8, num_heads=2, num_layers=4, attention=kinds)
     made = config.build(exemplar_label_interface(3, dim=4), key=jax.random.key(0))
     model, (_, inputs) = shaken(made, jax.random.key(1)), rela()
     folded = fold_layer_norms(model)

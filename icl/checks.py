@@ -3,93 +3,78 @@
 import math
 import numbers
 import reprlib
-from typing import Any, get_args, TypeGuard
+from typing import Any, get_args
 
 import jax.numpy as jnp
 import numpy as np
 from jax.core import Tracer
 from jaxtyping import Array, ArrayLike
 
+from opto.hints import did_you_mean
 
-def positive(name: str, value: object, most: int = 2**63 - 1) -> None:
-    """Raises `ValueError` unless `value` is an integer between 1 and `most`."""
-    if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+
+def positive(name: str, value: Any) -> None:
+    """Raises `ValueError` unless `value` is a positive integer."""
+    if not isinstance(value, int) or value < 1:
         got = reprlib.repr(value)
         raise ValueError(f"{name} must be a positive integer, got {got}")
-    if value > most:
-        raise ValueError(f"{name} must be at most {most}, got {value}")
 
 
-def check_index(name: str, value: object) -> None:
+def check_index(name: str, value: Any) -> None:
     """Raises `ValueError` unless `value` is an integer of at least 0."""
-    if isinstance(value, bool) or not isinstance(value, int) or value < 0:
+    if not isinstance(value, int) or value < 0:
         got = reprlib.repr(value)
         raise ValueError(f"{name} must be an integer of at least 0, got {got}")
 
 
-def check_number(name: str, value: object) -> None:
+def check_divisor(name: str, value: Any, of: str, whole: int) -> None:
+    """Raises `ValueError` unless `value` is a positive integer that divides `whole`."""
+    positive(name, value)
+    if whole % value:
+        raise ValueError(f"{name} must divide {of}={whole}, got {value}")
+
+
+def check_number(name: str, value: Any) -> None:
     """Raises `ValueError` unless `value` is a finite number."""
-    if not _is_number(value) or not -math.inf < _single(value) < math.inf:
-        got = _got(value)
-        raise ValueError(f"{name} must be a finite number, got {got}")
+    if not _is_real(value) or not -math.inf < value < math.inf:
+        raise ValueError(f"{name} must be a finite number, got {value!r}")
 
 
-def check_scale(name: str, value: object) -> None:
+def check_scale(name: str, value: Any) -> None:
     """Raises `ValueError` unless `value` is a positive and finite number."""
-    if not _is_number(value) or not 0 < _single(value) < math.inf:
-        got = _got(value)
-        raise ValueError(f"{name} must be positive and finite, got {got}")
+    if not _is_real(value) or not 0 < value < math.inf:
+        raise ValueError(f"{name} must be positive and finite, got {value!r}")
 
 
-def check_not_negative(name: str, value: object) -> None:
+def check_not_negative(name: str, value: Any) -> None:
     """Raises `ValueError` unless `value` is a finite number of at least 0."""
-    if not _is_number(value) or not 0 <= _single(value) < math.inf:
-        got = _got(value)
-        raise ValueError(f"{name} must be at least 0 and finite, got {got}")
+    if not _is_real(value) or not 0 <= value < math.inf:
+        raise ValueError(f"{name} must be at least 0 and finite, got {value!r}")
 
 
-def check_probability(name: str, value: object) -> None:
+def check_probability(name: str, value: Any) -> None:
     """Raises `ValueError` unless `value` is a number in [0, 1]."""
-    if not _is_number(value) or not 0 <= value <= 1:
-        raise ValueError(f"{name} must be in [0, 1], got {reprlib.repr(value)}")
+    if not _is_real(value) or not 0 <= value <= 1:
+        raise ValueError(f"{name} must be in [0, 1], got {value!r}")
 
 
-def _is_number(value: object) -> TypeGuard[float]:
-    # True is a number for Python, but not what anyone means.
-    return isinstance(value, numbers.Real) and not isinstance(value, bool)
-
-
-def _single(value: Any) -> float:
-    """The number as JAX stores it: too large ones are infinite, too small ones 0."""
-    try:
-        with np.errstate(over="ignore", under="ignore"):
-            return float(np.float32(float(value)))
-    except OverflowError:  # A whole number.
-        return math.inf
-
-
-def _got(value: object) -> str:
-    text = reprlib.repr(value)
-    if not _is_number(value) or not value or not math.isfinite(value):
-        return text
-    stored = _single(value)
-    lost = stored in (0, math.inf, -math.inf)
-    return f"{text}, which is {stored:g} in float32" if lost else text
+def _is_real(value: Any) -> bool:
+    return isinstance(value, numbers.Real)
 
 
 def check_seed(name: str, seed: object) -> None:
     """Raises `ValueError` unless `seed` is a whole number that makes a valid key."""
-    if isinstance(seed, bool) or not isinstance(seed, int | np.integer):
+    if not isinstance(seed, int | np.integer):
         raise ValueError(f"{name} must be an integer, got {reprlib.repr(seed)}")
     if not 0 <= seed < 2**32:
         raise ValueError(f"{name} must be in [0, 2^32), got {seed}")
 
 
 def check_one_of(name: str, value: object, choices: Any) -> None:
-    """Raises `ValueError` unless `value` is one of the texts of a `Literal`."""
+    """Raises `ValueError`, with the nearest one, unless `value` is in a `Literal`."""
     known = get_args(choices)
-    if not isinstance(value, str) or value not in known:
-        got = reprlib.repr(value)
+    if value not in known:
+        got = f"{reprlib.repr(value)}{did_you_mean(str(value), known)}"
         raise ValueError(f"{name} must be one of {', '.join(known)}, got {got}")
 
 

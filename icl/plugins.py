@@ -104,18 +104,25 @@ def import_plugin(name: str) -> ModuleType:
     return module
 
 
-def is_there(name: str) -> bool:
-    """Whether `import_plugin` would find this module or file."""
-    if name.endswith(".py"):
-        return Path(name).is_file()
-    with _told(name):
-        try:
-            return name in sys.modules or importlib.util.find_spec(name) is not None
-        except ModuleNotFoundError as error:
-            # The package that should contain it does not exist.
-            if error.name and f"{name}.".startswith(f"{error.name}."):
-                return False
-            raise
+def import_extra(module: str, extra: str, purpose: str) -> Any:
+    """Imports a module that one of the project's extras installs.
+
+    **Arguments:**
+
+    - `extra`: The extra, as in `make EXTRA=resnet`.
+    - `purpose`: What needs the module; the error begins with it.
+
+    **Raises:** `ValueError`, in one line, if the module does not exist or is broken.
+    """
+    try:
+        return importlib.import_module(module)
+    except (ImportError, RuntimeError, OSError) as error:
+        how = f"make EXTRA={extra}, or pip install -e '.[{extra}]'"
+        if isinstance(error, ImportError) and error.name == module.partition(".")[0]:
+            reason = f"{error.name}, which is not installed"
+        else:
+            reason = f"{module}, which does not import ({' '.join(str(error).split())})"
+        raise ValueError(f"{purpose} needs {reason}: {how}") from error
 
 
 def imported() -> tuple[str, ...]:
@@ -194,16 +201,20 @@ def made_with(names: Iterable[str]) -> Iterator[None]:
         if not missing:
             raise
         options = " ".join(f"{_OPTION} {shlex.quote(name)}" for name in missing)
-        gone = ", ".join(filter(_is_gone, missing))
+        gone = ", ".join(name for name in missing if not _exists(name))
         where = f"; there is no {gone}" if gone else ""
         raise ValueError(f"{error} (it was made with {options}{where})") from None
 
 
-def _is_gone(name: str) -> bool:
+def _exists(name: str) -> bool:
+    if name.endswith(".py"):
+        return Path(name).is_file()
     try:
-        return not is_there(name)
-    except ValueError:  # Its package exists but fails.
+        return importlib.util.find_spec(name) is not None
+    except ModuleNotFoundError:
         return False
+    except Exception:  # Its package exists but fails.
+        return True
 
 
 def origin(thing: Any) -> tuple[str, str]:

@@ -267,14 +267,6 @@ def test_weights_that_are_no_shares_have_colours_of_their_own():
         assert figure.axes[0].images[0].get_clim() == limits
 
 
-def test_norms_fold_into_any_kind():
-    for attention in (LinearAttention(), SignedAttention()):
-        model, inputs = small(attention)
-        folded = fold_layer_norms(model)
-        found = opto.run(folded, *inputs)[0]
-        np.testing.assert_allclose(found, opto.run(model, *inputs)[0], atol=1e-5)
-
-
 @pytest.mark.usefixtures("unchecked")
 def test_norms_fold_only_into_models_that_are_known():
     with pytest.raises(ValueError, match="fold norms into .*, got Linear"):
@@ -369,21 +361,3 @@ def test_plots_where_keys_are_context_tokens():
         assert len(figure.axes[0].get_xticks()) == 6
         assert len(figure.axes[0].get_yticks()) == 7
     plots.token_pairs(np.arange(2), np.stack([pattern[None]] * 2), names)
-
-
-def test_masks_and_kinds_in_a_config():
-    from icl.config import from_json, to_json
-
-    config = TransformerConfig(
-        attention=LinearAttention(), mask=ContextOnly(2), num_kv_heads=4
-    )
-    stored = to_json(config)
-    assert stored["attention"] == {"type": "LinearAttention"}
-    assert stored["mask"] == {"type": "ContextOnly", "num_queries": 2}
-    assert from_json(TransformerConfig, stored) == config
-    older = {
-        name: value
-        for name, value in to_json(TransformerConfig()).items()
-        if name not in ("attention", "mask", "num_kv_heads")
-    }
-    assert from_json(TransformerConfig, older) == TransformerConfig()

@@ -4,7 +4,6 @@ import dataclasses
 import io
 import json
 import math
-import re
 import zipfile
 
 import h5py
@@ -136,12 +135,6 @@ def test_moved_drawings_keep_their_place_within_bounds(getkey):
     assert away.std(0).min() > 0.5
 
 
-@pytest.mark.parametrize("field", ["dim", "num_training", "steps", "seed"])
-def test_bad_settings_are_named(field):
-    with pytest.raises(ValueError, match=f"^{field} must be an integer .* got -1"):
-        data.ConvEncoder(**{field: -1})
-
-
 def test_too_few_characters():
     with pytest.raises(
         ValueError, match="^num_training .* the number of classes, 6, .* got 6"
@@ -205,21 +198,3 @@ def test_command_line(characters, tmp_path, capsys, monkeypatch):
     assert call(capsys, characters, *options) == (0, "")
     with h5py.File(out) as opened:
         assert opened["conv"].shape == (2, 20, 16)
-
-
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        (["--encoder", "conv", "--whiten", "3"], "encoder replaces .* got whiten=3"),
-        (["--encoder", "conv", "--scale", "2"], "encoder replaces .* scale=2.0"),
-        (["--encoder", "conv"], "num_training must .* classes, 8, .* got 92"),
-        (["--encoder", "cnov"], "encoder"),
-    ],
-)
-def test_command_line_errors(characters, tmp_path, capsys, options, message):
-    out = tmp_path / "conv.h5"
-    status, err = call(capsys, characters, "--out", out, *options)
-    assert status == 2
-    assert err.count("\n") == 1
-    assert re.search(message, err)
-    assert not out.exists()

@@ -16,7 +16,6 @@ from icl.tasks.exemplar_label import (
     Context,
     ExemplarLabel,
     FlippedLabels,
-    Mixture,
     QueryLabelOnContext,
     Relabel,
     Split,
@@ -171,35 +170,42 @@ def test_some_class_pairs_of_many(monkeypatch):
     assert set(rows(draw(0, 100))) == whole
 
 
-def test_what_there_is_none_of():
-    task = small().build(jnp.asarray(DATA))
-    match = lambda text: pytest.raises(ValueError, match=text)
-    with match(r"exemplar must be in \[0, 2\), got 2"):
-        dense_set(task, exemplar=2)
-    with match(r"query_exemplar must be in \[0, 2\), got -1"):
-        dense_set(task, query_exemplar=-1)
-    with match("max_class_pairs=3 draws from 12 pairs, so it needs a key"):
-        dense_set(task, max_class_pairs=3)
-    with match("max_class_pairs must be a positive integer, got 0"):
-        dense_set(task, max_class_pairs=0)
-    with match("relabelling= needs Relabel labels, got ClassLabels"):
-        dense_set(
-            small(labels=ClassLabels()).build(jnp.asarray(DATA)), relabelling="val"
-        )
-    with match("the 'val' part of .* is empty"):
-        dense_set(task, classes="val")
-    for context in (
-        Context(length=4, burstiness=2, distractor=True),
-        Context(burstiness=0),
-        Mixture((Context(), Context(burstiness=0)), (0.5, 0.5)),
-    ):
-        with match("task must have contexts of two items"):
-            dense_set(
-                small(labels=ClassLabels(), context=context).build(jnp.asarray(DATA))
-            )
-    absent = {"context": Context(no_support=True), "labels": QueryLabelOnContext()}
-    with match("task must have contexts of two items"):
-        dense_set(small(**absent).build(jnp.asarray(DATA)))
-    many = ExemplarLabel(class_split=Split(train=12800), exemplar_split=Split(train=1))
-    with match("163827200 pairs of classes with 2 sequences each"):
-        dense_set(many.build(jnp.zeros((12800, 1, 1))))
+def dense(settings=None, **arguments):
+    task = small(**(settings or {})).build(jnp.asarray(DATA))
+    return dense_set(task, **arguments)
+
+
+OWN = {"labels": ClassLabels()}
+ABSENT = {"context": Context(no_support=True), "labels": QueryLabelOnContext()}
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: dense(exemplar=2), r"exemplar must be in \[0, 2\), got 2"),
+        (lambda: dense(query_exemplar=-1), r"query_exemplar must .*, got -1"),
+        (lambda: dense(max_class_pairs=3), "=3 draws from 12 pairs, so it needs a key"),
+        (lambda: dense(max_class_pairs=0), "must be a positive integer, got 0"),
+        (lambda: dense(OWN, relabelling="val"), "relabelling= needs Relabel labels"),
+        (lambda: dense(classes="val"), "the 'val' part of .* is empty"),
+        (
+            lambda: dense(OWN | {"context": Context(4, 2, distractor=True)}),
+            "task must have contexts of two items",
+        ),
+        (
+            lambda: dense(OWN | {"context": Context(burstiness=0)}),
+            "task must have contexts of two items",
+        ),
+        (lambda: dense(ABSENT), "task must have contexts of two items"),
+        (
+            lambda: dense_set(MANY.build(jnp.zeros((12800, 1, 1)))),
+            "163827200 pairs of classes with 2 sequences each",
+        ),
+    ],
+)
+def test_what_there_is_none_of(make, message):
+    with pytest.raises(ValueError, match=message):
+        make()
+
+
+MANY = ExemplarLabel(class_split=Split(train=12800), exemplar_split=Split(train=1))

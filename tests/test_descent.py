@@ -330,7 +330,6 @@ MISUSES = {
     "algorithm must have numbers to fit, got SteepestDescent": lambda: fit(
         SteepestDescent(1)
     ),
-    "penalty must be at least 0 and finite, got True": lambda: Ridge(True),
     "penalty must be at least 0 and finite, got '1'": lambda: Ridge("1"),
 }
 

@@ -276,18 +276,6 @@ def test_accuracies(task, bayes_accuracy, oracle_accuracy):
     )
 
 
-def test_log_odds_are_calibrated():
-    """Among examples with nearly equal log-odds, that share has label 1."""
-    for task in (ShiftedMean(4, 8, 1.0), Variance(2, 8)):
-        examples = drawn(task, 40_000)
-        probability = special.expit(np.asarray(examples.log_odds, float))
-        for low in np.linspace(0, 0.9, 10):
-            inside = (probability >= low) & (probability < low + 0.1)
-            error = np.sqrt(0.25 / inside.sum())
-            found = examples.query_y[inside].mean()
-            assert found == pytest.approx(probability[inside].mean(), abs=4 * error)
-
-
 # Baselines
 
 
@@ -459,20 +447,6 @@ def test_metrics_of_the_bayes_predictor_and_of_others():
             assert found["auroc"] == pytest.approx(0.5)
 
 
-def test_exchanged_labels_exchange_the_answer():
-    for task in (ShiftedMean(4, 8), Variance(4, 8)):
-        examples = drawn(task, 50)
-        other = task.corruptions["labels_exchanged"](examples)
-        found, before = bayes(task, other), bayes(task, examples)
-        np.testing.assert_allclose(found, -before, atol=1e-9)
-        np.testing.assert_array_equal(other.log_odds, -examples.log_odds)
-        # Its log-likelihood ratio is that of its own parameters.
-        ratio = jax.vmap(task.log_likelihood_ratio)(other.query_x, other.parameters)
-        np.testing.assert_allclose(
-            ratio, other.log_likelihood_ratio, rtol=1e-4, atol=1e-5
-        )
-
-
 def test_without_labels_a_model_is_at_chance_by_symmetry():
     """An example and the one with exchanged labels are equally likely.
 
@@ -504,10 +478,8 @@ def test_rank_correlation_is_spearmans():
         (lambda: ShiftedMean(dim=0), "dim must be a positive"),
         (lambda: ShiftedMean(nuisance_std=-1.0), "nuisance_std must be at least 0"),
         (lambda: ShiftedMean(mean_norm=0.0), "mean_norm must be positive and finite"),
-        (lambda: ShiftedMean(mean_norm="1"), "mean_norm must be positive .* got '1'"),
         (lambda: ShiftedMean(label_prior=1.0), "label_prior must allow both labels"),
         (lambda: Variance(label_prior=2.0), r"label_prior must be in \[0, 1\], got 2"),
-        (lambda: Variance(label_prior=True), r"label_prior must be in .* got True"),
         (lambda: Variance(context=0), "context must be a positive"),
         (lambda: Variance(least_std=0.0), "least_std and largest_std must be positive"),
         (
@@ -516,17 +488,12 @@ def test_rank_correlation_is_spearmans():
         ),
         (lambda: NoisyLabels(1.5), r"probability must be in \[0, 1\], got 1.5"),
         (
-            lambda: ShiftedMean(context_change="noise"),
-            "context_change must be of type .* ShuffledPairs, got 'noise'",
-        ),
-        (
             lambda: dataclasses.replace(
                 drawn(Variance(2, 3), 1), context_y=np.array([[0, 2, 1]])
             ).check_batch(),
             "context_y must be 0 or 1, got 2",
         ),
         (lambda: shifted_mean(3), "steps must be at least 4 for a one-cycle rate"),
-        (lambda: shifted_mean(0), "steps must be a positive integer, got 0"),
     ],
 )
 def test_impossible_settings_are_refused(make, message, unchecked):

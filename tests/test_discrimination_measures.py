@@ -304,7 +304,6 @@ def test_texts_are_read_and_replayed(run_folder):
         (lambda: discrimination.steering(tokens="x"), "tokens must be one of query"),
         (lambda: discrimination.steering(size=0.0), "size must be positive and finite"),
         (lambda: discrimination.steering(size="x"), "size must be positive .* got 'x'"),
-        (lambda: discrimination.steering(size=True), "size must be .* got True"),
         (lambda: discrimination.steering(size=None), "size must be .* got None"),
         (lambda: discrimination.steering(1), "along must be one of .* got 1"),
         (lambda: discrimination.probe(["mean"]), r"target must be .* got \['mean'\]"),

@@ -3,7 +3,6 @@
 import dataclasses
 import functools
 import pathlib
-import re
 
 import equinox as eqx
 import jax
@@ -415,14 +414,7 @@ def test_the_ramp_of_the_public_code():
     assert stage["n_points"].tolist()[-11:] == [39, *[41] * 10]
     assert int(Ramp(1, 6, 4, 10).at(15)) == 5
     assert int(Ramp(1, 6, 4, 10).at(2_000_000_000)) == 6
-    most = 2**31 - 1
-    ramp = Ramp(5, 11, most, 10)
-    assert [int(ramp.at(seen)) for seen in (9, 10, most, most + 1)] == [5, 11, 11, 11]
-    half = 2**30 - 1
-    late = Ramp(5, most, 2**30, half)
-    seen = np.array([half - 1, half, 2 * half, 2**31 + 5, 2**40])
-    assert late.at(seen).tolist() == [5, 5 + 2**30, most, most, most]
-    assert int(Ramp(5, most, 2**30, 1).at(7)) == most
+    assert Ramp(1, 6, 4, 10).at(np.array([9, 2**31 + 5, 2**40])).tolist() == [1, 6, 6]
 
 
 SMALL = InContextFunction(
@@ -524,53 +516,39 @@ def test_configs_and_batches_are_read_again(tmp_path):
     assert eqx.tree_equal(read_again, sets)
 
 
-WRONG = {
-    "vectors must be below dim=3, got 3": lambda: OrthogonalQuery(3),
-    "flipped must be at most dim=3, got 4": lambda: OppositeQuery(4),
-    "removed must be below dim=3, got 3": lambda: SubspaceInputs(3),
-    "removed must be a positive integer, got 0": lambda: SubspaceInputs(0),
-    "constrained=1 changes nothing: leave": lambda: OrthantContext(1),
-    "constrained must be at most points=4, got 5": lambda: OrthantContext(5),
-    "scale=1.0 changes nothing": lambda: ScaledQuery(1.0),
-    "scale must be positive and finite, got 0": lambda: ScaledInputs(0.0),
-    "exponent must be positive and finite, got 0": lambda: SkewedInputs(0.0),
-    "shift must be of type InputShift, got 'skewed'": lambda: "skewed",
-}
+def task(**settings):
+    return InContextFunction(**{"dim": 3, "points": 4, **settings})
 
 
-@pytest.mark.usefixtures("unchecked")
-@pytest.mark.parametrize("message", WRONG)
-def test_shifts_that_cannot_be(message):
-    with pytest.raises(ValueError, match=re.escape(message)):
-        InContextFunction(dim=3, points=4, shift=WRONG[message]())
+WRONG = [
+    (lambda: task(shift=OrthogonalQuery(3)), "vectors must be below dim=3, got 3"),
+    (
+        lambda: task(dim=20, points=3, shift=OrthogonalQuery(3)),
+        "vectors must be below points=3, got 3",
+    ),
+    (lambda: task(shift=OppositeQuery(4)), "flipped must be at most dim=3, got 4"),
+    (lambda: task(shift=SubspaceInputs(3)), "removed must be below dim=3, got 3"),
+    (lambda: task(shift=OrthantContext(5)), "constrained must be at most points=4"),
+    (lambda: SubspaceInputs(0), "removed must be a positive integer, got 0"),
+    (lambda: OrthantContext(1), "constrained=1 changes nothing: leave"),
+    (lambda: ScaledQuery(1.0), "scale=1.0 changes nothing"),
+    (lambda: ScaledInputs(0.0), "scale must be positive and finite, got 0"),
+    (lambda: SkewedInputs(0.0), "exponent must be positive and finite, got 0"),
+    (lambda: task(function=SparseLinear(4)), "sparsity must be at most dim=3, got 4"),
+    (lambda: NoisyLinear(0.0), "noise_std must be positive and finite, got 0.0"),
+    (lambda: Ramp(5, 4, 1, 1), "end must be at least start=5, got 4"),
+    (
+        lambda: task(points=41, curriculum=PUBLISHED),
+        "curriculum: dims must end at 3 or below, got 20",
+    ),
+    (
+        lambda: dataclasses.replace(SMALL, shift=ScaledQuery(2.0)),
+        "ScaledQuery is for evaluation: set curriculum to None",
+    ),
+]
 
 
-@pytest.mark.usefixtures("unchecked")
-def test_a_query_is_orthogonal_to_fewer_points_than_there_are():
-    with pytest.raises(ValueError, match="vectors must be below points=3, got 3"):
-        InContextFunction(dim=20, points=3, shift=OrthogonalQuery(3))
-
-
-@pytest.mark.usefixtures("unchecked")
-def test_tasks_that_cannot_be():
-    refused = functools.partial(pytest.raises, ValueError)
-    with refused(match="sparsity must be at most dim=2, got 3"):
-        InContextFunction(SparseLinear(3), dim=2)
-    with refused(match="noise_std must be positive and finite, got 0.0"):
-        NoisyLinear(0.0)
-    with refused(match="end must be at least start=5, got 4"):
-        Ramp(5, 4, 1, 1)
-    with refused(match="interval must be at most 2147483647, got 2147483648"):
-        Ramp(1, 5, 1, 2**31)
-    with refused(match="end=5 must come after at most 2147483647 .*, got 4294967296"):
-        Ramp(1, 5, 1, 2**30)
-    with refused(match="dims must be of type Ramp, got 3"):
-        Curriculum(3, PUBLISHED.points)
-    with refused(match="curriculum must be of type Curriculum, got Ramp"):
-        InContextFunction(curriculum=PUBLISHED.dims)
-    with refused(match="function must be of type FunctionClass, got <class"):
-        InContextFunction(LinearFunction)
-    with refused(match="curriculum: dims must end at 3 or below, got 20"):
-        InContextFunction(dim=3, points=41, curriculum=PUBLISHED)
-    with refused(match="ScaledQuery is for evaluation: set curriculum to None"):
-        dataclasses.replace(SMALL, shift=ScaledQuery(2.0))
+@pytest.mark.parametrize(("make", "message"), WRONG)
+def test_settings_that_are_refused(make, message):
+    with pytest.raises(ValueError, match=message):
+        make()

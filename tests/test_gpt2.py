@@ -20,7 +20,6 @@ from icl.compat.gpt2 import load, save
 from icl.config import from_json, to_json
 from icl.measures import lacking
 from icl.models import (
-    Causal,
     ContextOnly,
     Everything,
     fold_layer_norms,
@@ -574,9 +573,14 @@ def test_a_value_reaches_only_later_predictions():
 
 WRONG = {
     "num_heads must divide d_model=8, got 3": lambda: built(TOKENS, num_heads=3),
-    "num_kv_heads must be None or divide num_heads=2, got 4": lambda: built(
+    "num_kv_heads must divide num_heads=2, got 4": lambda: built(
         TOKENS, num_kv_heads=4
     ),
+    "layer_norm_epsilon must be at least 0": lambda: built(
+        TOKENS, layer_norm_epsilon=-1.0
+    ),
+    "init_std must be positive and finite": lambda: built(TOKENS, init_std=0.0),
+    "scale must be a finite number": lambda: built(TOKENS, scale=float("inf")),
     "attention must be one": lambda: built(TOKENS, attention=(SoftmaxAttention(),) * 3),
     "mask must not show later tokens, got Everything()": lambda: built(
         TOKENS, mask=Everything()
@@ -589,12 +593,8 @@ WRONG = {
     ),
     "tied must be True for points": lambda: built(POINTS, tied=False),
     "ids with a logit for each, or points": lambda: built(Interface(POINTS.inputs, 2)),
-    "ids must be whole numbers, got float32": lambda: built(TOKENS)([1.0, 2.0]),
     "ids must be an array [seq], got shape [2, 3]": lambda: built(TOKENS)(
         jnp.zeros((2, 3), int)
-    ),
-    "ids must have at least one token, got none": lambda: built(TOKENS)(
-        jnp.zeros(0, int)
     ),
     "positions end at 10 tokens, got 11": lambda: built(TOKENS)(jnp.zeros(11, int)),
     "xs must have 3 components, got 2": lambda: built(POINTS)(
@@ -623,31 +623,6 @@ WRONG = {
 def test_wrong_settings_and_inputs_are_refused(message):
     with pytest.raises(ValueError, match=re.escape(message)):
         WRONG[message]()
-
-
-# A setting, a wrong value of it, and what it must be.
-WRONG_VALUES = [
-    ("num_kv_heads", True, "a positive integer"),
-    ("num_kv_heads", (None, "2"), "a positive integer"),
-    ("layer_norm_epsilon", -1.0, "at least 0 and finite"),
-    ("layer_norm_epsilon", "1", "at least 0 and finite"),
-    ("init_std", 0.0, "positive and finite"),
-    ("init_std", True, "positive and finite"),
-    ("scale", float("inf"), "a finite number"),
-    ("scale", (None, "a"), "a finite number"),
-    ("scale", True, "a finite number"),
-    ("attention", "softmax", "of type AttentionConfig"),
-    ("mask", (Causal(), None), "of type Mask"),
-    ("activation", jax.nn.relu, "of type TanhGelu or ExactGelu or Relu"),
-    ("tied", 1, "of type bool"),
-]
-
-
-@pytest.mark.usefixtures("unchecked")
-@pytest.mark.parametrize(("name", "value", "wanted"), WRONG_VALUES)
-def test_values_of_another_type_are_refused(name, value, wanted):
-    with pytest.raises(ValueError, match=f"{name} must be {wanted}, got "):
-        GPT2Config(**TINY | {name: value})
 
 
 def test_ids_that_do_not_exist_give_nan():

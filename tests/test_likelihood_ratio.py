@@ -365,8 +365,6 @@ def test_attention_goes_both_ways_but_labels_do_not_reach_the_query_token():
             "num_heads must divide d_model",
         ),
         (lambda: EncoderConfig(num_heads=2.0), "num_heads must be a positive integer"),
-        (lambda: EncoderConfig(tokens="sum"), "tokens must be of type SummedTokens or"),
-        (lambda: EncoderConfig(positions=None), "positions must be of type Learned or"),
         (lambda: EncoderConfig(mlp_ratio=0.0), "mlp_ratio must be positive"),
         (lambda: EncoderConfig(init_scale=-1.0), "init_scale must be positive"),
         (

@@ -55,8 +55,6 @@ def layer(name, number, data):
         num_kv_heads=kv_heads,
         mask=mask,
         qkv_bias=True,
-        scale=None,
-        init_scale=1.0,
         key=key(0),
         output_bias=True,
     )

@@ -208,17 +208,6 @@ def test_two_kinds_of_one_name_are_refused(tmp_path):
     assert issubclass(lion("four", base), Beast)
 
 
-def test_a_kind_that_is_not_frozen_is_refused():
-    class Beast(OpenUnion):
-        pass
-
-    with pytest.raises(TypeError, match="non-frozen dataclass from a frozen one"):
-
-        @dataclasses.dataclass
-        class Lion(Beast):
-            legs: int = 4
-
-
 def test_a_file_that_fails_in_a_package_is_named(tmp_path, monkeypatch):
     package(tmp_path, {"den/__init__.py": "", "den/lion.py": "import nothing_here"})
     monkeypatch.syspath_prepend(tmp_path)
@@ -272,9 +261,7 @@ def test_a_file_that_fails_is_named(tmp_path, text, match):
 
 
 ENDS = {
-    "an error": "1 / 0",
     "a task": "@dataclasses.dataclass\nclass LinearRegression(TaskConfig): ...",
-    "a preset": "@preset\ndef induction(): ...",
     "a bad preset": "@preset\ndef sized(size): ...",
     "a measure": "@measures.register\ndef composition(): ...",
     "an edit": "@opto.register\nclass Match(opto.Zero): ...",
@@ -336,50 +323,6 @@ def test_two_files_cannot_share_a_name(plugin, tmp_path):
     assert TaskConfig.members()["FewClasses"] is few.FewClasses
 
 
-def test_a_package_that_fails_may_be_mended(tmp_path, monkeypatch):
-    monkeypatch.syspath_prepend(tmp_path)
-    files = {"herd/__init__.py": "", "herd/cow.py": PLUGIN}
-    package(tmp_path, {**files, "herd/all.py": "from . import cow\ncow.calf"})
-    with pytest.raises(ValueError, match="^herd.all cannot be imported: Attribute"):
-        plugins.import_plugin("herd.all")
-    assert "FewClasses" not in TaskConfig.members()
-    (tmp_path / "herd/cow.py").write_text(PLUGIN + "calf = 1")
-    plugins.import_plugin("herd.all")
-    assert "FewClasses" in TaskConfig.members()
-
-
-CELLS = """
-import dataclasses
-from icl import measures, plugins, protocols
-from icl.presets import preset, presets
-
-def refused(cell):
-    try:
-        exec(cell, globals())
-    except ValueError as error:
-        print(error)
-
-refused("class LinearRegression(protocols.TaskConfig): pass")
-refused("@preset\\ndef induction(): pass")
-refused("@measures.register\\ndef composition(): pass")
-refused(f"plugins.import_plugin('mine.py')")
-assert len(protocols.TaskConfig.members()) > 3
-presets(), measures.names()
-"""
-
-
-def test_a_name_of_ours_is_refused_before_ours_is_imported(tmp_path):
-    """In a notebook, where the cell that defines it is the first."""
-    (tmp_path / "mine.py").write_text("import opto\n" + ENDS["an edit"])
-    command = [sys.executable, "-c", CELLS]
-    done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path)
-    assert done.returncode == 0, done.stderr
-    what = ("kinds of TaskConfig", "presets", "measures", "name Match is taken by icl")
-    lines = done.stdout.splitlines()
-    assert all(map(str.__contains__, lines, what))
-    assert len(lines) == len(what)
-
-
 def test_what_is_not_there_is_told(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "mine.py").touch()
@@ -392,18 +335,6 @@ def test_what_is_not_there_is_told(tmp_path, monkeypatch):
     for name in (".", "", "./mine", "../mine"):
         with pytest.raises(ValueError, match=f"--import must be .*, got '{name}'"):
             plugins.import_plugin(name)
-
-
-def test_what_is_there(tmp_path, monkeypatch):
-    package(tmp_path, {"herd/__init__.py": "", "herd/cow.py": "1 / 0"})
-    package(tmp_path, {"flock/__init__.py": "import nothing_of_this_name"})
-    monkeypatch.syspath_prepend(tmp_path)
-    for name in ("herd", "herd.cow", "json", str(tmp_path / "herd/cow.py")):
-        assert plugins.is_there(name)
-    for name in ("heard", "heard.cow", "json.decoder.no", str(tmp_path / "cow.py")):
-        assert not plugins.is_there(name)
-    with pytest.raises(ValueError, match="^flock.hen cannot be imported: Mod.*nothing"):
-        plugins.is_there("flock.hen")
 
 
 def test_the_option_is_read_wherever_it_stands(tmp_path, monkeypatch):
@@ -421,17 +352,6 @@ def test_the_option_is_read_wherever_it_stands(tmp_path, monkeypatch):
 # Names
 
 
-def test_two_presets_of_one_name_are_refused(tmp_path):
-    text = "from icl.presets import preset\n@preset\ndef induction(): ..."
-    (tmp_path / "mine.py").write_text(text)
-    from icl.presets import presets
-
-    presets()
-    both = "mine.py cannot be imported: 'induction' is the name of two presets, in "
-    with pytest.raises(ValueError, match=f"{both}.*induction.py and in .*mine.py; ren"):
-        plugins.import_plugin(str(tmp_path / "mine.py"))
-
-
 def test_a_preset_is_called_without_arguments():
     with pytest.raises(ValueError, match="preset wide .* default, got width without"):
 
@@ -440,12 +360,12 @@ def test_a_preset_is_called_without_arguments():
             pass
 
 
-def test_two_measures_of_one_name_are_refused():
-    with pytest.raises(ValueError, match="'composition' is the name of two measures"):
-
-        @measures.register
-        def composition():
-            pass
+def test_two_presets_or_measures_of_one_name_are_refused():
+    for add, name in ((preset, "induction"), (measures.register, "composition")):
+        presets(), measures.names()
+        exec(f"def {name}(): ...", taken := {"__name__": "others"})
+        with pytest.raises(ValueError, match=f"'{name}' is the name of two "):
+            add(taken[name])
 
 
 # Commands
@@ -490,12 +410,6 @@ def test_a_plug_in_of_a_package_is_known_by_itself(tmp_path, plugin):
     assert message == "icl: few cannot be imported: RuntimeError: not today\n"
 
 
-def test_a_plug_in_that_fails_is_told_in_one_line(tmp_path):
-    (tmp_path / "broken.py").write_text("import nothing_of_this_name")
-    message = refused("--import", tmp_path / "broken.py", "train", "induction")
-    assert "broken.py cannot be imported: ModuleNotFoundError: No module" in message
-
-
 # Studies
 
 
@@ -537,15 +451,13 @@ def test_a_studys_own_file_defines_what_its_jobs_train(tmp_path):
     assert f"(it was made with --import {study})" in message
     status, _, err = icl("eval", out / "seed-0", "--import", study)
     assert status == 0, err
-    # A folder does not say which code runs. On another machine the file may be gone.
+    # On another machine the file may be gone.
     moved = study.rename(tmp_path / "moved.py")
     status, _, err = sweeps("collect", out)
     assert status == 2
-    assert "seed-0 cannot be read: config: type must be one of ExemplarLabel" in err
     assert f"(it was made with --import {study}; there is no {study})" in err
     status, text, err = sweeps("collect", out, "--import", moved)
     assert status == 0, err
-    assert f"2 runs: {out / 'collected.h5'}" in text
 
 
 def test_a_study_keeps_the_plug_ins_of_every_launch(tmp_path):

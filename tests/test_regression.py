@@ -18,7 +18,6 @@ import pytest
 import rates
 
 import icl
-import opto
 from icl import cli, TaskSet, Training
 from icl.baselines.gradient_descent import one_step
 from icl.batches import batch
@@ -201,30 +200,6 @@ def test_one_layer_can_do_a_step_of_gradient_descent(task, getkey):
     np.testing.assert_allclose(
         found, oracles.descended(x, y, rate), rtol=1e-4, atol=1e-5
     )
-
-
-def test_the_querys_value_is_not_read(getkey):
-    task = TASKS["published"]
-    made = model(task, getkey, init_variance=1.0)
-    x, y, _ = (jnp.asarray(part[0]) for part in draw(task, 1))
-    assert made(x, y) == made(x, y.at[-1].add(3))
-
-
-def test_sites_and_circuits(getkey):
-    task = TASKS["gaussian"]
-    made = model(task, getkey, num_layers=2)
-    table = opto.sites(made, *task.interface.structs)
-    assert {"embed", "blocks.1.attn.pattern", "blocks.0.attn.kernel"} <= {*table}
-    assert "blocks.0.attn.scores" not in table
-    assert table["blocks.0.attn.pattern"].shape == (1, 6, 5)
-    weights = made.blocks[0].attn.head_weights
-    assert opto.circuits.qk(weights).right.shape == (1, 4, 4)
-    with pytest.raises(ValueError, match="Uniform|distribution"):
-        opto.run(
-            made,
-            *(jnp.zeros(x.shape) for x in task.interface.structs),
-            edits=[opto.Pattern(opto.Uniform())],
-        )
 
 
 @pytest.mark.parametrize(

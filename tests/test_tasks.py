@@ -12,8 +12,8 @@ import pytest
 from scipy import stats
 
 from icl.batches import batch
-from icl.tasks.classification import classification
 from icl.tasks.exemplar_label import (
+    ClassLabels,
     Context,
     ExemplarLabel,
     FlippedLabels,
@@ -404,17 +404,6 @@ def test_relabel_parts_are_disjoint_and_train_has_every_label():
     assert 20 < again < 180
 
 
-def test_relabel_without_enough_pairs():
-    with pytest.raises(ValueError, match="2 training pairs cannot have all 5"):
-        Relabel(5, split=Split(2, 8)).pairs()
-    with pytest.raises(ValueError, match="tried 1 times on"):
-        Relabel(5, split=Split(3, 7, seed=None)).pairs()
-    with pytest.raises(ValueError, match="tried 1000 times on"):
-        Relabel(40, split=Split(20)).pairs()
-    with pytest.raises(ValueError, match="11 things, but there are only 10"):
-        Relabel(5, split=Split(11)).pairs()
-
-
 def test_relabel_with_many_labels_makes_no_table():
     settings = config(labels=Relabel(12_800))
     task = settings.build(ids())
@@ -487,22 +476,6 @@ def test_noise():
     assert originals.dtype == examples.dtype == np.float32
 
 
-def test_noise_keeps_the_type():
-    task = config(4, 3, noise=0.5).build(jnp.ones((4, 3, 2), jnp.bfloat16))
-    shapes = jax.eval_shape(lambda key: task.sample(key=key), jax.random.key(0))
-    assert shapes.examples.dtype == jnp.bfloat16
-
-
-@pytest.mark.parametrize("context", CONTEXTS.values(), ids=CONTEXTS)
-def test_what_a_sequence_is(context):
-    """For data that are ids; `test_kinds.py` tests the examples of all tasks."""
-    task = config(8, context=context).build(ids(8))
-    out = jax.eval_shape(lambda key: task.sample(key=key), jax.random.key(0))
-    for part in (out.examples, out.labels, out.classes):
-        assert part.shape == (context.length + 1,)
-        assert part.dtype == jnp.int32
-
-
 # Keys
 
 
@@ -529,39 +502,8 @@ def test_tasks_share_their_data():
     data = ids()
     first = config(labels=Relabel(5, split=Split(8, 2))).build(data)
     second = config(context=Context(4, 1, True), distribution=Zipf(1.0)).build(data)
-    assert first.data is data
-    assert second.data is data
+    assert first.data is second.data is data
     assert hash(first.config) == hash(dataclasses.replace(first.config))
-    sizes = [leaf.size for leaf in jax.tree.leaves(first)]
-    assert sorted(sizes) == sorted([15, 5, 3, 32])
-
-
-# The inputs of a model and of training
-
-
-class Model(eqx.Module):
-    weight: jax.Array
-
-    def query_logits(self, examples, labels, *, tap):
-        value = tap("sum", examples.sum(0), "dim")
-        return self.weight @ value + labels[:-1].sum().astype(value.dtype)
-
-
-def test_forward_and_metrics():
-    data = jax.random.normal(jax.random.key(0), (5, 3, 4))
-    task = config(labels=Relabel(5)).build(data)
-    example = jax.tree.map(lambda x: x[0], many(task, 10, 0))
-    model = Model(jax.random.normal(jax.random.key(2), (5, 4)))
-    logits = task.forward(model, example)
-    examples, labels = task.inputs(example)
-    want = np.asarray(model.weight) @ np.asarray(examples).sum(0)
-    want = want + int(labels[0]) + int(labels[1])
-    np.testing.assert_allclose(logits, want, rtol=1e-5)
-    got = eqx.filter_jit(task.metrics)(logits, example)
-    again = jax.jit(classification)(logits, labels[2], labels[:2])
-    jax.tree.map(np.testing.assert_array_equal, got, again)
-    right = (logits[labels[2]] >= logits[labels[:2]]).all()
-    assert bool(got["in_context_accuracy"]) == bool(right)
 
 
 # Splits
@@ -600,99 +542,63 @@ def test_split_in_order():
 
 # Errors
 
-BAD = {
-    "length": (lambda: Context(0), "length must be at least 1, got 0"),
-    "burstiness": (lambda: Context(2, -1), "burstiness must be at least 0, got -1"),
-    "burst too long": (lambda: Context(2, 3), "takes 3 items, but length is 2"),
-    "distractor too long": (lambda: Context(3, 2, True), "takes 4 items, .* is 3"),
-    "distractor": (lambda: Context(2, 0, True), "distractor needs a burstiness"),
-    "lengths": (
-        lambda: Mixture((Context(2), Context(3)), (0.5, 0.5)),
-        r"same length, got \[2, 3\]",
-    ),
-    "count": (lambda: Mixture((Context(),), (0.5, 0.5)), "got 1 and 2"),
-    "empty": (lambda: Mixture((), ()), "got 0 and 0"),
-    "sum": (lambda: Mixture((Context(),) * 2, (0.5, 0.4)), "sum to 1, got"),
-    "zero": (lambda: Mixture((Context(),) * 2, (1.0, 0.0)), "must be positive"),
-    "alpha": (lambda: Zipf(-1.0), "alpha must be at least 0, got -1"),
-    "nan alpha": (lambda: Zipf(math.nan), "alpha must be at least 0, got nan"),
-    "split": (lambda: Split(-1), "train must be at least 0"),
-    "split seed": (lambda: Split(1, seed=-1), "seed must be at least 0 or None"),
-    "split total": (lambda: Split(4, 4).part("val", 7), "but there are only 7"),
-    "split empty": (lambda: Split(4).part("val", 7), "'val' part of .* is empty"),
-    "num labels": (lambda: Relabel(1), "num_labels must be at least 2, got 1"),
-    "part": (lambda: Relabel(5, part="val"), "part 'val' needs a split"),
-    "noise": (lambda: config(noise=-0.1), "noise must be at least 0"),
-    "noise on ids": (lambda: config(noise=1.0).build(ids()), "noise must be 0"),
-    "no data": (lambda: config().build(None), "data must be classes of exemplars"),
-    "relabel rest": (
-        lambda: config(context=Context(4, 1), labels=Relabel()).build(ids()),
-        "Relabel needs contexts with the query's class and exactly one other",
-    ),
-    "relabel one class": (
-        lambda: config(context=Context(2, 2), labels=Relabel()).build(ids()),
-        "exactly one other",
-    ),
-    "relabel free": (
-        lambda: config(context=Context(2, 0), labels=Relabel()).build(ids()),
-        "exactly one other",
-    ),
-    "relabel no support": (
-        lambda: config(context=Context(no_support=True), labels=Relabel()).build(ids()),
-        "exactly one other",
-    ),
-    "relabel mixture": (
-        lambda: config(
-            context=Mixture((Context(), Context(2, 0)), (0.5, 0.5)), labels=Relabel()
-        ).build(ids()),
-        "exactly one other",
-    ),
-    "flip": (
-        lambda: config(context=Context(3, 1), labels=FlippedLabels()).build(ids()),
-        "FlippedLabels needs contexts",
-    ),
-    "query label": (
-        lambda: config(labels=QueryLabelOnContext()).build(ids()),
-        "no_support=True",
-    ),
-    "classes": (lambda: config(6).build(ids()), "6 things, but there are only 5"),
-    "exemplars": (lambda: config(5, 4).build(ids()), "4 things, but there are only 3"),
-    "unique classes": (
-        lambda: config(context=Context(5, 1, unique_rest=True)).build(ids(5)),
-        None,
-    ),
-    "too few classes": (
-        lambda: config(context=Context(6, 1, unique_rest=True)).build(ids()),
-        "at least 6 classes, but the split has 5",
-    ),
-    "too few for a rest": (
+PAIR = (Context(), Context(2, 0))
+BAD = [
+    (lambda: Context(0), "length must be a positive integer, got 0"),
+    (lambda: Context(2, -1), "burstiness must be an integer of at least 0, got -1"),
+    (lambda: Context(2, 3), "takes 3 items, but length is 2"),
+    (lambda: Context(3, 2, True), "takes 4 items, .* is 3"),
+    (lambda: Context(2, 0, True), "distractor needs a burstiness"),
+    (lambda: Mixture((Context(2), Context(3)), (0.5, 0.5)), r"length, got \[2, 3\]"),
+    (lambda: Mixture((Context(),), (0.5, 0.5)), "got 1 and 2"),
+    (lambda: Mixture((), ()), "got 0 and 0"),
+    (lambda: Mixture((Context(),) * 2, (0.5, 0.4)), "sum to 1, got"),
+    (lambda: Mixture((Context(),) * 2, (1.0, 0.0)), "must be positive"),
+    (lambda: Zipf(math.nan), "alpha must be at least 0 and finite, got nan"),
+    (lambda: Split(-1), "train must be an integer of at least 0, got -1"),
+    (lambda: Split(1, seed=-1), "seed must be an integer of at least 0, got -1"),
+    (lambda: Split(4, 4).part("val", 7), "but there are only 7"),
+    (lambda: Split(4).part("val", 7), "'val' part of .* is empty"),
+    (lambda: Relabel(1), "num_labels must be at least 2, got 1"),
+    (lambda: Relabel(5, part="val"), "part 'val' needs a split"),
+    (lambda: Relabel(5, split=Split(2, 8)).pairs(), "2 training pairs cannot have"),
+    (lambda: Relabel(5, split=Split(3, 7, seed=None)).pairs(), "tried 1 times on"),
+    (lambda: Relabel(40, split=Split(20)).pairs(), "tried 1000 times on"),
+    (lambda: Relabel(5, split=Split(11)).pairs(), "11 things, but there are only 10"),
+    (lambda: config(noise=-0.1), "noise must be at least 0"),
+    (lambda: config(noise=1.0).build(ids()), "noise must be 0"),
+    (lambda: config(classes="trian"), "did you mean 'train'"),
+    (lambda: config().build(None), "data must be classes of exemplars"),
+    (lambda: config(6).build(ids()), "6 things, but there are only 5"),
+    (lambda: config(5, 4).build(ids()), "4 things, but there are only 3"),
+    (lambda: built(Context(4, 1), Relabel()), "Relabel needs contexts .* one other"),
+    (lambda: built(Context(2, 2), Relabel()), "exactly one other"),
+    (lambda: built(Context(2, 0), Relabel()), "exactly one other"),
+    (lambda: built(Context(no_support=True), Relabel()), "exactly one other"),
+    (lambda: built(Mixture(PAIR, (0.5, 0.5)), Relabel()), "exactly one other"),
+    (lambda: built(Context(3, 1), FlippedLabels()), "FlippedLabels needs contexts"),
+    (lambda: built(Context(), QueryLabelOnContext()), "no_support=True"),
+    (lambda: built(Context(6, 1, unique_rest=True)), "at least 6 classes, .* has 5"),
+    (
         lambda: config(2, context=Context(3, 1, True)).build(ids(2)),
         "at least 3 classes, but the split has 2",
     ),
-}
+]
 
 
-@pytest.mark.parametrize("name", BAD)
-def test_errors(name):
-    make, message = BAD[name]
-    if message is None:
-        make()
-        return
+def built(context, labels=ClassLabels()):  # noqa: B008
+    return config(context=context, labels=labels).build(ids())
+
+
+@pytest.mark.usefixtures("unchecked")
+@pytest.mark.parametrize(("make", "message"), BAD)
+def test_errors(make, message):
     with pytest.raises(ValueError, match=message):
         make()
 
 
-def test_misspelt_parts():
-    # A clear message even without type checks.
-    from icl.tasks.exemplar_label._split import check_choice
-
-    with pytest.raises(ValueError, match="did you mean 'train'"):
-        check_choice("classes", "trian", ("train", "val", "test"))
-    with pytest.raises(Exception, match="trian"):
-        config(classes="trian").build(ids())
-
-
 def test_as_many_classes_as_needed():
+    built(Context(5, 1, unique_rest=True))
     settings = config(context=Context(4, 1, no_support=True, unique_rest=True))
     classes, _, _ = draw(settings)
     assert (np.sort(classes, axis=1) == np.arange(5)).all()
@@ -731,57 +637,31 @@ def test_published_files_have_no_classes(tmp_path):
     np.testing.assert_array_equal(loaded.classes, np.full((4, 3), -1))
 
 
-@pytest.mark.parametrize("when", ["write", "flush", "replace"])
-def test_a_failed_write_leaves_the_old_file(tmp_path, monkeypatch, when):
-    file = tmp_path / "sets.h5"
-    save_sequences(file, example_sets())
-    before = file.read_bytes()
-
-    def full(*args, **kwargs):
-        raise OSError(28, "No space left on device")
-
-    target = {
-        "write": "h5py.Group.__setitem__",
-        "flush": "os.fsync",
-        "replace": "os.replace",
-    }[when]
-    monkeypatch.setattr(target, full)
-    with pytest.raises(OSError, match="No space left"):
-        save_sequences(file, {"other": example_sets()["ids"]})
-    assert file.read_bytes() == before
-    assert list(tmp_path.iterdir()) == [file]
-
-
 GOOD = {"examples": np.ones((4, 3, 2)), "labels": np.zeros((4, 3), int)}
-BAD_FILES = {
-    "labels missing": ({"examples": GOOD["examples"]}, "no dataset 'labels'"),
-    "examples missing": ({"labels": GOOD["labels"]}, "no dataset 'examples'"),
-    "label rank": ({**GOOD, "labels": np.zeros(4, int)}, "labels must have shape"),
-    "no context": ({k: v[:, :1] for k, v in GOOD.items()}, "labels must have shape"),
-    "no sequence": ({k: v[:0] for k, v in GOOD.items()}, "labels must have shape"),
-    "label type": ({**GOOD, "labels": np.zeros((4, 3))}, "integers, got float64"),
-    "label sign": ({**GOOD, "labels": np.full((4, 3), -1)}, "at least 0, got -1"),
-    "label size": ({**GOOD, "labels": np.full((4, 3), 2**40)}, "fit in 32 bits"),
-    "counts": ({**GOOD, "examples": np.ones((5, 3, 2))}, r"\(4, 3\), got \(5, 3, 2\)"),
-    "rank": ({**GOOD, "examples": np.ones((4, 3, 2, 1))}, "examples must have shape"),
-    "ids": ({**GOOD, "examples": np.ones((4, 3))}, "dim axis must be integers"),
-    "vectors": ({**GOOD, "examples": np.ones((4, 3, 2), int)}, "must be floats"),
-    "nan": ({**GOOD, "examples": np.full((4, 3, 2), np.nan)}, "must be finite"),
-    "classes": ({**GOOD, "classes": np.zeros((4, 2), int)}, "classes must have"),
-    "text": ({**GOOD, "labels": np.full((4, 3), b"a")}, "labels must be integers"),
-}
+BAD_FILES = [
+    ({"examples": GOOD["examples"]}, "no dataset 'labels'"),
+    ({"labels": GOOD["labels"]}, "no dataset 'examples'"),
+    ({**GOOD, "labels": np.zeros(4, int)}, r"labels must be an array .* shape \[4\]"),
+    ({k: v[:, :1] for k, v in GOOD.items()}, "labels must have a context and a query"),
+    ({k: v[:0] for k, v in GOOD.items()}, "in each of at least one sequence"),
+    ({**GOOD, "labels": np.zeros((4, 3))}, "labels must be integers, got float64"),
+    ({**GOOD, "labels": np.full((4, 3), -1)}, "at least 0, got -1"),
+    ({**GOOD, "examples": np.ones((5, 3, 2))}, r"sequence=4.* got shape \[5, 3, 2\]"),
+    ({**GOOD, "examples": np.ones((4, 3))}, r"dim\], got shape \[4, 3\]"),
+    ({**GOOD, "examples": np.ones((4, 3, 2), int)}, "examples must be an array"),
+    ({**GOOD, "examples": np.full((4, 3), b"a")}, "dim axis must be integers"),
+    ({**GOOD, "examples": np.full((4, 3, 2), np.nan)}, "must be finite"),
+    ({**GOOD, "classes": np.zeros((4, 2), int)}, "classes must be an array"),
+]
 
 
-@pytest.mark.parametrize("name", BAD_FILES)
-def test_bad_sets(tmp_path, name):
-    arrays, message = BAD_FILES[name]
+@pytest.mark.parametrize(("arrays", "message"), BAD_FILES)
+def test_bad_sets(tmp_path, arrays, message):
     with h5py.File(tmp_path / "bad.h5", "w") as opened:
         for field, value in arrays.items():
             opened[f"icl/{field}"] = value
-    with pytest.raises(ValueError, match=message) as caught:
+    with pytest.raises(ValueError, match=rf"bad\.h5: set 'icl'.*{message}"):
         load_sequences(tmp_path / "bad.h5")
-    assert "set 'icl'" in str(caught.value)
-    assert "bad.h5" in str(caught.value)
 
 
 def test_bad_files(tmp_path):
@@ -810,7 +690,7 @@ def test_bad_sets_are_not_saved(tmp_path):
         ({}, "at least one set"),
         ({"a/b": good}, "without '/'"),
         ({"": good}, "nonempty"),
-        ({"one": jax.tree.map(lambda x: x[0], good)}, "labels must have shape"),
+        ({"one": jax.tree.map(lambda x: x[0], good)}, "labels must be an array"),
         ({"x": Sequence(good.examples, -good.labels - 1, good.classes)}, "at least 0"),
     ):
         with pytest.raises(ValueError, match=message):

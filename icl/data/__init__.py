@@ -12,7 +12,7 @@ from ._embeddings import (
     read_embeddings as read_embeddings,
 )
 from ._hdf5 import HDF5Classes as HDF5Classes, write_classes as write_classes
-from ._recipe import make_omniglot as make_omniglot
+from ._omniglot_file import make_omniglot as make_omniglot
 from ._resnet import ResNetEncoder as ResNetEncoder
 from ._source import (
     absolute as absolute,

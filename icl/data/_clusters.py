@@ -2,14 +2,14 @@
 
 import dataclasses
 import math
-from typing import Any, get_args, Literal
+from typing import Any, Literal
 
 import numpy as np
 from jaxtyping import Float32, Int
 from tqdm import tqdm
 
-from ._check import check_integer
-from ._extras import import_extra
+from ..checks import check_index, check_one_of, finite, positive
+from ..plugins import import_extra
 
 
 ClusterDistance = Literal["l2", "cosine"]
@@ -51,12 +51,11 @@ class NeighbourClusters:
     """At least 0; decides the first centroids and the order."""
 
     def __post_init__(self) -> None:
-        check_integer("exemplars", self.exemplars, 1)
+        positive("exemplars", self.exemplars)
         if self.classes is not None:
-            check_integer("classes", self.classes, 1)
-        if self.metric not in get_args(ClusterDistance):
-            raise ValueError(f"metric must be 'l2' or 'cosine', got {self.metric!r}")
-        check_integer("seed", self.seed, 0)
+            positive("classes", self.classes)
+        check_one_of("metric", self.metric, ClusterDistance)
+        check_index("seed", self.seed)
 
     def find(
         self, matrix: Float32[np.ndarray, "row dim"]
@@ -93,12 +92,7 @@ def _points(
     matrix: Float32[np.ndarray, "row dim"], metric: ClusterDistance
 ) -> Float32[np.ndarray, "row dim"]:
     """A copy whose Euclidean distances order the pairs of rows as the metric does."""
-    finite = np.isfinite(matrix).all(1)
-    if not finite.all():
-        raise ValueError(
-            f"matrix must be finite in float32, got {(~finite).sum()} rows that are "
-            f"not; the first is row {finite.argmin()}"
-        )
+    finite("matrix", matrix)
     # Scale the largest entry to 1, so that no square overflows.
     points = matrix / (np.abs(matrix).max() or np.float32(1))
     if metric == "l2":

@@ -12,7 +12,7 @@ import optax
 from jaxtyping import Array, Float, Float32, Int, PRNGKeyArray, PyTree
 from tqdm import tqdm
 
-from ._check import check_integer
+from ..checks import check_index, positive
 
 
 _CHANNELS = (32, 64, 128)
@@ -54,10 +54,9 @@ class ConvEncoder:
     """At least 0; decides how the classes are divided, and the network."""
 
     def __post_init__(self) -> None:
-        check_integer("dim", self.dim, 1)
-        check_integer("num_training", self.num_training, 1)
-        check_integer("steps", self.steps, 1)
-        check_integer("seed", self.seed, 0)
+        for name in ("dim", "num_training", "steps"):
+            positive(name, getattr(self, name))
+        check_index("seed", self.seed)
 
     def split(
         self, num_classes: int

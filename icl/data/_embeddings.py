@@ -9,9 +9,9 @@ from jaxtyping import Float32, Shaped
 
 from opto.hints import did_you_mean
 
+from ..plugins import import_extra
 from ._clusters import NeighbourClusters
-from ._extras import import_extra
-from ._hdf5 import refuse_target, write_classes
+from ._hdf5 import listing, refuse_target, write_classes
 
 
 def read_embeddings(
@@ -126,8 +126,7 @@ def _from_safetensors(path: Path, tensor: str) -> tuple[Shaped[np.ndarray, "..."
     except (OSError, safetensors.SafetensorError, TypeError) as error:
         reason = " ".join(str(error).split())
         raise ValueError(f"embeddings: cannot read {path}: {reason}") from error
-    holds = f"; it holds {_listing(shapes)}"
-    hint = did_you_mean(name, shapes, cutoff=0.4) or holds
+    hint = did_you_mean(name, shapes, cutoff=0.4) or f"; it holds {listing(shapes)}"
     raise ValueError(f"tensor: {path} has no tensor {name!r}{hint}")
 
 
@@ -136,13 +135,6 @@ def _only_matrix(path: Path, shapes: dict[str, list[int]]) -> str:
     if len(matrices) != 1:
         raise ValueError(
             f"tensor must be given: {path} has {len(matrices)} tensors with two axes; "
-            f"it holds {_listing(shapes)}"
+            f"it holds {listing(shapes)}"
         )
     return matrices[0]
-
-
-def _listing(shapes: dict[str, list[int]]) -> str:
-    most = 10
-    shown = [f"{name!r} {shape}" for name, shape in list(shapes.items())[:most]]
-    more = f" and {len(shapes) - most} more" if len(shapes) > most else ""
-    return f"{', '.join(shown) or 'nothing'}{more}"

@@ -28,12 +28,6 @@ class HDF5Classes:
     path: str = ""
     """The dataset in the file; empty means the only one with three or more axes."""
 
-    def __post_init__(self) -> None:
-        if not isinstance(self.file, str) or not self.file:
-            raise ValueError(f"file must be the name of a file, got {self.file!r}")
-        if not isinstance(self.path, str):
-            raise ValueError(f"path must be the name of a dataset, got {self.path!r}")
-
     def load(self) -> Float32[np.ndarray, "class exemplar dim"]:
         """Reads the features.
 
@@ -52,13 +46,7 @@ class HDF5Classes:
             raise ValueError(
                 f"file: cannot read {self.file} as HDF5: {reason}"
             ) from error
-        finite = np.isfinite(features)
-        if not finite.all():
-            first = ", ".join(map(str, np.argwhere(~finite)[0]))
-            raise ValueError(
-                f"file: {self.file} must hold values that are finite in float32, got "
-                f"{(~finite).sum()} that are not; the first is at [{first}]"
-            )
+        finite(f"file: the values in {self.file}", features)
         return features
 
 
@@ -79,7 +67,7 @@ def write_classes(
     **Arguments:**
 
     - `file`: Where to write; an existing file is refused.
-    - `path`: Name of the dataset of features.
+    - `path`: Name of the dataset of features; not `names` or `rows`.
     - `features`: Finite, with at least one axis after the first two.
     - `names`: A name for each class; stored in the dataset `names`.
     - `attributes`: How the features were made; stored as attributes of the dataset.
@@ -92,10 +80,6 @@ def write_classes(
     """
     target = Path(file)
     refuse_target(target)
-    if path.strip("/").split("/")[0] in ("", "names", "rows"):
-        raise ValueError(
-            f"path must name a dataset other than 'names' and 'rows', got {path!r}"
-        )
     if features.ndim < 3 or 0 in features.shape:
         raise ValueError(
             "features must have shape [class, exemplar, dim, …] and not be empty, got "
@@ -145,24 +129,24 @@ def _find(file: str, opened: h5py.File, path: str) -> h5py.Dataset:
         if len(candidates) != 1:
             some = "several datasets" if candidates else "no dataset"
             raise ValueError(
-                f"path: {file} has {some} with three or more axes; {_listing(shapes)}"
+                f"path: {file} has {some} with three or more axes; it holds "
+                f"{listing(shapes)}"
             )
         path = candidates[0]
     node = opened.get(path)
     if not isinstance(node, h5py.Dataset):
         hint = did_you_mean(path.strip("/"), shapes, cutoff=0.4)
-        hint = hint or f"; {_listing(shapes)}"
+        hint = hint or f"; it holds {listing(shapes)}"
         raise ValueError(f"path: {file} has no dataset {path!r}{hint}")
     return node
 
 
-def _listing(shapes: Mapping[str, tuple[int, ...]]) -> str:
-    if not shapes:
-        return "it holds no datasets"
+def listing(shapes: Mapping[str, Sequence[int]]) -> str:
+    """The first arrays of a file, with their shapes."""
     most = 10
     shown = [f"{name!r} {list(shape)}" for name, shape in list(shapes.items())[:most]]
     more = f" and {len(shapes) - most} more" if len(shapes) > most else ""
-    return f"it holds {', '.join(shown)}{more}"
+    return f"{', '.join(shown) or 'nothing'}{more}"
 
 
 def _read(

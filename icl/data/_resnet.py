@@ -11,7 +11,7 @@ import numpy as np
 from jaxtyping import Float32
 from tqdm import tqdm
 
-from ._extras import import_extra
+from ..plugins import import_extra
 from ._symmetry import Symmetry
 
 

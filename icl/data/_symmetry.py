@@ -6,8 +6,6 @@ from collections.abc import Sequence
 import numpy as np
 from jaxtyping import Shaped
 
-from ._check import check_integer
-
 
 @dataclasses.dataclass(frozen=True)
 class Symmetry:
@@ -22,9 +20,8 @@ class Symmetry:
     """Whether left and right are exchanged after the turn."""
 
     def __post_init__(self) -> None:
-        check_integer("turns", self.turns, 0)
-        if self.turns > 3:
-            raise ValueError(f"turns must be at most 3, got {self.turns}")
+        if self.turns not in range(4):
+            raise ValueError(f"turns must be 0, 1, 2 or 3, got {self.turns}")
 
     def __call__(
         self, images: Shaped[np.ndarray, "*batch size size"]

@@ -7,8 +7,8 @@ from collections.abc import Callable
 import numpy as np
 from jaxtyping import Float32, Float64, Int32
 
+from ..checks import check_index, check_not_negative, check_scale, positive
 from ..memory import check_memory
-from ._check import check_integer, check_spread
 
 
 @dataclasses.dataclass(frozen=True)
@@ -60,22 +60,21 @@ class LowRankClasses:
     without the heads."""
 
     def __post_init__(self) -> None:
-        _check_shape(self.num_classes, self.num_exemplars, self.dim)
-        check_spread("scale", self.scale)
-        if not self.scale:
-            raise ValueError("scale must be above 0, got 0")
-        check_integer("rank", self.rank, 1)
-        check_spread("spread", self.spread)
-        check_spread("class_spread", self.class_spread or 0.0)
-        check_integer("seed", self.seed, 0)
+        for name in ("num_classes", "num_exemplars", "dim", "rank"):
+            positive(name, getattr(self, name))
+        check_scale("scale", self.scale)
+        check_not_negative("spread", self.spread)
+        check_not_negative("class_spread", self.class_spread or 0.0)
+        check_index("seed", self.seed)
 
     def load(self) -> Float32[np.ndarray, "class exemplar dim"]:
         """Draws the features; all are at least 0.
 
         **Raises:** `ValueError` if they are larger than memory.
         """
-        _check_memory(self, 4 * self.num_classes * self.num_exemplars * self.dim)
-        _check_memory(self, 8 * self.dim * self.rank)
+        shape = (self.num_classes, self.num_exemplars, self.dim)
+        check_memory(f"data: {self}", 4 * math.prod(shape))
+        check_memory(f"data: {self}", 8 * self.dim * self.rank)
         shared, classes, within = np.random.SeedSequence(self.seed).spawn(3)
         rng = np.random.default_rng(shared)
         mean = np.abs(rng.standard_normal(self.dim))
@@ -86,7 +85,6 @@ class LowRankClasses:
         def centre(rng: np.random.Generator) -> Float64[np.ndarray, " dim"]:
             return mean + mixing @ rng.standard_normal(self.rank)
 
-        shape = (self.num_classes, self.num_exemplars, self.dim)
         features = _scatter(centre, shape, self.spread, classes)
         if self.class_spread:
             along = self.class_spread * mixing
@@ -123,21 +121,22 @@ class GaussianClasses:
     """At least 0; another seed is another data set."""
 
     def __post_init__(self) -> None:
-        _check_shape(self.num_classes, self.num_exemplars, self.dim)
-        check_spread("spread", self.spread)
-        check_integer("seed", self.seed, 0)
+        for name in ("num_classes", "num_exemplars", "dim"):
+            positive(name, getattr(self, name))
+        check_not_negative("spread", self.spread)
+        check_index("seed", self.seed)
 
     def load(self) -> Float32[np.ndarray, "class exemplar dim"]:
         """Draws the features.
 
         **Raises:** `ValueError` if they are larger than memory.
         """
-        _check_memory(self, 4 * self.num_classes * self.num_exemplars * self.dim)
+        shape = (self.num_classes, self.num_exemplars, self.dim)
+        check_memory(f"data: {self}", 4 * math.prod(shape))
 
         def centre(rng: np.random.Generator) -> Float64[np.ndarray, " dim"]:
             return rng.standard_normal(self.dim)
 
-        shape = (self.num_classes, self.num_exemplars, self.dim)
         classes = np.random.SeedSequence(self.seed)
         return _scatter(centre, shape, self.spread, classes)
 
@@ -154,28 +153,15 @@ class OneHotClasses:
     """How many classes."""
 
     def __post_init__(self) -> None:
-        check_integer("num_classes", self.num_classes, 1)
-        if self.num_classes > 2**31:
-            got = f"got {self.num_classes}"
-            raise ValueError(f"num_classes must be at most 2^31, {got}")
+        positive("num_classes", self.num_classes)
 
     def load(self) -> Int32[np.ndarray, "class exemplar"]:
         """The numbers 0, 1, … of the classes, with an axis for the one exemplar.
 
         **Raises:** `ValueError` if they are larger than memory.
         """
-        _check_memory(self, 4 * self.num_classes)
+        check_memory(f"data: {self}", 4 * self.num_classes)
         return np.arange(self.num_classes, dtype=np.int32)[:, None]
-
-
-def _check_shape(num_classes: int, num_exemplars: int, dim: int) -> None:
-    check_integer("num_classes", num_classes, 1)
-    check_integer("num_exemplars", num_exemplars, 1)
-    check_integer("dim", dim, 1)
-
-
-def _check_memory(source: object, needed: int) -> None:
-    check_memory(f"data: {source}", needed)
 
 
 def _scatter(

@@ -3,7 +3,7 @@
 import numpy as np
 from jaxtyping import Float32
 
-from ._check import check_integer
+from ..checks import positive
 
 
 def pca_whiten(
@@ -21,7 +21,7 @@ def pca_whiten(
 
     - `dims`: How many components; at most the rank of the centred images.
     """
-    check_integer("dims", dims, 1)
+    positive("dims", dims)
     shape = images.shape
     pixels = images.reshape(shape[0] * shape[1], -1).astype(np.float64)
     pixels -= pixels.mean(0)

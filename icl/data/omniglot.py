@@ -13,7 +13,7 @@ import numpy as np
 from jaxtyping import Float32
 from PIL import Image
 
-from ._check import check_integer
+from ..checks import check_index, positive
 from ._symmetry import check_symmetries, class_names, Symmetry
 
 
@@ -67,12 +67,12 @@ def read_omniglot(
     """
     if isinstance(paths, str) or not paths:
         raise ValueError(f"paths must be a list of zips or folders, got {paths!r}")
-    check_integer("size", size, 1)
+    positive("size", size)
     if size > SIDE:
         raise ValueError(f"size must be at most {SIDE}, got {size}")
     check_symmetries(symmetries)
     if shuffle is not None:
-        check_integer("shuffle", shuffle, 0)
+        check_index("shuffle", shuffle)
     found: dict[str, np.ndarray] = {}
     for path in paths:
         characters = list(_characters(Path(path)))

@@ -22,7 +22,7 @@ from ._exemplar_label import (
     TransformerConfig as TransformerConfig,
 )
 from ._fold import fold_layer_norms as fold_layer_norms
-from ._known import (
+from ._known_exemplars import (
     with_known_exemplars as with_known_exemplars,
     with_known_tokens as with_known_tokens,
 )

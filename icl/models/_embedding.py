@@ -10,7 +10,7 @@ from opto import identity, Tap
 
 from ..roles import EXEMPLAR, LABEL, QUERY
 from ._init import linear
-from ._layers import per_token
+from ._layers import looked_up, per_token
 from ._positions import AbstractPositions
 
 
@@ -48,22 +48,21 @@ class ExemplarLabelEmbedding(eqx.Module):
 
     def _interleave(self, examples, labels, role, pair, unedited: bool):
         context = len(examples) - 1
-        # An id or label that the model does not have gives NaN, not the nearest one.
         exemplars = (
-            self.exemplar.weight.at[examples].get(**_NO_WRAP)
+            looked_up(self.exemplar.weight, examples)
             if isinstance(self.exemplar, eqx.nn.Embedding)
             else per_token(self.exemplar, examples)
         )
-        targets = self.label.weight.at[labels[:context]].get(**_NO_WRAP)
+        targets = looked_up(self.label.weight, labels[:context])
         if unedited:
             # Interleaving is faster than gathering.
             pairs = jnp.stack([exemplars[:context], targets], 1)
             flat = pairs.reshape(2 * context, exemplars.shape[-1])
             return jnp.concatenate([flat, exemplars[context:]])
         # The index of the query's label is out of range, which gives NaN.
-        label = targets.at[pair].get(**_NO_WRAP)
+        label = looked_up(targets, pair)
         is_label = (role == LABEL)[:, None]
-        return jnp.where(is_label, label, exemplars.at[pair].get(**_NO_WRAP))
+        return jnp.where(is_label, label, looked_up(exemplars, pair))
 
 
 def name_tokens(
@@ -82,9 +81,6 @@ def name_tokens(
     return labels, role, pair, role is layout[0] and pair is layout[1]
 
 
-_NO_WRAP = {"mode": "fill", "fill_value": jnp.nan, "wrap_negative_indices": False}
-
-
 def _roles(context: int) -> Int[np.ndarray, " seq"]:
     """The role of each token: exemplar, label, …, query."""
     return np.array([EXEMPLAR, LABEL] * context + [QUERY])
@@ -95,8 +91,6 @@ def _check_inputs(layer: eqx.Module, examples: Array, labels: Array) -> None:
     if dim is not None and examples.shape[-1] != dim:
         got = examples.shape[-1]
         raise ValueError(f"examples must have dim {dim}, as in training, got {got}")
-    if not jnp.issubdtype(labels.dtype, jnp.integer):
-        raise ValueError(f"labels must be whole numbers, got {labels.dtype}")
     if len(labels) != len(examples):
         got = f"{len(labels)} for {len(examples)} examples"
         raise ValueError(f"labels must have one label for each example, got {got}")

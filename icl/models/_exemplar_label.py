@@ -8,13 +8,12 @@ from jaxtyping import Array, Float, Int, PRNGKeyArray
 
 from opto import identity, Rows, Tap
 
-from ..checks import check_number, check_scale, instance, positive
+from ..checks import check_number, check_scale
 from ..protocols import AttentionConfig, Input, Interface, Mask, ModelConfig
 from ._embedding import embedding, ExemplarLabelEmbedding
-from ._init import linear, MOST_LAYERS
+from ._init import linear
+from ._layer_settings import check_widths, per_layer
 from ._layers import per_token
-from ._mlp import check_ratio
-from ._per_layer import check_kv_heads, per_layer
 from ._positions import Positions, Rope
 from ._transformer import block, norm, TransformerBlock
 from .attention import Causal, Everything, SoftmaxAttention
@@ -136,29 +135,18 @@ class TransformerConfig(ModelConfig):
     """Which tokens a token sees, or one mask per block; `None` is as `causal` says."""
 
     def __post_init__(self):
-        positive("num_layers", self.num_layers, MOST_LAYERS)
-        positive("d_model", self.d_model, 2**31 - 1)
-        check_ratio(self.mlp_ratio, self.d_model)
+        check_widths(self)
         if self.scale is not None:
             check_number("scale", self.scale)
         check_scale("init_scale", self.init_scale)
-        for attention in per_layer("attention", self.attention, self.num_layers):
-            instance("attention", attention, AttentionConfig)
-        for mask in per_layer("mask", self.mask, self.num_layers):
-            instance("mask", mask, Mask | None)
-        for count, kv in zip(self.heads, self.kv_heads, strict=True):
-            positive("num_heads", count)
-            if self.d_model % count:
-                raise ValueError(
-                    f"num_heads must divide d_model={self.d_model}, got {count}"
-                )
-            check_kv_heads(count, kv)
+        for name in ("attention", "mask"):
+            per_layer(name, getattr(self, name), self.num_layers)
+        for count in self.heads:
             if isinstance(self.positions, Rope) and self.d_model // count % 2:
                 raise ValueError(
                     f"Rope needs an even d_head, got d_model={self.d_model} with "
                     f"num_heads={count}: d_head={self.d_model // count}"
                 )
-
         if self.mask is not None and not self.causal:
             raise ValueError(f"give either mask={self.mask} or causal=False, not both")
 

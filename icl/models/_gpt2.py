@@ -9,7 +9,7 @@ from opto import identity, Tap
 from ..checks import check_axes, check_prompt
 from ..roles import EXEMPLAR, LABEL
 from ._init import linear_with
-from ._layers import per_token
+from ._layers import looked_up, per_token
 from ._positions import LearnedPositions
 from ._transformer import TransformerBlock
 
@@ -56,13 +56,8 @@ class GPT2Tokens(AbstractGPT2):
         """The logits at each token. An id that does not exist gives NaN."""
         ids = jnp.asarray(ids)
         check_axes(ids=(ids, "seq"))
-        if not len(ids):
-            raise ValueError("ids must have at least one token, got none")
-        if not jnp.issubdtype(ids.dtype, jnp.integer):
-            raise ValueError(f"ids must be whole numbers, got {ids.dtype}")
         ids = tap.scope("tokens")("id", ids, "seq")
-        fill = {"mode": "fill", "fill_value": jnp.nan, "wrap_negative_indices": False}
-        x = self._normed(self.embedding.weight.at[ids].get(**fill), tap)
+        x = self._normed(looked_up(self.embedding.weight, ids), tap)
         return tap("logits", per_token(self.unembed, x), "seq label")
 
 

@@ -6,10 +6,6 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray
 
 
-MOST_LAYERS = 10_000
-"""Layers are traced one by one: with more layers, a typing error would seem to hang."""
-
-
 def linear(
     in_features: int, out_features: int, *, bias: bool, scale: float, key: PRNGKeyArray
 ) -> eqx.nn.Linear:

@@ -12,7 +12,7 @@ from opto import identity, Tap
 
 from ..checks import check_labelled
 from ._init import linear
-from ._layers import per_token
+from ._layers import looked_up, per_token
 
 
 class AbstractPointEmbedding(eqx.Module):
@@ -67,9 +67,7 @@ class InterleavedEmbedding(AbstractPointEmbedding):
 
     def embed(self, context_x, context_y, query_x):
         points = per_token(self.x, jnp.concatenate([context_x, query_x[None]]))
-        # A label that the table does not have gives NaN, not the nearest one.
-        fill = {"mode": "fill", "fill_value": jnp.nan, "wrap_negative_indices": False}
-        labels = self.y.weight.at[context_y.astype(int)].get(**fill)
+        labels = looked_up(self.y.weight, context_y.astype(int))
         pairs = jnp.stack([points[:-1], labels], 1).reshape(-1, points.shape[-1])
         return jnp.concatenate([pairs, points[-1:]])
 

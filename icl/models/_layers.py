@@ -6,7 +6,7 @@ from typing import Any
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Float, Shaped
+from jaxtyping import Array, Float, Int, Shaped
 
 from ..compile import computed_once
 from ..devices import on_cpu
@@ -20,6 +20,15 @@ def per_token(
         return _WHOLE[type(layer)](layer, x)
     # Map a lambda: JAX makes text of the mapped function, which is slow for a module.
     return jax.vmap(lambda token: layer(token))(x)  # pyright: ignore
+
+
+def looked_up(
+    table: Float[Array, "row d_model"], ids: Int[Array, "*batch"]
+) -> Float[Array, "*batch d_model"]:
+    """Rows of a table; NaN, not the nearest row, for an id that it does not have."""
+    return table.at[ids].get(
+        mode="fill", fill_value=jnp.nan, wrap_negative_indices=False
+    )
 
 
 def _linear(

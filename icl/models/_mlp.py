@@ -1,5 +1,6 @@
-"""The multi-layer perceptron of a transformer block."""
+"""The multi-layer perceptron of a transformer block, and its activations."""
 
+import dataclasses
 from collections.abc import Callable
 
 import equinox as eqx
@@ -12,11 +13,31 @@ from ._init import linear
 from ._layers import per_token
 
 
-def check_ratio(mlp_ratio: float | None, d_model: int) -> None:
-    """Raises `ValueError` unless an MLP has hidden units, or is `None`."""
-    if mlp_ratio is not None and not 1 <= mlp_ratio * d_model < 2**31:
-        wanted = "positive, with at least one hidden unit"
-        raise ValueError(f"mlp_ratio must be {wanted}, got {mlp_ratio}")
+@dataclasses.dataclass(frozen=True)
+class TanhGelu:
+    """GELU in its tanh form (Hendrycks and Gimpel 2016, section 2), as in GPT-2."""
+
+    def __call__(self, x: Array) -> Array:
+        return jax.nn.gelu(x, approximate=True)
+
+
+@dataclasses.dataclass(frozen=True)
+class ExactGelu:
+    """GELU with the error function."""
+
+    def __call__(self, x: Array) -> Array:
+        return jax.nn.gelu(x, approximate=False)
+
+
+@dataclasses.dataclass(frozen=True)
+class Relu:
+    """The positive part."""
+
+    def __call__(self, x: Array) -> Array:
+        return jax.nn.relu(x)
+
+
+Activation = TanhGelu | ExactGelu | Relu
 
 
 class MLP(eqx.Module):

@@ -13,7 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from ..checks import check_scale
+from ..checks import check_scale, positive
 
 
 class AbstractPositions(eqx.Module):
@@ -54,8 +54,6 @@ class _Rotary(AbstractPositions):
 
     def rotate(self, x, start):
         seq, _, d_head = x.shape
-        if d_head % 2:
-            raise ValueError(f"rotary positions need an even d_head, got {d_head}")
         angle = _angles(start + np.arange(seq), d_head, self.theta)[:, None]
         cos, sin = np.cos(angle).astype(x.dtype), np.sin(angle).astype(x.dtype)
         even, odd = x[..., ::2], x[..., 1::2]
@@ -143,8 +141,7 @@ class Learned:
     """The number of tokens of the longest sequence."""
 
     def __post_init__(self):
-        if self.max_length < 1:
-            raise ValueError(f"max_length must be positive, got {self.max_length}")
+        positive("max_length", self.max_length)
 
     def build(self, d_model: int, *, key: PRNGKeyArray) -> AbstractPositions:
         bound = 32**-0.5

@@ -1,4 +1,4 @@
-"""A pre-norm transformer block."""
+"""Transformer blocks, with norms before or after their parts."""
 
 import equinox as eqx
 import jax
@@ -69,6 +69,34 @@ class TransformerBlock(eqx.Module):
         return reads
 
 
+class PostNormBlock(eqx.Module):
+    """Attention and an MLP, each added to its input and then normalised.
+
+    As in Vaswani et al. (2017). `resid_mid` and `resid_post` are normalised.
+    """
+
+    attn: Attention
+    attn_norm: eqx.nn.LayerNorm
+    mlp: MLP
+    mlp_norm: eqx.nn.LayerNorm
+
+    def __call__(
+        self,
+        x: Float[Array, "seq d_model"],
+        positions: AbstractPositions,
+        *,
+        start: int = 0,
+        tap: Tap = identity,
+    ) -> Float[Array, "query_seq d_model"]:
+        """The residual stream after this block, for the tokens from `start` on."""
+        x = tap("resid_pre", x, "seq d_model")
+        out = self.attn(x, positions, start=start, tap=tap.scope("attn"))
+        x = per_token(self.attn_norm, x[start:] + out)
+        x = tap("resid_mid", x, "seq d_model")
+        x = per_token(self.mlp_norm, x + self.mlp(x, tap=tap.scope("mlp")))
+        return tap("resid_post", x, "seq d_model")
+
+
 def norm(d_model: int, layer_norm: bool) -> eqx.Module:
     """A LayerNorm (epsilon 1e-5, with scale and offset), or the identity."""
     return eqx.nn.LayerNorm(d_model) if layer_norm else eqx.nn.Identity()
@@ -81,12 +109,12 @@ def block(
     mlp_ratio: float | None,
     layer_norm: bool,
     attention: AttentionConfig,
-    num_kv_heads: int | None,
     mask: Mask,
-    qkv_bias: bool,
-    scale: float | None,
     init_scale: float,
     key: PRNGKeyArray,
+    num_kv_heads: int | None = None,
+    qkv_bias: bool = False,
+    scale: float | None = None,
 ) -> TransformerBlock:
     """A freshly initialised block; arguments as in `TransformerConfig`."""
     attn_key, mlp_key = jax.random.split(key)

@@ -139,11 +139,7 @@ def _attention(
         query.shape[1],
         1,
         kind=ProductAttention(),
-        num_kv_heads=None,
         mask=mask,
-        qkv_bias=False,
-        scale=None,
-        init_scale=1.0,
         key=jax.random.key(0),
         d_head=len(query),
     )

@@ -8,10 +8,9 @@ from jaxtyping import Array, Float, Int, PRNGKeyArray
 
 from opto import identity, Tap
 
-from ..checks import check_scale, instance, positive
+from ..checks import check_scale
 from ..protocols import Interface, ModelConfig
-from ._activations import ExactGelu
-from ._init import linear, MOST_LAYERS
+from ._init import linear
 from ._labelled_points import (
     AbstractPointEmbedding,
     InterleavedEmbedding as InterleavedEmbedding,
@@ -21,10 +20,11 @@ from ._labelled_points import (
     SummedEmbedding as SummedEmbedding,
     SummedTokens as SummedTokens,
 )
+from ._layer_settings import check_length, check_widths
 from ._layers import per_token
-from ._mlp import check_ratio, MLP
+from ._mlp import ExactGelu, MLP
 from ._positions import AbstractPositions, Learned, NoPositions
-from ._post_norm import PostNormBlock
+from ._transformer import PostNormBlock
 from .attention import Attention, Everything, SoftmaxAttention
 
 
@@ -89,16 +89,8 @@ class EncoderConfig(ModelConfig):
     PyTorch's linear layers."""
 
     def __post_init__(self):
-        positive("num_layers", self.num_layers, MOST_LAYERS)
-        positive("d_model", self.d_model, 2**31 - 1)
-        positive("num_heads", self.num_heads)
-        if self.d_model % self.num_heads:
-            wanted = f"must divide d_model={self.d_model}"
-            raise ValueError(f"num_heads {wanted}, got {self.num_heads}")
-        check_ratio(self.mlp_ratio, self.d_model)
+        check_widths(self)
         check_scale("init_scale", self.init_scale)
-        instance("tokens", self.tokens, PointTokenKind)
-        instance("positions", self.positions, Learned | NoPositions)
 
     def build(self, interface: Interface, *, key: PRNGKeyArray) -> Encoder:
         """A freshly initialised encoder.
@@ -107,11 +99,7 @@ class EncoderConfig(ModelConfig):
         if there are more tokens than positions.
         """
         context, dim = _sizes(interface)
-        length = self.tokens.count(context)
-        table = self.positions
-        if isinstance(table, Learned) and length > table.max_length:
-            wanted = f"positions.max_length must be at least {length} for this task"
-            raise ValueError(f"{wanted}, got {table.max_length}")
+        check_length(self.positions, self.tokens.count(context))
         embed_key, position_key, head_key, *keys = jax.random.split(
             key, 3 + self.num_layers
         )
@@ -129,10 +117,8 @@ class EncoderConfig(ModelConfig):
             self.d_model,
             self.num_heads,
             kind=SoftmaxAttention(),
-            num_kv_heads=None,
             mask=Everything(),
             qkv_bias=True,
-            scale=None,
             init_scale=self.init_scale,
             key=attn_key,
             output_bias=True,

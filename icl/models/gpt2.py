@@ -14,28 +14,22 @@ import jax
 import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from ..checks import (
-    check_not_negative,
-    check_number,
-    check_scale,
-    instance,
-    positive,
-)
+from ..checks import check_not_negative, check_number, check_scale, positive
 from ..protocols import AttentionConfig, Interface, Mask, ModelConfig
-from ._activations import (
-    Activation,
-    ExactGelu as ExactGelu,
-    Relu as Relu,
-    TanhGelu as TanhGelu,
-)
 from ._gpt2 import (
     AbstractGPT2 as AbstractGPT2,
     GPT2Points as GPT2Points,
     GPT2Tokens as GPT2Tokens,
 )
-from ._init import linear_with, MOST_LAYERS
-from ._mlp import MLP
-from ._per_layer import check_kv_heads, per_layer
+from ._init import linear_with
+from ._layer_settings import check_widths, per_layer
+from ._mlp import (
+    Activation,
+    ExactGelu as ExactGelu,
+    MLP,
+    Relu as Relu,
+    TanhGelu as TanhGelu,
+)
 from ._positions import LearnedPositions
 from ._transformer import TransformerBlock
 from .attention import Attention, Causal, SoftmaxAttention
@@ -85,24 +79,14 @@ class GPT2Config(ModelConfig):
     """Whether logits of tokens are read with the embedding's table, or with another."""
 
     def __post_init__(self):
-        positive("num_layers", self.num_layers, MOST_LAYERS)
-        for name in ("d_model", "num_heads", "max_length"):
-            positive(name, getattr(self, name), 2**31 - 1)
+        check_widths(self)
+        positive("max_length", self.max_length)
         if self.d_mlp is not None:
-            positive("d_mlp", self.d_mlp, 2**31 - 1)
-        if self.d_model % self.num_heads:
-            wanted = f"num_heads must divide d_model={self.d_model}"
-            raise ValueError(f"{wanted}, got {self.num_heads}")
+            positive("d_mlp", self.d_mlp)
         check_not_negative("layer_norm_epsilon", self.layer_norm_epsilon)
         check_scale("init_std", self.init_std)
-        instance("activation", self.activation, Activation)
-        instance("tied", self.tied, bool)
-        for attention in self._of_layers("attention"):
-            instance("attention", attention, AttentionConfig)
-        for mask in self._of_layers("mask"):
-            instance("mask", mask, Mask)
-        for kv in self._of_layers("num_kv_heads"):
-            check_kv_heads(self.num_heads, kv)
+        for name in ("attention", "mask"):
+            self._of_layers(name)
         for scale in self._of_layers("scale"):
             if scale is not None:
                 check_number("scale", scale)
@@ -164,7 +148,6 @@ class GPT2Config(ModelConfig):
             mask=of["mask"],
             qkv_bias=True,
             scale=of["scale"],
-            init_scale=1.0,
             key=attn_key,
             output_bias=True,
         )

@@ -18,7 +18,6 @@ from opto import identity, Tap
 
 from ..checks import check_scale, positive
 from ..protocols import Interface, ModelConfig
-from ._init import MOST_LAYERS
 from ._positions import AbstractPositions, NoPositions
 from ._regression import answers, dim_of, predicted
 from .attention import Attention, ContextOnly
@@ -79,7 +78,7 @@ class LinearSelfAttentionConfig(ModelConfig):
     """Which layers' predictions the model gives, so that their loss is trained."""
 
     def __post_init__(self):
-        positive("num_layers", self.num_layers, MOST_LAYERS)
+        positive("num_layers", self.num_layers)
         check_scale("init_variance", self.init_variance)
 
     def build(self, interface: Interface, *, key: PRNGKeyArray) -> LinearSelfAttention:
@@ -100,10 +99,7 @@ class LinearSelfAttentionConfig(ModelConfig):
             d_model,
             1,
             kind=ProductAttention(),
-            num_kv_heads=None,
             mask=ContextOnly(queries),
-            qkv_bias=False,
-            scale=None,
             init_scale=math.sqrt(self.init_variance / self.num_layers),
             key=key,
         )

@@ -14,12 +14,12 @@ from jaxtyping import Array, Float, PRNGKeyArray
 
 from opto import identity, Tap
 
-from ..checks import check_scale, positive
+from ..checks import check_scale
 from ..protocols import AttentionConfig, Interface, Mask, ModelConfig
-from ._init import linear, MOST_LAYERS
+from ._init import linear
+from ._layer_settings import check_length, check_widths
 from ._layers import per_token
-from ._mlp import check_ratio
-from ._positions import AbstractPositions, Learned, NoPositions, Positions
+from ._positions import AbstractPositions, NoPositions, Positions
 from ._regression import answer_axes, answers, dim_of
 from ._transformer import block, norm, TransformerBlock
 from .attention import Everything, QueriesSeeContext, SoftmaxAttention
@@ -108,12 +108,7 @@ class RegressionTransformerConfig(ModelConfig):
     """The factor on the initial weight matrices."""
 
     def __post_init__(self):
-        positive("num_layers", self.num_layers, MOST_LAYERS)
-        positive("d_model", self.d_model, 2**31 - 1)
-        if self.num_heads < 1 or self.d_model % self.num_heads:
-            wanted = f"must divide d_model={self.d_model}"
-            raise ValueError(f"num_heads {wanted}, got {self.num_heads}")
-        check_ratio(self.mlp_ratio, self.d_model)
+        check_widths(self)
         check_scale("init_scale", self.init_scale)
 
     def build(
@@ -125,10 +120,7 @@ class RegressionTransformerConfig(ModelConfig):
         positions.
         """
         dim, points = dim_of(self, interface), interface.inputs[0].shape[0]
-        table = self.positions
-        if isinstance(table, Learned) and points > table.max_length:
-            wanted = f"positions.max_length must be at least {points} for this task"
-            raise ValueError(f"{wanted}, got {table.max_length}")
+        check_length(self.positions, points)
         embed_key, position_key, read_key, block_key = jax.random.split(key, 4)
         keys = jax.random.split(block_key, 1 if self.tied else self.num_layers)
         settings = {"bias": True, "scale": self.init_scale}
@@ -150,10 +142,7 @@ class RegressionTransformerConfig(ModelConfig):
             mlp_ratio=self.mlp_ratio,
             layer_norm=self.layer_norm,
             attention=self.attention,
-            num_kv_heads=None,
             mask=QueriesSeeContext(queries, self.context_mask),
-            qkv_bias=False,
-            scale=None,
             init_scale=self.init_scale,
             key=key,
         )

@@ -113,10 +113,7 @@ class SoftmaxCopyConfig(ModelConfig):
                 d_model,
                 1,
                 kind=kind,
-                num_kv_heads=None,
                 mask=ContextOnly(queries),
-                qkv_bias=False,
-                scale=None,
                 init_scale=scale,
                 key=key,
             )

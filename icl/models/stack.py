@@ -6,7 +6,7 @@ may be tied.
 
 import dataclasses
 from collections.abc import Sequence
-from typing import get_args, Literal
+from typing import Literal
 
 import equinox as eqx
 import jax.numpy as jnp
@@ -14,8 +14,8 @@ from jaxtyping import Array, Float
 
 from opto import identity, Tap
 
-from ..checks import check_scale
-from ._attended import attended
+from ..checks import check_one_of, check_scale
+from ._faster_attention import attended
 from ._layers import per_token
 from ._mlp import MLP
 from ._positions import AbstractPositions
@@ -38,9 +38,7 @@ class ResidualUpdate:
 
     def __post_init__(self):
         check_scale("damping", self.damping)
-        if self.channels not in get_args(Channels):
-            known = ", ".join(get_args(Channels))
-            raise ValueError(f"channels must be one of {known}, got {self.channels!r}")
+        check_one_of("channels", self.channels, Channels)
         if self.clip is not None:
             check_scale("clip", self.clip)
 

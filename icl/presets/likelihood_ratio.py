@@ -2,7 +2,6 @@
 
 import dataclasses
 
-from ..checks import positive
 from ..experiments import Experiment
 from ..models.encoder import EncoderConfig
 from ..protocols import TaskConfig, TaskSet
@@ -65,7 +64,6 @@ def _experiment(
 
     The rate is largest after three tenths of the steps.
     """
-    positive("steps", steps)
     if steps < 4:
         raise ValueError(f"steps must be at least 4 for a one-cycle rate, got {steps}")
     batch = 64

@@ -39,12 +39,12 @@ class Attention(eqx.Module):
         num_heads: int,
         *,
         kind: AttentionConfig,
-        num_kv_heads: int | None,
         mask: Mask,
-        qkv_bias: bool,
-        scale: float | None,
-        init_scale: float,
         key: PRNGKeyArray,
+        num_kv_heads: int | None = None,
+        qkv_bias: bool = False,
+        scale: float | None = None,
+        init_scale: float = 1.0,
         output_bias: bool = False,
         d_head: int | None = None,
     ):
@@ -54,22 +54,16 @@ class Attention(eqx.Module):
             `d_head` is given.
         - `num_heads`: Heads of dimension `d_head`.
         - `kind`: How queries, keys and values are combined.
+        - `mask`: Which tokens a token sees.
         - `num_kv_heads`: Number of key and value heads. Consecutive heads share one. It
             divides `num_heads`; `None` is as many as `num_heads`.
-        - `mask`: Which tokens a token sees.
         - `qkv_bias`: Whether queries, keys and values have a bias.
         - `scale`: The factor on the scores; `None` uses the kind's own factor.
         - `init_scale`: The factor on the initial weights.
         - `output_bias`: Whether the output has a bias.
         - `d_head`: Width of a head; `None` is `d_model / num_heads`.
         """
-        if num_heads < 1 or (d_head is None and d_model % num_heads):
-            wanted = f"a positive divisor of d_model={d_model}"
-            raise ValueError(f"num_heads must be {wanted}, got {num_heads}")
         kv_heads = num_heads if num_kv_heads is None else num_kv_heads
-        if kv_heads < 1 or num_heads % kv_heads:
-            wanted = f"a positive divisor of num_heads={num_heads}"
-            raise ValueError(f"num_kv_heads must be {wanted}, got {num_kv_heads}")
         q, k, v, o = jax.random.split(key, 4)
         d_head = d_model // num_heads if d_head is None else d_head
         width, kv_width = num_heads * d_head, kv_heads * d_head

@@ -5,7 +5,7 @@ import dataclasses
 import numpy as np
 from jaxtyping import Bool
 
-from ...checks import check_index, instance, positive
+from ...checks import check_index, positive
 from ...protocols import Mask
 
 
@@ -68,7 +68,6 @@ class Window(Mask):
 
     def __post_init__(self):
         positive("size", self.size)
-        instance("global_tokens", self.global_tokens, tuple)
         for position in self.global_tokens:
             check_index("each of global_tokens", position)
 
@@ -96,7 +95,6 @@ class QueriesSeeContext(Mask):
 
     def __post_init__(self):
         positive("num_queries", self.num_queries)
-        instance("context", self.context, Mask)
 
     def keys(self, seq: int) -> int:
         return seq

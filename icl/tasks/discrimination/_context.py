@@ -5,6 +5,8 @@ import dataclasses
 import jax
 from jaxtyping import Array, Float, Int, PRNGKeyArray
 
+from ...checks import check_probability
+
 
 Pairs = tuple[Float[Array, "pair dim"], Int[Array, " pair"]]
 
@@ -25,8 +27,7 @@ class NoisyLabels:
     """In [0, 1]; with 1/2, labels tell nothing."""
 
     def __post_init__(self):
-        if not 0 <= self.probability <= 1:
-            raise ValueError(f"probability must be in [0, 1], got {self.probability}")
+        check_probability("probability", self.probability)
 
     def apply(self, x, y, *, key: PRNGKeyArray) -> Pairs:
         wrong = jax.random.bernoulli(key, self.probability, y.shape)

@@ -7,7 +7,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Int, PRNGKeyArray
 
-from ...checks import check_not_negative, check_scale, instance, positive
+from ...checks import check_not_negative, check_scale, positive
 from ._context import ContextChange, Unchanged
 from ._example import Discrimination, prior_log_odds
 from ._posterior import log_sphere_ratio
@@ -41,7 +41,6 @@ class ShiftedMean(Discrimination):
     def __post_init__(self):
         positive("dim", self.dim)
         positive("context", self.context)
-        instance("context_change", self.context_change, ContextChange)
         check_not_negative("nuisance_std", self.nuisance_std)
         if self.assumed_nuisance_std is not None:
             check_not_negative("assumed_nuisance_std", self.assumed_nuisance_std)

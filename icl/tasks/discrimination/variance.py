@@ -7,7 +7,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Int, PRNGKeyArray
 
-from ...checks import instance, positive
+from ...checks import positive
 from ._context import ContextChange, Unchanged
 from ._example import Discrimination, prior_log_odds
 from ._posterior import log_scale_gain
@@ -37,7 +37,6 @@ class Variance(Discrimination):
     def __post_init__(self):
         positive("dim", self.dim)
         positive("context", self.context)
-        instance("context_change", self.context_change, ContextChange)
         if not 0 < self.least_std < self.largest_std < math.inf:
             got = f"{self.least_std} and {self.largest_std}"
             wanted = "least_std and largest_std must be positive and in this order"

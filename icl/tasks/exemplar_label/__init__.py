@@ -5,11 +5,6 @@ exemplars.
 """
 
 from ._context import Context as Context, Mixture as Mixture
-from ._corruptions import (
-    exemplars_swapped as exemplars_swapped,
-    labels_swapped as labels_swapped,
-    logit_difference as logit_difference,
-)
 from ._distribution import (
     Distribution as Distribution,
     Uniform as Uniform,
@@ -28,6 +23,11 @@ from ._labels import (
     Labels as Labels,
     QueryLabelOnContext as QueryLabelOnContext,
     Relabel as Relabel,
+)
+from ._sequence import (
+    exemplars_swapped as exemplars_swapped,
+    labels_swapped as labels_swapped,
+    logit_difference as logit_difference,
 )
 from ._split import Split as Split, SplitPart as SplitPart
 from ._task import (

@@ -9,12 +9,9 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Int32, UInt32
 
+from ...checks import check_index, positive
 from ._distribution import AbstractClassSampler, edges
 from ._random import below, permutation
-
-
-# In pairs. Attention masks have the square of the number of tokens.
-_LONGEST = 10_000
 
 
 @dataclasses.dataclass(frozen=True)
@@ -46,11 +43,8 @@ class Context:
     these items are the whole context (not the query)."""
 
     def __post_init__(self):
-        if not 1 <= self.length <= _LONGEST:
-            wanted = "at least 1" if self.length < 1 else f"at most {_LONGEST}"
-            raise ValueError(f"length must be {wanted}, got {self.length}")
-        if self.burstiness < 0:
-            raise ValueError(f"burstiness must be at least 0, got {self.burstiness}")
+        positive("length", self.length)
+        check_index("burstiness", self.burstiness)
         if self.distractor and self.burstiness == 0:
             raise ValueError("a distractor needs a burstiness of at least 1, got 0")
         if self._num_burst > self.length:

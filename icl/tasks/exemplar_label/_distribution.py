@@ -2,13 +2,13 @@
 
 import abc
 import dataclasses
-import math
 
 import equinox as eqx
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Int32, UInt32
 
+from ...checks import check_not_negative
 from ._random import below
 
 
@@ -132,8 +132,7 @@ class Zipf:
     near 1 (Chan et al., 2022)."""
 
     def __post_init__(self):
-        if not (math.isfinite(self.alpha) and self.alpha >= 0):
-            raise ValueError(f"alpha must be at least 0, got {self.alpha}")
+        check_not_negative("alpha", self.alpha)
 
     def build(self, num_classes: int) -> AbstractClassSampler:
         """The sampler of `num_classes` classes; its table is computed in float64."""

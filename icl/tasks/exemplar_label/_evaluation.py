@@ -2,14 +2,14 @@
 
 import dataclasses
 
-from ...checks import positive
+from ...checks import check_not_negative, positive
 from ...protocols import EvaluationConfig, TaskConfig
 from ._context import Context, Mixture
 from ._distribution import Distribution
 from ._exemplars import ExemplarChoice
-from ._labels import Labels, Relabel
+from ._labels import Labels, relabelled
 from ._split import SplitPart
-from ._task import check_noise, ExemplarLabel
+from ._task import ExemplarLabel
 
 
 @dataclasses.dataclass(frozen=True)
@@ -37,7 +37,7 @@ class EvaluationSet(EvaluationConfig):
 
     def __post_init__(self):
         positive("size", self.size)
-        check_noise(self.noise or 0.0)
+        check_not_negative("noise", self.noise or 0.0)
 
     def of(self, task: TaskConfig) -> ExemplarLabel:
         """The settings of this set's sampler; a field that is `None` is the task's.
@@ -57,8 +57,5 @@ class EvaluationSet(EvaluationConfig):
         task = dataclasses.replace(task, **changed)
         if self.relabelling is None:
             return task
-        if not isinstance(task.labels, Relabel):
-            kind = type(task.labels).__name__
-            raise ValueError(f"relabelling= needs Relabel labels, got {kind}")
-        labels = dataclasses.replace(task.labels, part=self.relabelling)
+        labels = relabelled(task.labels, self.relabelling)
         return dataclasses.replace(task, labels=labels)

@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from ...batches import read_sets, save_batches
-from ...checks import finite
+from ...checks import check_axes, finite
 from ._sequence import Sequence
 
 
@@ -74,39 +74,25 @@ def _read(name: str, group: object) -> Sequence:
 
 def _check(where: str, examples, labels, classes) -> None:
     """Raises `ValueError` unless the arrays are a batch of sequences."""
-    shape = np.shape(labels)
-    if len(shape) != 2 or shape[1] < 2 or 0 in shape:
-        raise ValueError(
-            f"{where}: labels must have shape [sequence, exemplar], with a context "
-            f"and the query, got {shape}"
-        )
-    if np.shape(classes) != shape:
-        raise ValueError(
-            f"{where}: classes must have the shape of labels, {shape}, got "
-            f"{np.shape(classes)}"
-        )
-    for name, value in (("labels", labels), ("classes", classes)):
-        _check_integers(f"{where}: {name}", value)
+    real = np.issubdtype(examples.dtype, np.floating)
+    axes = "sequence exemplar"
+    check_axes(
+        **{
+            f"{where}: labels": (labels, axes),
+            f"{where}: classes": (classes, axes),
+            f"{where}: examples": (examples, f"{axes} dim" if real else axes),
+        }
+    )
+    if labels.shape[1] < 2 or not labels.size:
+        wanted = "a context and a query in each of at least one sequence"
+        raise ValueError(f"{where}: labels must have {wanted}, got {labels.shape}")
+    whole = {"labels": labels, "classes": classes}
+    if not real:
+        whole["examples without a dim axis"] = examples
+    for name, array in whole.items():
+        if not np.issubdtype(array.dtype, np.integer):
+            raise ValueError(f"{where}: {name} must be integers, got {array.dtype}")
     if labels.min() < 0:
         raise ValueError(f"{where}: labels must be at least 0, got {labels.min()}")
-    rank = np.ndim(examples)
-    if rank not in (2, 3) or np.shape(examples)[:2] != shape:
-        raise ValueError(
-            f"{where}: examples must have shape [sequence, exemplar] or [sequence, "
-            f"exemplar, dim], where the first two axes are those of labels, {shape}, "
-            f"got {np.shape(examples)}"
-        )
-    if rank == 2:
-        _check_integers(f"{where}: examples without a dim axis", examples)
-    elif not np.issubdtype(examples.dtype, np.floating):
-        raise ValueError(f"{where}: examples must be floats, got {examples.dtype}")
-    else:
+    if real:
         finite(f"{where}: examples", examples)
-
-
-def _check_integers(what: str, value: np.ndarray) -> None:
-    if not np.issubdtype(value.dtype, np.integer):
-        raise ValueError(f"{what} must be integers, got {value.dtype}")
-    limits = np.iinfo(np.int32)
-    if value.min() < limits.min or value.max() > limits.max:
-        raise ValueError(f"{what} must fit in 32 bits, got {value.min()}…{value.max()}")

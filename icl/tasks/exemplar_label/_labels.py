@@ -7,9 +7,10 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Int, Int32, UInt32
 
+from ...checks import check_one_of
 from ._context import Context, Mixture
 from ._random import below
-from ._split import check_choice, Split, SplitPart
+from ._split import Split, SplitPart
 
 
 class AbstractLabels(abc.ABC):
@@ -86,7 +87,7 @@ class Relabel(AbstractLabels):
     """Which part's pairs to use. The pair is drawn uniformly, and so is its order."""
 
     def __post_init__(self):
-        check_choice("part", self.part, ("train", "val", "test"))
+        check_one_of("part", self.part, SplitPart)
         if self.num_labels < 2:
             raise ValueError(f"num_labels must be at least 2, got {self.num_labels}")
         if self.split is None and self.part != "train":
@@ -152,6 +153,17 @@ class QueryLabelOnContext(_OwnNumber):
 
 
 Labels = ClassLabels | Relabel | FlippedLabels | QueryLabelOnContext
+
+
+def relabelled(labels: Labels, part: SplitPart) -> Relabel:
+    """The labels with another part of the label pairs.
+
+    **Raises:** `ValueError` unless they are `Relabel` labels.
+    """
+    if not isinstance(labels, Relabel):
+        kind = type(labels).__name__
+        raise ValueError(f"relabelling= needs Relabel labels, got {kind}")
+    return dataclasses.replace(labels, part=part)
 
 
 def _label_pairs(

@@ -5,7 +5,7 @@ from typing import Literal
 
 import numpy as np
 
-from opto.hints import did_you_mean
+from ...checks import check_index, check_one_of
 
 
 SplitPart = Literal["train", "val", "test"]
@@ -35,10 +35,9 @@ class Split:
 
     def __post_init__(self):
         for name in ("train", "val", "test"):
-            if getattr(self, name) < 0:
-                raise ValueError(f"{name} must be at least 0, got {self}")
-        if self.seed is not None and self.seed < 0:
-            raise ValueError(f"seed must be at least 0 or None, got {self.seed}")
+            check_index(name, getattr(self, name))
+        if self.seed is not None:
+            check_index("seed", self.seed)
         if self.order is not None:
             self._check_order(self.order)
 
@@ -60,7 +59,7 @@ class Split:
         `ValueError` if the parts together have more than `n` things, or this part is
         empty.
         """
-        check_choice("part", name, ("train", "val", "test"))
+        check_one_of("part", name, SplitPart)
         total = self.train + self.val + self.test
         if total > n:
             raise ValueError(f"{self} divides {total} things, but there are only {n}")
@@ -89,11 +88,3 @@ class Split:
                 f"order must list {total} different things by their numbers, each at "
                 f"least 0, got {order}"
             )
-
-
-def check_choice(argument: str, value: str, choices: tuple[str, ...]) -> None:
-    """Raises `ValueError`, with the nearest name, unless `value` is a choice."""
-    if value in choices:
-        return
-    hint = did_you_mean(str(value), choices)
-    raise ValueError(f"{argument} must be one of {choices}, got {value!r}{hint}")

@@ -17,16 +17,21 @@ from jaxtyping import Array, Float, Int, Int32, PRNGKeyArray
 
 from opto import identity, Tap
 
+from ...checks import check_not_negative, check_one_of
 from ...data import LowRankClasses, Source
 from ...protocols import Input, Interface, TaskConfig
 from ..classification import classification
 from ._context import check_enough_classes, Context, Mixture, sample_slots
-from ._corruptions import exemplars_swapped, labels_swapped, logit_difference
 from ._distribution import AbstractClassSampler, Distribution, Uniform
 from ._exemplars import ExemplarChoice, Free
 from ._labels import ClassLabels, Labels
-from ._sequence import Sequence as Sequence
-from ._split import check_choice, Split, SplitPart
+from ._sequence import (
+    exemplars_swapped,
+    labels_swapped,
+    logit_difference,
+    Sequence as Sequence,
+)
+from ._split import Split, SplitPart
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -58,8 +63,8 @@ class ExemplarLabel(TaskConfig):
 
     def __post_init__(self):
         for argument in ("classes", "exemplars"):
-            check_choice(argument, getattr(self, argument), ("train", "val", "test"))
-        check_noise(self.noise)
+            check_one_of(argument, getattr(self, argument), SplitPart)
+        check_not_negative("noise", self.noise)
 
     def build(
         self,
@@ -102,12 +107,6 @@ class ExemplarLabel(TaskConfig):
             class_sampler=self.distribution.build(len(class_ids)),
             label_pairs=None if pairs is None else jnp.asarray(pairs, jnp.int32),
         )
-
-
-def check_noise(noise: float) -> None:
-    """Raises `ValueError` unless `noise` can be a standard deviation."""
-    if not 0 <= noise < float("inf"):
-        raise ValueError(f"noise must be at least 0 and finite, got {noise}")
 
 
 class ExemplarLabelTask(eqx.Module):

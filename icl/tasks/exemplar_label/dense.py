@@ -12,7 +12,7 @@ from jaxtyping import Array, Float, Int, PRNGKeyArray
 from ...checks import positive
 from ...text import ArraysByShape
 from ._context import Context
-from ._labels import ClassLabels, FlippedLabels, Labels, Relabel
+from ._labels import ClassLabels, FlippedLabels, Labels, Relabel, relabelled
 from ._sequence import Sequence
 from ._split import SplitPart
 from ._task import ExemplarLabelTask
@@ -177,13 +177,10 @@ def _label_pairs(
     labels: Labels, part: SplitPart | None
 ) -> Int[np.ndarray, "option 2"] | None:
     """The ordered pairs of labels, in order; `None` if the classes decide."""
-    if not isinstance(labels, Relabel):
-        if part is not None:
-            kind = type(labels).__name__
-            raise ValueError(f"relabelling= needs Relabel labels, got {kind}")
-        return None
     if part is not None:
-        labels = dataclasses.replace(labels, part=part)
+        labels = relabelled(labels, part)
+    if not isinstance(labels, Relabel):
+        return None
     pairs = labels.pairs()
     if pairs is None:
         pairs = _ordered_pairs(labels.num_labels, None)

@@ -12,7 +12,7 @@ from jaxtyping import Array, ArrayLike, Float, Int, PRNGKeyArray
 
 from opto import identity, Tap
 
-from ...checks import instance, positive
+from ...checks import positive
 from ...protocols import Input, Interface, MOST_SEEN, Summary, TaskConfig
 from ...summaries import BootstrapInterval, CountedMean
 from ._example import FunctionExample
@@ -61,13 +61,10 @@ class InContextFunction(TaskConfig):
     def __post_init__(self):
         positive("dim", self.dim)
         positive("points", self.points)
-        instance("function", self.function, FunctionClass)
         self.function.check(self.dim)
         if self.shift is not None:
-            instance("shift", self.shift, InputShift)
             self.shift.check(self.points, self.dim)
         if self.curriculum is not None:
-            instance("curriculum", self.curriculum, Curriculum)
             self.curriculum.check(self.points, self.dim)
             if self.shift is not None:
                 kind = type(self.shift).__name__

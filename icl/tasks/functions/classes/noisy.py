@@ -6,7 +6,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from ....checks import check_scale, instance
+from ....checks import check_scale
 from .._function import FunctionClass, linear, Parameters, Size
 
 
@@ -62,7 +62,6 @@ class NoisyLinear(FunctionClass):
     def __post_init__(self):
         check_scale("noise_std", self.noise_std)
         check_scale("scale", self.scale)
-        instance("size", self.size, KeptSize | ExpectedSize)
 
     def check(self, dim: int) -> None:
         """Any number of components will do."""

@@ -10,10 +10,6 @@ from ....checks import positive
 from .._function import FunctionClass, Parameters, Size
 
 
-# A tree of this depth has 65,535 nodes.
-_DEEPEST = 15
-
-
 @dataclasses.dataclass(frozen=True)
 class DecisionTree(FunctionClass):
     r"""A full binary tree; each node asks whether a random component is above 0.
@@ -24,10 +20,10 @@ class DecisionTree(FunctionClass):
     """
 
     depth: int = 4
-    """How many questions lead to a leaf, at most 15."""
+    """How many questions lead to a leaf."""
 
     def __post_init__(self):
-        positive("depth", self.depth, _DEEPEST)
+        positive("depth", self.depth)
 
     def check(self, dim: int) -> None:
         """Any number of components will do."""

@@ -6,28 +6,16 @@ from ....checks import check_scale
 from .._shift import Choices, InputShift, NORMAL, PointMoments, Points, refuse_no_change
 
 
-def _check_factor(scale: float) -> None:
-    check_scale("scale", scale)
-    if scale == 1:
-        refuse_no_change("scale", scale)
-
-
-@dataclasses.dataclass(frozen=True)
-class ScaledInputs(InputShift):
-    """All points times a number (Garg et al. 2022, appendix). For scaled values, use
-    the `scale` of the function's class."""
-
+class _Scaled(InputShift):
     scale: float
-    """Above 0, and not 1."""
 
     def __post_init__(self):
-        _check_factor(self.scale)
+        check_scale("scale", self.scale)
+        if self.scale == 1:
+            refuse_no_change("scale", self.scale)
 
     def check(self, points: int, dim: int) -> None:
         """Any size of a prompt will do."""
-
-    def queries(self, points: int, dim: int) -> None:
-        """Each point: it shifts the whole prompt."""
 
     def moments(self, dim: int) -> PointMoments:
         """Those of a scaled normal component."""
@@ -35,6 +23,18 @@ class ScaledInputs(InputShift):
 
     def choices(self, points, dim, *, key) -> Choices:
         return {}
+
+
+@dataclasses.dataclass(frozen=True)
+class ScaledInputs(_Scaled):
+    """All points times a number (Garg et al. 2022, appendix). For scaled values, use
+    the `scale` of the function's class."""
+
+    scale: float
+    """Above 0, and not 1."""
+
+    def queries(self, points: int, dim: int) -> None:
+        """Each point: it shifts the whole prompt."""
 
     def apply(self, xs: Points, choices: Choices) -> tuple[Points, Points]:
         moved = self.scale * xs
@@ -42,28 +42,15 @@ class ScaledInputs(InputShift):
 
 
 @dataclasses.dataclass(frozen=True)
-class ScaledQuery(InputShift):
+class ScaledQuery(_Scaled):
     """Only the query times a number (limits_of_icl)."""
 
     scale: float
     """Above 0, and not 1."""
 
-    def __post_init__(self):
-        _check_factor(self.scale)
-
-    def check(self, points: int, dim: int) -> None:
-        """Any size of a prompt will do."""
-
     def queries(self, points: int, dim: int) -> range:
         """Every position."""
         return range(points)
-
-    def moments(self, dim: int) -> PointMoments:
-        """Those of a scaled normal component."""
-        return NORMAL.times(self.scale)
-
-    def choices(self, points, dim, *, key) -> Choices:
-        return {}
 
     def apply(self, xs: Points, choices: Choices) -> tuple[Points, Points]:
         return xs, self.scale * xs

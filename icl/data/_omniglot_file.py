@@ -2,7 +2,6 @@
 
 import dataclasses
 import json
-import math
 import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -11,7 +10,7 @@ import jax
 import numpy as np
 from jaxtyping import Float32
 
-from ._check import check_integer
+from ..checks import check_scale
 from ._conv import ConvEncoder
 from ._hdf5 import refuse_target, write_classes
 from ._resnet import encode_drawings, ResNetEncoder
@@ -59,10 +58,7 @@ def make_omniglot(
     `(class, exemplar, 512)`. With `n` symmetries, class `k` is character `k // n`, and
     its name includes the symmetry.
     """
-    if not math.isfinite(scale) or scale <= 0:
-        raise ValueError(f"scale must be finite and positive, got {scale!r}")
-    if whiten is not None:
-        check_integer("whiten", whiten, 1)
+    check_scale("scale", scale)
     if encoder is not None and (whiten is not None or scale != _SCALE):
         raise ValueError(
             "encoder replaces whiten and scale, so leave them out, got "

@@ -38,13 +38,6 @@ def run(small_run):
     return small_run
 
 
-def test_sites(capsys, run):
-    status, out, _ = call(capsys, "sites", run)
-    assert status == 0
-    assert "blocks.1.attn.pattern  float32  head=2 seq=5 kv_seq=5" in out
-    assert len(out.splitlines()) == 44
-
-
 def test_eval_equals_the_log(capsys, run):
     status, out, _ = call(capsys, "eval", run)
     assert status == 0
@@ -279,7 +272,7 @@ def test_bad_input(capsys, arguments, message, run, tmp_path):
 
 
 @pytest.mark.parametrize(
-    "command", [[], ["demo"], ["train"], ["train", "induction"], ["eval"], ["data"]]
+    "command", [["train"], ["train", "induction"], ["data", "low-rank"]]
 )
 def test_help(capsys, command):
     status, out, err = call(capsys, *command, "--help")

@@ -441,14 +441,6 @@ def test_bad_input(capsys, arguments, message, run, tmp_path):
     assert not list(tmp_path.iterdir())  # No files are left.
 
 
-@pytest.mark.parametrize("command", ["ablate", "patch", "import", "sites"])
-def test_help(capsys, command):
-    status, out, err = call(capsys, command, "--help")
-    assert status == 0
-    assert f"usage: icl {command}" in out
-    assert err == ""
-
-
 # The other commands.
 
 

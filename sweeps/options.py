@@ -6,7 +6,7 @@ from typing import ClassVar, Literal
 
 import tyro
 
-from icl.cli.options import CommandOptions, help_of
+from icl.cli.options import CommandOptions
 
 
 StudyScale = Literal["smoke", "small", "paper"]
@@ -50,8 +50,3 @@ class FigureOptions(CommandOptions):
             raise ValueError(f"--jobs must be at least 1, got {self.jobs}")
         if len({*self.seeds}) < len(self.seeds):
             raise ValueError(f"--seeds must be different, got {self.seeds}")
-
-
-def figure_help() -> None:
-    """Prints the help of `icl figure`."""
-    help_of(FigureOptions, "figure")(["--help"])

@@ -12,6 +12,7 @@ from types import SimpleNamespace
 import h5py
 import numpy as np
 import pytest
+from commands import check_refused
 
 from icl import plots
 from icl.cli import figure as _cli_figure
@@ -313,17 +314,26 @@ def test_without_a_name_figures_are_listed(capsys):
         (["nothing"], "known: attention/curves, "),
         (["induction/5a", "--seeds", "5"], "--seeds: induction/5a is a toy model"),
         (["induction/5b", "--seeds", "4"], "no seed 4; there are 10, 11, 12, 13, 14, "),
-        (["induction/5b", "--seeds", "10", "10"], "--seeds must be different"),
         (["coopetition/6", "--seeds", "5"], "--seeds: coopetition/6 has only one"),
         (["induction/5b", "--data", "none.h5"], "--data: there is no file"),
-        (["induction/5b", "--scale", "huge"], "invalid choice 'huge'"),
-        (["induction/5b", "--jobs", "0"], "--jobs must be at least 1"),
     ],
 )
 def test_bad_input(arguments, message, tmp_path, nothing_trained):
     with pytest.raises(ValueError, match=message):
         _figure.figure([*arguments, "--out", str(tmp_path / "runs")])
     assert not (tmp_path / "runs").exists()
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--seeds", "10", "10"], "--seeds must be different"),
+        (["--scale", "huge"], "invalid choice 'huge'"),
+        (["--jobs", "0"], "--jobs must be at least 1"),
+    ],
+)
+def test_bad_options(capsys, options, message):
+    check_refused(capsys, ["induction/5b", *options], message, program=_figure.figure)
 
 
 def test_a_toy_needs_no_runs(tmp_path, capsys, not_drawn):

@@ -16,6 +16,7 @@ import equinox as eqx
 import jax
 import numpy as np
 import pytest
+from commands import call
 from small import small
 
 import opto
@@ -28,17 +29,13 @@ from icl import (
     replay,
 )
 from icl.cli.commands import guarded, main
-from icl.cli.evaluate import EvalOptions, evaluate
-from icl.cli.options import parse
+from icl.cli.evaluate import evaluate
 from icl.config import from_json, to_json, with_fields
 from icl.data import GaussianClasses
-from icl.edits.names import filled
 from icl.edits.ranked import RankedHeads
 from icl.experiments import run_experiment, Start
 from icl.experiments.sets import check_not_dense
 from icl.models import TransformerConfig
-from icl.runs import read_object
-from icl.text import read_json, shortened
 from sweeps import Trial
 from sweeps.cli import main as sweeps
 from sweeps.execute._local import _Started
@@ -49,13 +46,9 @@ from sweeps.watch import status
 
 def refused(capsys, program, *arguments):
     """Runs a command that must be refused; returns its one line on stderr."""
-    with pytest.raises(SystemExit) as stop:
-        program([str(argument) for argument in arguments])
-    captured = capsys.readouterr()
-    assert stop.value.code == 2
-    assert captured.out == ""
-    assert captured.err.count("\n") == 1
-    return captured.err
+    status, out, err = call(capsys, *arguments, program=program)
+    assert (status, out, err.count("\n")) == (2, "", 1)
+    return err
 
 
 # Pickles
@@ -143,84 +136,6 @@ def test_nothing_here_unpickles():
             assert "torch.load" not in text or "weights_only=True" in text, file
 
 
-# Nesting
-
-
-DEEP = "[" * 100_000 + "]" * 100_000
-
-
-@pytest.mark.parametrize(
-    "text", [DEEP, "[" * 101 + "]" * 101, '{"a":' * 500 + "1" + "}" * 500]
-)
-def test_deep_json_is_refused(tmp_path, text):
-    with pytest.raises(ValueError, match="^nested more than 100 deep$"):
-        read_json(text)
-    (tmp_path / "a.json").write_text(text)
-    with pytest.raises(ValueError, match="a.json is not JSON: nested more than 100"):
-        read_object(tmp_path / "a.json")
-    with pytest.raises(ValueError, match="^config: init_seed: nested more than 100"):
-        with_fields(small(), [f"init_seed={text}"])
-
-
-def test_json_that_is_not_too_deep_is_read():
-    text = "[" * 100 + "]" * 100
-    assert read_json(text) == json.loads(text)
-    assert read_json('{"a": [1, {"b": null}]}') == {"a": [1, {"b": None}]}
-
-
-def test_a_deep_config_is_refused_by_commands(capsys, tmp_path):
-    (tmp_path / "config.json").write_text(DEEP)
-    for command in ("eval", "sites", "report"):
-        assert "nested more than" in refused(capsys, main, command, tmp_path)
-    text = refused(capsys, main, "train", tmp_path, "--out", tmp_path / "out")
-    assert "nested more than" in text
-    (tmp_path / "_sweep").mkdir()
-    (tmp_path / "_sweep" / "study.json").write_text(DEEP)
-    assert "nested more than" in refused(capsys, sweeps, "status", tmp_path)
-
-
-TEXTS = {
-    "brackets": "Zero('a', head=" + "[" * 5000 + "]" * 5000 + ")",
-    "parentheses": "(" * 100_000 + ")" * 100_000,
-    "minus": "Zero('a', head=" + "-" * 100_000 + "1)",
-    "sums": "Zero('a', head=1" + "+1" * 50_000 + ")",
-    "dots": "a" + ".b" * 100_000,
-    "calls": "Zero(" * 5000 + ")" * 5000,
-    "long": "x" * 200_000,
-    "long call": "Zero('a', heads='" + "1:0 " * 50_000 + "', head=)",
-    "null": "Zero('a\0')",
-}
-
-
-@pytest.mark.parametrize("name", TEXTS)
-def test_texts_of_edits_are_refused_in_a_short_line(name):
-    with pytest.raises(ValueError, match=r", character \d+: ") as error:
-        opto.parse(TEXTS[name])
-    text = str(error.value)
-    assert "\n" not in text
-    assert len(text) < 1000
-
-
-def test_an_error_shows_the_text_near_the_character():
-    with pytest.raises(ValueError, match="character 100000: ") as error:
-        opto.parse("Zero('a'," + " " * 99_990 + "!, head=1" + " " * 500 + ")")
-    assert "!, head=1" in str(error.value)
-    assert str(error.value).startswith("…")
-
-
-def test_a_deep_text_with_names_is_refused():
-    deep = "Zero('a', head={x}, pos=" + "-" * 900 + "1)"
-    with pytest.raises(ValueError, match="too deeply nested"):
-        opto.parse(filled(deep, {"x": 1}))
-
-
-def test_a_long_text_on_the_command_line_is_one_short_line(capsys, small_run):
-    text = f"Zero('{'x' * 100_000}')"
-    assert len(refused(capsys, main, "eval", small_run, "--edit", text)) < 2100
-    assert shortened("a" * 10, 10) == "a" * 10
-    assert len(shortened("a" * 100, 11)) == 11
-
-
 # Studies
 
 
@@ -251,25 +166,12 @@ def test_a_study_that_exits_is_refused(capsys, tmp_path):
 
 EMPTY = [
     (main, "demo", "--out", ""),
-    (main, "demo", "--data", ""),
     (main, "demo", "--out="),
-    (main, "train", "induction", "--out", ""),
     (main, "eval", ""),
-    (main, "ablate", "run", "--out", ""),
-    (main, "patch", "run", "--out", ""),
-    (main, "replay", "run", "--out", ""),
-    (main, "plot", "run", "all", "--out", ""),
-    (main, "report", "run", "--out", ""),
     (main, "report", "run", "--data", ""),
-    (main, "figure", "toys", "--out", ""),
-    (main, "figure", "toys", "--data", ""),
-    (main, "import", "run", "--out", ""),
     (main, "data", "low-rank", "--out", ""),
-    (sweeps, "induction", "--out", ""),
     (sweeps, "induction", "--out", "a", "--data", ""),
     (sweeps, "status", ""),
-    (sweeps, "cancel", ""),
-    (sweeps, "collect", "a", "--out", ""),
     (sweeps, "figure", "toys", "--out="),
 ]
 
@@ -458,7 +360,6 @@ def test_a_start_of_another_model_is_told_by_its_config(small_run):
 
 STUDY = {"study": "rates", "scale": "smoke", "plugins": [], "runs": {}}
 JOB = {"name": "000", "runs": ["a"], "needs": [], "cpu_devices": 1}
-SHAPES = (None, 5, [], {}, "", [5], {"a": 5}, {"a": {}}, {"a": {"training": 5}}, True)
 
 
 @pytest.fixture
@@ -474,17 +375,14 @@ def study(tmp_path):
     return write
 
 
-@pytest.mark.parametrize("field", ["study", "scale", "folder", "plugins", "runs"])
-def test_a_study_file_of_another_shape_is_refused(capsys, study, field):
-    for value in SHAPES:
-        if (field, value) in (("runs", {}), ("plugins", [])):
-            continue
-        path = study("study.json", STUDY | {"folder": "a", field: value})
-        for command in (["status", path], ["collect", path], ["cancel", path]):
-            assert "study.json is damaged" in refused(capsys, sweeps, *command)
+@pytest.mark.parametrize("wrong", [{"study": 5}, {"runs": {"a": {"training": 5}}}])
+def test_a_study_file_of_another_shape_is_refused(capsys, study, wrong):
+    path = study("study.json", STUDY | {"folder": "a"} | wrong)
+    for command in (["status", path], ["collect", path], ["cancel", path]):
+        assert "study.json is damaged" in refused(capsys, sweeps, *command)
 
 
-@pytest.mark.parametrize("number", ["", "-1", "0", "x", "1 2"])
+@pytest.mark.parametrize("number", ["-1", "0", "x"])
 def test_no_signal_is_sent_to_what_is_no_process(capsys, study, monkeypatch, number):
     def kill(*_):
         raise AssertionError("a signal was sent")
@@ -502,16 +400,6 @@ def test_a_study_without_runs_has_a_status(capsys, study, tmp_path):
 
 
 # Command lines
-
-
-@pytest.mark.parametrize("encoding", ["utf-8", "ascii"])
-def test_errors_of_options_are_one_line_in_any_encoding(monkeypatch, capsys, encoding):
-    monkeypatch.setattr(sys, "stdout", io.TextIOWrapper(io.BytesIO(), encoding))
-    text = "Missing value for argument 'run'. .*; write a name that begins with - as ./"
-    with pytest.raises(ValueError, match=f"^{text}-name$"):
-        parse(EvalOptions, ["-run"], "eval")
-    with pytest.raises(ValueError, match="^PATH is missing$"):
-        parse(EvalOptions, ["--set", "train"], "eval")
 
 
 def test_warnings_are_one_line_each():
@@ -532,7 +420,7 @@ sys.exit(guarded("icl", command))
     assert "FutureWarning: old" in lines[1]
 
 
-NAMES = ["a b", "ünï…", 'it\'s "q"', "a[1]*", "c,d:e", "-lead", "br{x}", "$a$_%\\"]
+NAMES = ["ünï… a[1]*", 'it\'s "q" c,d:e', "-lead br{x} $a$_%\\"]
 
 
 @pytest.mark.parametrize("name", NAMES)

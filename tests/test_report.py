@@ -14,12 +14,12 @@ from pathlib import Path
 import jax
 import numpy as np
 import pytest
+from commands import call, check_refused
 from older import unsealed
 
 import icl
 import opto
 from icl import plots
-from icl.cli import guarded
 from icl.cli.plot import _stem, plot, PlotOptions
 from icl.cli.report import report
 from icl.presets import presets
@@ -31,7 +31,6 @@ from icl.training import Training
 from icl.training.schedules import Every
 
 
-COMMANDS = {"plot": plot, "report": report}
 HOSTILE = "<script>alert('x')</script>&"
 
 
@@ -45,14 +44,6 @@ def run(small_run, tmp_path_factory):
 @pytest.fixture(scope="module")
 def trained(run):
     return icl.load(run)
-
-
-def call(capsys, command, *arguments):
-    """Returns a command's status, stdout and stderr."""
-    given = [str(x) for x in arguments]
-    status = guarded("icl", lambda: COMMANDS[command](given) or 0)
-    out, err = capsys.readouterr()
-    return status, out, err.replace("\r", "\n").splitlines()[-1:]
 
 
 def patterns(trained, name, checkpoint):
@@ -192,49 +183,48 @@ def test_the_mark_is_of_the_edited_model_and_of_any_data(trained):
         learning(subject)
 
 
-BAD = {
-    ("plot", "{run}"): "plot needs a kind of figure after the run: learning, training",
-    ("plot", "{run}", "inductoin"): "no figure 'inductoin'; did you mean 'induction'?",
+REFUSED = [
     (
-        "plot",
-        "{run}",
-        "maps",
-        "--data",
-        "trian",
-    ): "no evaluation set 'trian'; did you mean",
-    ("plot", "{run}", "metric", "--by", "labl"): "no group 'labl'; did you mean",
-    ("plot", "{run}", "metric", "--metric", "los"): "no metric 'los'; did you mean",
-    ("plot", "{run}", "maps", "--checkpoint", "7"): "has no checkpoint 7",
-    ("plot", "{run}", "maps", "--out", "{run}/log.h5"): "log.h5 is a file",
-    ("plot", "{run}", "maps", "--edit", "Zero('blocks.5.attn.z')"): "blocks.5.attn.z",
-    ("plot", "{run}", "maps", "--format", "gif"): "gif",
-    ("plot", "{run}/none", "maps"): "is not a run folder",
-    ("report", "{run}/none"): "is not a run folder",
-    ("report", "{run}", "--out", "{run}/no/r.html"): "out must be a file in a folder",
-    ("report", "{run}", "--out", "{run}"): "out must be a file in a folder",
-    ("report", "{run}", "--out", "{run}/config.json"): "out must end in .html",
-    ("plot", "{run}", "all", "--metric", "los"): "no metric 'los'; did you mean",
-    ("plot", "{run}", "all", "--edit", "Zero('blocks.5.attn.z')"): "blocks.5.attn.z",
+        ["plot", "{run}", "inductoin"],
+        "no figure 'inductoin'; did you mean 'induction'?",
+    ),
     (
-        "plot",
-        "{run}",
-        "all",
-        "biases",
-        "--edit",
-        "Zero('embed')",
-    ): "biases are the run's",
-    ("plot", "{run}", "metric", "--data", "dense:0"): "with N at least 1, got",
-    ("plot", "{run}", "learning", "--threshold", "nan"): "--threshold must be a loss",
-}
+        ["plot", "{run}", "maps", "--data", "trian"],
+        "no evaluation set 'trian'; did you mean",
+    ),
+    (["plot", "{run}", "metric", "--by", "labl"], "no group 'labl'; did you mean"),
+    (["plot", "{run}", "metric", "--metric", "los"], "no metric 'los'; did you mean"),
+    (["plot", "{run}", "maps", "--checkpoint", "7"], "has no checkpoint 7"),
+    (["plot", "{run}", "maps", "--out", "{run}/log.h5"], "log.h5 is a file"),
+    (["plot", "{run}", "maps", "--edit", "Zero('blocks.5.attn.z')"], "blocks.5.attn.z"),
+    (
+        ["plot", "{run}", "maps", "--format", "gif"],
+        "invalid choice 'gif' for argument '--format'",
+    ),
+    (["plot", "{run}/none", "maps"], "is not a run folder"),
+    (["report", "{run}/none"], "is not a run folder"),
+    (["report", "{run}", "--out", "{run}/no/r.html"], "out must be a file in a folder"),
+    (["report", "{run}", "--out", "{run}/config.json"], "out must end in .html"),
+    (["plot", "{run}", "biases", "--edit", "Zero('embed')"], "biases are the run's"),
+    (["plot", "{run}", "metric", "--data", "dense:0"], "with N at least 1, got"),
+    (["plot", "{run}", "learning", "--threshold", "nan"], "--threshold must be a loss"),
+]
 
 
-@pytest.mark.parametrize("arguments", BAD)
-def test_what_cannot_be_is_said_in_one_line(arguments, capsys, run):
-    given = [argument.format(run=run) for argument in arguments]
-    status, _, err = call(capsys, *given)
-    assert status == 2
-    assert err[0].startswith("icl: ")
-    assert BAD[arguments] in err[0]
+@pytest.mark.parametrize(("arguments", "message"), REFUSED)
+def test_bad_input(arguments, message, capsys, run):
+    check_refused(capsys, [x.format(run=run) for x in arguments], message)
+
+
+def test_without_a_kind_the_kinds_are_listed(capsys, run):
+    status, out, err = call(capsys, "plot", run)
+    assert (status, [line.split()[0] for line in out.splitlines()]) == (2, [*KINDS])
+    assert "plot needs a kind of figure after the run" in err
+
+
+def test_all_kinds_do_not_hide_a_mistake(capsys, run):
+    status, _, err = call(capsys, "plot", run, "all", "--metric", "los")
+    assert (status, "no metric 'los'; did you mean" in err) == (2, True)
 
 
 def test_kinds_that_edits_cannot_change_are_left_out(capsys, run, tmp_path):
@@ -251,7 +241,7 @@ def test_a_report_replaces_reports_alone(capsys, run, tmp_path):
     page.write_text("<p>mine")
     status, _, err = call(capsys, "report", run, "--out", page)
     assert (status, page.read_text()) == (2, "<p>mine")
-    assert "exists and is not a report" in err[0]
+    assert "exists and is not a report" in err
     page.unlink()
     assert call(capsys, "report", run, "--out", page)[0] == 0
     assert call(capsys, "report", run, "--out", page)[0] == 0

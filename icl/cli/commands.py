@@ -17,17 +17,12 @@ from typing import Any
 from opto.hints import did_you_mean
 
 from ..plugins import import_from
-from ..text import shortened
 
 
 _LESS = (
     " (what takes memory is training.batch_size, which microbatch_size divides, the "
     "size of the model, of the classes and of the evaluation sets)"
 )
-# Characters of an error's line; a text that is quoted in it may have any number.
-_LONGEST = 2000
-
-
 _HELP = ("-h", "--help")
 COMMANDS: dict[str, tuple[str, str]] = {
     "demo": ("demo", "train until induction heads form, and see them"),
@@ -64,8 +59,7 @@ def guarded(program: str, command: Callable[[], int]) -> int:
     """
 
     def fail(message: str, status: int) -> int:
-        line = shortened(" ".join(message.split()), _LONGEST)
-        print(f"{program}: {line}", file=sys.stderr)
+        print(f"{program}: {' '.join(message.split())}", file=sys.stderr)
         return status
 
     _print_anything()
@@ -74,7 +68,7 @@ def guarded(program: str, command: Callable[[], int]) -> int:
             return command()
     except ValueError as error:
         return fail(str(error), 2)
-    except RecursionError:  # What is read is checked: this is for what was missed.
+    except RecursionError:
         return fail("something that was given is nested too deeply", 2)
     except FloatingPointError as error:  # The input was fine, the training was not.
         return fail(str(error), 1)
@@ -150,19 +144,12 @@ def _dispatch(arguments: list[str]) -> int:
         hint = did_you_mean(name, COMMANDS, cutoff=0.4) or f"; {', '.join(COMMANDS)}"
         raise ValueError(f"no command {name!r}{hint}")
     file, _ = COMMANDS[name]
-    # Commands import JAX, which takes a second; their options do not.
-    wants_help = not rest or {*_HELP} & {*rest}
-    if wants_help and _module(f"options.{file}").show_help(rest):
-        return 0
-    command = getattr(_module(file), file)
-    from ..program_cache import keep_programs  # Slow to import.
+    if not {*_HELP} & {*rest}:
+        from ..program_cache import keep_programs  # It imports JAX: slow.
 
-    keep_programs()
+        keep_programs()
+    command = getattr(importlib.import_module(f".{file}", __package__), file)
     return command(rest) or 0
-
-
-def _module(name: str) -> Any:
-    return importlib.import_module(f".{name}", __package__)
 
 
 def _usage() -> str:

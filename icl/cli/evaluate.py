@@ -1,17 +1,24 @@
 """`icl eval`: a run's metrics on its evaluation sets."""
 
-import jax
+import dataclasses
+from typing import ClassVar, TYPE_CHECKING
 
-from ..experiments import evaluate as evaluated, load
-from ..experiments.sets import find_sets
-from ..runs import Run
-from ..summaries import scalars, summarise
 from ..text import aligned, number
-from ..training import last_checkpoint, missing_files
 from .notes import note, note_undefined
-from .options import parse
-from .options.evaluate import EvalOptions
-from .probe import edits_in_force
+from .options import parse, SetOptions
+
+
+if TYPE_CHECKING:
+    from ..runs import Run
+
+
+@dataclasses.dataclass(frozen=True)
+class EvalOptions(SetOptions):
+    """Print the metrics of a run's model on its evaluation sets."""
+
+    EXAMPLE: ClassVar[str] = (
+        "icl eval runs/demo --edit \"Zero('blocks.1.attn.z', head=0)\""
+    )
 
 
 def evaluate(arguments: list[str]) -> None:
@@ -22,27 +29,37 @@ def evaluate(arguments: list[str]) -> None:
     decides the numbers.
     """
     options = parse(EvalOptions, arguments, "eval")
+    import jax
+
+    from ..experiments import evaluate as metrics_of, load
+    from ..experiments.sets import find_sets
+    from ..runs import Run
+    from ..summaries import scalars, summarise
+    from ..training import last_checkpoint
+    from .probe import edits_in_force
+
     run = Run(options.run)
     _check_there(run, options)
     at = options.checkpoint
     checkpoint = last_checkpoint(run) if at == -1 else run.find(at)
     trained = load(options.run, checkpoint)
     edits = edits_in_force(options, trained)
-    table, rows_of = {}, {}
+    table, metrics = {}, {}
     for name, batch in find_sets(trained, options.set).items():
-        found = evaluated(trained.model, trained.task, batch, edits=edits)
-        found = jax.device_get(found)
-        table[name] = scalars(summarise(found, trained.summaries))
-        rows_of[name] = found
-    rows = [["", *table], ["checkpoint", *[str(checkpoint)] * len(table)]]
+        rows = metrics_of(trained.model, trained.task, batch, edits=edits)
+        metrics[name] = jax.device_get(rows)
+        table[name] = scalars(summarise(metrics[name], trained.summaries))
+    lines = [["", *table], ["checkpoint", *[str(checkpoint)] * len(table)]]
     for metric in next(iter(table.values())):
-        rows.append([metric, *(number(float(x[metric])) for x in table.values())])
-    print("\n".join(aligned(rows, "l" + "r" * len(table))))
-    note_undefined("eval", rows_of, "sequences")
+        lines.append([metric, *(number(float(x[metric])) for x in table.values())])
+    print("\n".join(aligned(lines, "l" + "r" * len(table))))
+    note_undefined("eval", metrics, "sequences")
 
 
-def _check_there(run: Run, options: EvalOptions) -> None:
+def _check_there(run: "Run", options: EvalOptions) -> None:
     """Notes which files are missing; raises `ValueError` if the numbers need them."""
+    from ..training import missing_files
+
     sets = {*options.set} or {*run.config.get("evaluations", {})}
     try:
         missing = missing_files(run)

@@ -2,20 +2,54 @@
 
 import dataclasses
 import hashlib
+import inspect
 import re
 import sys
 from collections.abc import Mapping
+from pathlib import Path
+from typing import ClassVar, Literal, TYPE_CHECKING
 
-import numpy as np
+import tyro
 
-from .. import plots
-from ..files import check_writable
-from ..report.figures import KINDS, kinds_of
-from ..report.grouping import Inapplicable
+from ..text import aligned
 from .notes import note
-from .options import parse
-from .options.plot import PlotOptions
-from .subject import subject_of
+from .options import parse, SubjectOptions
+from .report import subject_of
+from .results import check_folder
+
+
+if TYPE_CHECKING:
+    from ..plots import Quantity
+
+
+@dataclasses.dataclass(frozen=True)
+class PlotOptions(SubjectOptions):
+    """Draw figures of a run, each to a file, with its numbers in a file beside it.
+
+    A file's name is the kind of figure, followed by the options that differ from the
+    default.
+    """
+
+    EXAMPLE: ClassVar[str] = "icl plot runs/demo learning maps"
+
+    kinds: tyro.conf.Positional[tuple[str, ...]] = ()
+    """The kinds of figure to draw, or all. Without this, the command lists them."""
+    out: Path | None = None
+    """The folder for the figures. The default is figures in the run's folder."""
+    format: Literal["png", "pdf", "svg"] = "png"
+    """The format of the figures; pdf and svg are for print."""
+    numbers: Literal["h5", "csv"] = "h5"
+    """The format of the numbers: an HDF5 file, or a table."""
+    metric: str = "loss"
+    """The metric for the kinds metric and similarity, such as accuracy or
+    in_context_loss."""
+    by: str = ""
+    """How the kind metric groups sequences with labels: by position (of the answer; the
+    default), label, labels (those in the context), class or similarity; with dense also
+    by class-pair, label-pair, …"""
+    checkpoint: int = -1
+    """The checkpoint for the kind maps, as the number of sequences seen; -1 is the
+    last."""
 
 
 def plot(arguments: list[str]) -> None:
@@ -25,11 +59,18 @@ def plot(arguments: list[str]) -> None:
     that was asked for by its name and that the run cannot have.
     """
     options = parse(PlotOptions, arguments, "plot")
+    from .. import plots
+    from ..report.figures import KINDS, kinds_of
+    from ..report.grouping import Inapplicable
+
+    if not options.kinds:
+        about = {kind: inspect.getdoc(make) or "" for kind, make in KINDS.items()}
+        rows = [(kind, text.splitlines()[0]) for kind, text in about.items()]
+        print("\n".join(aligned(rows, "ll")))
+        raise ValueError("plot needs a kind of figure after the run, or all")
     kinds = kinds_of(options.kinds)
     out = options.out or options.run / "figures"
-    if out.exists() and not out.is_dir():
-        raise ValueError(f"out: {out} is a file; name a folder")
-    check_writable(out)
+    check_folder(out)
     subject = dataclasses.replace(
         subject_of(options),
         metric=options.metric,
@@ -55,8 +96,10 @@ def plot(arguments: list[str]) -> None:
         raise ValueError(f"{options.run}: there is nothing to draw")
 
 
-def _note_undefined(kind: str, drawn: Mapping[str, plots.Quantity]) -> None:
+def _note_undefined(kind: str, drawn: "Mapping[str, Quantity]") -> None:
     """Notes which of the numbers beside a figure are not finite."""
+    import numpy as np
+
     for name, quantity in drawn.items():
         if quantity.values.dtype.kind != "f":
             continue

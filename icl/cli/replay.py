@@ -1,12 +1,36 @@
 """`icl replay`: compute measures at a run's checkpoints."""
 
-from .. import measures
-from ..experiments import load
-from ..replaying import check_replay_file, replay as replay_run
+import dataclasses
+from pathlib import Path
+from typing import ClassVar
+
+import tyro
+
 from .notes import note_undefined
-from .options import parse
-from .options.replay import ReplayOptions
-from .probe import edits_in_force
+from .options import parse, RunOptions
+
+
+@dataclasses.dataclass(frozen=True)
+class ReplayOptions(RunOptions):
+    """Compute measures at a run's checkpoints and write them to a file.
+
+    In the file, `sequences` is the number of sequences seen at each checkpoint. Each
+    measure is an array `measures/NAME`; its attribute `axes` names the axes.
+    """
+
+    EXAMPLE: ClassVar[str] = "icl replay runs/demo --measure induction_strength"
+
+    measure: tyro.conf.UseAppendAction[tuple[str, ...]] = ()
+    """A measure, such as induction_strength, "induction_strength(layer=1)" or loss; may
+    be repeated. Without this option, the command lists the measures."""
+    data: str = "train"
+    """An evaluation set of the run. Tasks with exemplar-label sequences also have dense
+    (every label pair and order of 100 pairs of classes) and dense:N (of N pairs)."""
+    checkpoint: tyro.conf.UseAppendAction[tuple[int, ...]] = ()
+    """A checkpoint, as the number of sequences seen; -1 is the last. May be repeated;
+    the default is all checkpoints."""
+    out: Path | None = None
+    """The .h5 file to write. The default is replay.h5 in the run's folder."""
 
 
 def replay(arguments: list[str]) -> None:
@@ -16,6 +40,11 @@ def replay(arguments: list[str]) -> None:
     exist, and for an edit that does not fit.
     """
     options = parse(ReplayOptions, arguments, "replay")
+    from .. import measures
+    from ..experiments import load
+    from ..replaying import check_replay_file, replay as replay_run
+    from .probe import edits_in_force
+
     trained = load(options.run)
     known = measures.names(trained.task, trained.model)
     if not options.measure:
@@ -29,7 +58,7 @@ def replay(arguments: list[str]) -> None:
         for text in options.measure
     }
     edits = edits_in_force(options, trained, record="**")
-    found = replay_run(
+    results = replay_run(
         trained,
         asked,
         data=options.data,
@@ -40,9 +69,9 @@ def replay(arguments: list[str]) -> None:
     # A path may have bytes that are no text.
     run = str(options.run).encode(errors="replace").decode()
     about = {"run": run, "data": options.data, "edits": repr(edits)}
-    found.save(out, **about)
+    results.save(out, **about)
     for name in asked:
-        print(f"{name}  [{found.axes[name]}]  {list(found[name].shape)}")
-    print(f"{len(found.sequences)} checkpoints: {out}")
-    values = {name: found[name] for name in asked}
+        print(f"{name}  [{results.axes[name]}]  {list(results[name].shape)}")
+    print(f"{len(results.sequences)} checkpoints: {out}")
+    values = {name: results[name] for name in asked}
     note_undefined("replay", {options.data: values}, "checkpoints")

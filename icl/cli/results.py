@@ -4,13 +4,22 @@ import csv
 import io
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TYPE_CHECKING
 
-from matplotlib.figure import Figure
-
-from .. import plots
-from ..files import check_writable, write_bytes
 from ..text import aligned
+
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+
+def check_folder(folder: Path) -> None:
+    """Raises `ValueError` unless files can be made there; it need not exist."""
+    from ..files import check_writable
+
+    if folder.exists() and not folder.is_dir():
+        raise ValueError(f"out: {folder} is a file; name a folder")
+    check_writable(folder)
 
 
 def free_folder(folder: Path, name: str, columns: Sequence[str]) -> Path:
@@ -20,9 +29,7 @@ def free_folder(folder: Path, name: str, columns: Sequence[str]) -> Path:
 
     **Raises:** `ValueError` if another file is in the way, or no file can be made.
     """
-    if folder.exists() and not folder.is_dir():
-        raise ValueError(f"out: {folder} is a file; name a folder")
-    check_writable(folder)
+    check_folder(folder)
     names = _columns(folder / f"{name}.csv")
     if names[:1] == ["set"] and names[-len(columns) :] == [*columns]:
         return folder
@@ -33,12 +40,15 @@ def free_folder(folder: Path, name: str, columns: Sequence[str]) -> Path:
 
 
 def write_results(
-    folder: Path, name: str, rows: Iterable[Sequence[Any]], figure: Figure
+    folder: Path, name: str, rows: Iterable[Sequence[Any]], figure: "Figure"
 ) -> str:
     """Writes the table, header first, and the figure; returns a text that says where.
 
     **Raises:** `OSError` for what cannot be written.
     """
+    from .. import plots
+    from ..files import write_bytes
+
     text = io.StringIO()
     csv.writer(text, lineterminator="\n").writerows(rows)
     folder.mkdir(parents=True, exist_ok=True)

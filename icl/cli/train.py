@@ -18,12 +18,47 @@ from ..presets import presets
 from ..runs import is_finished, Log, open_run, read_object, resume_points, Run
 from ..training import Stopped
 from ..training.loggers import Logger, open_logger
-from .options import parse
-from .options.train import asks_yaml, train_usage, TrainOptions
+from .options import CommandOptions, parse
 
 
 if TYPE_CHECKING:
     from ..compat.function_yaml import PublishedRun
+
+
+_USAGE = """usage: icl train PRESET --out DIR [--resume] [options]
+
+PRESET is one of {};
+or a run folder or its config.json, to repeat a run;
+or --yaml FILE, a config of Garg et al. (2022) or limits_of_icl.
+icl train PRESET --help lists every option of its config.
+
+example: icl train induction --out runs/wide --model.d-model 128"""
+
+
+@dataclasses.dataclass(frozen=True)
+class TrainOptions(CommandOptions):
+    """The options besides the fields of the experiment."""
+
+    out: Path
+    """The run folder. It must not hold a run, except with --resume."""
+    resume: bool = False
+    """Continue the run in the folder. The result is the same to the last bit."""
+    edit: tyro.conf.UseAppendAction[tuple[str, ...]] = ()
+    """An edit during the whole training besides those of the config, such as
+    "Zero('blocks.1.attn.z', head=3)"; may be repeated."""
+    logger: str = ""
+    """Also log to tensorboard, wandb or wandb:PROJECT."""
+    set: tyro.conf.UseAppendAction[tuple[str, ...]] = ()
+    """A field of the config and its value as JSON; may be repeated. It is set after the
+    options. It reaches what has no option of its own, such as another kind of
+    optimizer: 'optimizer={"type": "AdamW", "weight_decay": 0.1}'."""
+
+
+@dataclasses.dataclass(frozen=True)
+class _WithoutEdits(Experiment):
+    """An experiment whose `edits` are no option: `--edit` adds to them."""
+
+    edits: Annotated[tuple[str, ...], tyro.conf.Fixed, tyro.conf.Suppress] = ()
 
 
 def train(arguments: list[str]) -> None:
@@ -38,7 +73,7 @@ def train(arguments: list[str]) -> None:
     if published is None and (not arguments or arguments[0].startswith("-")):
         if not {"-h", "--help"} & set(arguments):
             raise ValueError(f"train needs a preset first: {', '.join(known)}")
-        print(train_usage(known))
+        print(_USAGE.format(", ".join(known)))
         return
     if published is None:
         preset, *rest = arguments
@@ -47,7 +82,7 @@ def train(arguments: list[str]) -> None:
         preset, rest = " ".join(arguments[:2]), arguments[2:]
         base, out = published.experiment, published.out
     options = parse(_options_from(preset, base, out), rest, f"train {preset}")
-    experiment = with_fields(options.experiment, options.set)
+    experiment = with_fields(_edited(options), options.set)
     if options.resume and _is_done(options.out, experiment):
         # Refuses another config, and a run that somebody writes to.
         with open_run(options.out, experiment.pinned(), resume=True) as run:
@@ -70,7 +105,7 @@ def train(arguments: list[str]) -> None:
 
 def _published(arguments: list[str]) -> "PublishedRun | None":
     """What the file of `--yaml FILE` says, if this comes first."""
-    if not asks_yaml(arguments):
+    if not arguments or arguments[0].partition("=")[0] != "--yaml":
         return None
     if len(arguments) < 2 or "=" in arguments[0]:
         raise ValueError("--yaml needs a file after it: icl train --yaml FILE")
@@ -142,6 +177,7 @@ def _options_from(name: str, base: Experiment, folder: Path | None) -> type:
 
     **Arguments:** `folder`: The default of `out`; `None` if it must be given.
     """
+    without = _WithoutEdits(**_fields(base))
 
     @dataclasses.dataclass(frozen=True)
     class PresetOptions(TrainOptions):
@@ -149,7 +185,7 @@ def _options_from(name: str, base: Experiment, folder: Path | None) -> type:
 
         EXAMPLE: ClassVar[str] = f"icl train {name} --out runs/mine"
 
-        experiment: Annotated[Experiment, tyro.conf.arg(name="")] = base
+        experiment: Annotated[_WithoutEdits, tyro.conf.arg(name="")] = without
 
     if folder is None:
         return PresetOptions
@@ -160,6 +196,18 @@ def _options_from(name: str, base: Experiment, folder: Path | None) -> type:
 
     WithFolder.__doc__ = PresetOptions.__doc__
     return WithFolder
+
+
+def _edited(options: Any) -> Experiment:
+    """The experiment of the options, with their edits after its own."""
+    fields = _fields(options.experiment)
+    fields["edits"] += options.edit
+    return Experiment(**fields)
+
+
+def _fields(experiment: Experiment) -> dict[str, Any]:
+    names = (field.name for field in dataclasses.fields(experiment))
+    return {name: getattr(experiment, name) for name in names}
 
 
 def _logger(options: TrainOptions, experiment: Experiment) -> Logger | None:

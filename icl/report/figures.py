@@ -236,11 +236,8 @@ KINDS: dict[str, Callable[[Subject], DrawnFigure]] = {
 def kinds_of(names: Sequence[str]) -> list[str]:
     """The kinds of figures that are named, each once; `all` gives all of them.
 
-    **Raises:** `ValueError` if there is no name, or a name is not a kind of figure.
+    **Raises:** `ValueError` if a name is not a kind of figure.
     """
-    if not names:
-        known = ", ".join(KINDS)
-        raise ValueError(f"plot needs a kind of figure after the run: {known}, all")
     for name in names:
         if name != "all" and name not in KINDS:
             hint = did_you_mean(name, [*KINDS, "all"], cutoff=0.4)

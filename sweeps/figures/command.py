@@ -15,8 +15,9 @@ from pathlib import Path
 
 from icl import Experiment, plots
 from icl.cli.options import parse
+from icl.cli.results import check_folder
 from icl.data import HDF5Classes, Source
-from icl.files import check_writable, write_bytes
+from icl.files import write_bytes
 from icl.runs import disk
 
 from ..execute import data_of, executor_of, plan, plan_table, train
@@ -41,9 +42,7 @@ def figure(arguments: list[str], program: str = "icl") -> int:
         print(figures_table(all_figures().values()))
         return 0
     chosen = find_figure(options.name)
-    if options.out.exists() and not options.out.is_dir():
-        raise ValueError(f"--out: {options.out} is a file; name a folder")
-    check_writable(options.out / "figures")
+    check_folder(options.out)
     if not chosen.study:
         return _toy(chosen, options)
     needed = _needed(chosen, options)

@@ -165,10 +165,27 @@ def unasked() -> None:
         print(f"- {name}: {len(found)}")
 
 
+def warm() -> None:
+    """Prints how long a call takes that has been compiled, on one short sequence."""
+    model, inputs = setting(2, 2, 1)
+    edits = [opto.Zero("blocks.1.attn.z", head=3)]
+    calls = 200
+
+    def repeat(edits: Any) -> Any:
+        outs = [opto.run(model, *inputs, edits=edits)[0] for _ in range(calls)]
+        return outs[-1]
+
+    seconds = timed({"no edit": lambda: repeat(()), "one edit": lambda: repeat(edits)})
+    print("\nA warm `opto.run`, 2 layers, 5 tokens, batch 1\n")
+    for name, value in seconds.items():
+        print(f"- {name}: {1e3 * value / calls:.2f} ms")
+
+
 def main() -> None:
     """Prints all tables."""
     print(f"{jax.devices()[0].device_kind}, jax {jax.__version__}")
     unasked()
+    warm()
     for sizes in ((2, 2, 1), (2, 2, 32), (12, 8, 32)):
         ablations(*sizes)
     records(12, 32, 64)

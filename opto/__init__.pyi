@@ -11,11 +11,22 @@ from ._derived import Derived as Derived, Freeze as Freeze, Given as Given
 from ._each import Each as Each
 from ._edit import AbstractEdit as AbstractEdit, At as At, Edit as Edit
 from ._edits import Clamp as Clamp, Scale as Scale, Steer as Steer, Zero as Zero
+from ._effects import (
+    Effect as Effect,
+    Effects as Effects,
+    NoEffectWarning as NoEffectWarning,
+)
 from ._examples import on_examples as on_examples, OnExamples as OnExamples
 from ._gradient import strength_grad as strength_grad
 from ._record import Record as Record
 from ._reference import Mean as Mean, Patch as Patch, Resample as Resample
-from ._run import check as check, lift as lift, run as run, visit as visit
+from ._run import (
+    check as check,
+    effects as effects,
+    lift as lift,
+    run as run,
+    visit as visit,
+)
 from ._site import Site as Site, Sites as Sites, sites as sites
 from ._sweep import (
     Combinations as Combinations,

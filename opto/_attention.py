@@ -10,10 +10,9 @@ from jaxtyping import Array, ArrayLike, Float
 from ._checks import whole
 from ._derived import check_attention, Derived, Given, over_rows, put
 from ._edit import check_strength, Edit, Heads, select, Selection
-from ._reach import Held, Reach, selected
 from ._site import Site, Sites
 from ._tap import RowsAre
-from ._tokens import check_tokens, known_tokens, not_all, sites_of, tokens_of
+from ._tokens import check_tokens, not_all, sites_of, tokens_of
 from ._where import Chosen, Where
 from .hints import brief
 from .patterns import fraction, Kind
@@ -76,19 +75,6 @@ class Pattern(Derived, Selection):
         self.where.check(sites)
         check_strength(self.strength)
         check_attention(self, sites, self.rows, self.kind.needs(), table)
-
-    def reach(self, site: Site, table: Sites) -> Reach:
-        entries = self.where.entries_at(site)
-        if entries is None:
-            return Reach(selected(self.where, site))
-
-        flow = table.flow if self.kind.needs() else None
-        constants = flow.constants if flow else {}
-        rows = self.kind.rows(site.shape[-2], constants)
-        if rows is None:
-            return Reach(entries)
-        entries = entries & over_rows(rows[:, None], len(site.shape), np)
-        return Reach(entries, lambda: entries)
 
     def arguments(self) -> dict[str, Any]:
         return {"kind": self.kind, **_not_default(self)}
@@ -193,28 +179,6 @@ class Block(Derived, Selection):
         for site in sites:
             if self.distance is not None and self.distance >= site.shape[-2]:
                 raise ValueError(f"distance={self.distance} is too far for {site}")
-
-    def reach(self, site: Site, table: Sites) -> Reach:
-        (size, keys), rank = site.shape[-2:], len(site.shape)
-        names = self.queries, self.keys
-        flow = table.flow if sites_of(*names) else None
-        constants = flow.constants if flow else {}
-        queries, seen = (known_tokens(n, size, constants) for n in names)
-        blocked = np.ones((size, keys), bool)
-        if queries is not None:
-            blocked &= queries[:, None]
-        if seen is not None:
-            blocked &= seen[:keys]
-        if self.distance is not None:
-            blocked &= np.eye(size, keys, k=-self.distance, dtype=bool)
-        kernel = bool(site.rows and site.rows.are == "kernel")
-
-        def makes(held: Held) -> Held:
-            stays = held == 0 if kernel else np.isneginf(held)
-            return np.asarray(np.where(stays, held, np.nan))
-
-        may = selected(self.where, site) & over_rows(blocked, rank, np)
-        return Reach(may, makes=makes)
 
     def arguments(self) -> dict[str, Any]:
         distance = {} if self.distance is None else {"distance": self.distance}

@@ -1,4 +1,4 @@
-"""Checks of single arguments. Unlike Python, they do not take True for the number 1."""
+"""Checks of single arguments."""
 
 import inspect
 from typing import Any
@@ -15,8 +15,7 @@ def whole(name: str, value: Any, least: int, what: str = "") -> int:
 
     **Arguments:** `what`: What the number is, for the message.
     """
-    fine = isinstance(value, int | np.integer) and not isinstance(value, bool)
-    if not fine or value < least:
+    if not isinstance(value, int | np.integer) or value < least:
         what = what or f"a whole number, {least} or more"
         raise ValueError(f"{name} is {what}, got {brief(value)}")
     return int(value)
@@ -60,18 +59,3 @@ def one_number(value: Any) -> Float[Array, ""]:
         got = f"got {number.dtype}, which has no gradient"
         raise ValueError(f"the metric must be a floating-point number, {got}")
     return number
-
-
-def truth(name: str, value: Any) -> bool:
-    """True or False; raises `ValueError` for anything else, such as "no" and 0."""
-    if not isinstance(value, bool | np.bool_):
-        raise ValueError(f"{name} is True or False, got {brief(value)}")
-    return bool(value)
-
-
-def no_truth(name: str, value: Any) -> Any:
-    """`value`; raises `ValueError` for texts, dates, True and False."""
-    kind = getattr(getattr(value, "dtype", None), "kind", "f")
-    if value is None or isinstance(value, bool | str | bytes) or kind in "bmMSUO":
-        raise ValueError(f"{name} is a number, got {brief(value)}")
-    return value

@@ -10,9 +10,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, ArrayLike, Bool, Float
 
-from ._checks import truth
 from ._edit import AbstractEdit, check_strength, Edit, Heads, select, Selection
-from ._reach import Reach, setting
 from ._record import Record
 from ._reference import Patch, Values
 from ._site import Site, Sites
@@ -69,10 +67,6 @@ class Derived(AbstractEdit):
     def needs(self, table: Sites) -> tuple[str, ...]:
         """The sites, names or globs, whose unedited values this edit reads."""
 
-    def follows(self, table: Sites) -> tuple[str, ...]:
-        """The sites that this edit reads in a run under the edits before it."""
-        return ()
-
     @abc.abstractmethod
     def derive(self, given: Given) -> tuple[Edit, ...]:
         """The edits of sites that take this one's place; runs while JAX traces."""
@@ -107,7 +101,7 @@ class Freeze(Derived, Selection):
         - `site`, `strength`, `heads`, `where`: as for `opto.Clamp`.
         """
         select(self, site, strength, heads, where)
-        self.stop_gradient = truth("stop_gradient", stop_gradient)
+        self.stop_gradient = stop_gradient
 
     def needs(self, table: Sites) -> tuple[str, ...]:
         return (self.site,)
@@ -121,9 +115,6 @@ class Freeze(Derived, Selection):
     def check(self, table: Sites) -> None:
         self.where.check(table.match(self.site))
         check_strength(self.strength)
-
-    def reach(self, site: Site, table: Sites) -> Reach:
-        return setting(self.where, site)
 
     def arguments(self) -> dict[str, Any]:
         stop = {"stop_gradient": True} if self.stop_gradient else {}

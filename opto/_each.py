@@ -1,5 +1,6 @@
 """An edit once for each index of some axes: what `opto.sweep` runs over."""
 
+import abc
 import dataclasses
 import itertools
 from typing import Any
@@ -37,7 +38,19 @@ class Expanded:
         return eqx.combine(jax.tree.map(lambda x: x[i], moving), still)
 
 
-class Each(eqx.Module):
+class AbstractSwept(eqx.Module):
+    """Several edits in place of one: what `each` and `stack` make."""
+
+    @abc.abstractmethod
+    def check(self, table: Sites) -> None:
+        """Raises `ValueError` if an edit cannot apply to a model with these sites."""
+
+    @abc.abstractmethod
+    def expand(self, table: Sites) -> Expanded:
+        """The edit at every point."""
+
+
+class Each(AbstractSwept):
     """An edit once for each index of `axes`; made by `edit.each("layer", "head")`.
 
     The indices are those that the edit selects on an axis, or all of them.
@@ -58,7 +71,11 @@ class Each(eqx.Module):
         if "layer head" in edit.where.indices and {"layer", "head"} & set(self.axes):
             raise ValueError("heads= picks pairs; sweep those with opto.stack")
 
-    def expand(self, table: Sites) -> "Expanded":
+    def check(self, table: Sites) -> None:
+        self.expand(table)
+        self.edit.check(table)
+
+    def expand(self, table: Sites) -> Expanded:
         """The edit at every point of the grid.
 
         A grid over layers of different widths has points that do not exist.
@@ -103,3 +120,8 @@ def _exists(point: dict[str, int], found: tuple[Site, ...]) -> bool:
         for site in here
         for axis, index in point.items()
     )
+
+
+def is_swept(leaf: Any) -> bool:
+    """Whether `each` or `stack` made this."""
+    return isinstance(leaf, AbstractSwept)

@@ -11,10 +11,9 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, ArrayLike, Float
 
-from ._checks import named, no_truth
-from ._each import Each
+from ._checks import named
+from ._each import AbstractSwept, Each
 from ._literal import literal, Written
-from ._reach import Reach, selected
 from ._site import Site, Sites
 from ._where import Chosen, is_concrete, known, Where
 from .hints import brief
@@ -127,11 +126,8 @@ class Edit(AbstractEdit, Selection):
         check_strength(self.strength)
         self.check_values(sites)
         for site in self.where.within(sites):
-            for value in (*self.given(site), *_float_strength(self.strength, site)):
+            for value in self.given(site):
                 check_cast(type(self).__name__, value, site)
-        reasons = [self.drops_out(site, table) for site in sites]
-        if reasons and all(reasons):
-            raise ValueError(f"{shown(self, 200)} changes nothing: {reasons[0]}")
 
     def check_values(self, sites: Sequence[Site]) -> None:
         """Raises `ValueError` if the new values do not fit at all of `sites`."""
@@ -143,18 +139,6 @@ class Edit(AbstractEdit, Selection):
     def given(self, site: Site) -> Sequence[Any]:
         """The numbers that give the new values at a site, before the cast."""
         return ()
-
-    def reach(self, site: Site, table: Sites) -> Reach:
-        """What it does to the entries of a site, as far as known before a run."""
-        return Reach(selected(self.where, site))
-
-    def is_neutral(self) -> bool:
-        """Whether its value changes nothing at any strength, such as a factor of 1."""
-        return False
-
-    def drops_out(self, site: Site, table: Sites) -> str:
-        """Why its change at a site makes no difference; "" if it may make one."""
-        return ""
 
 
 def select(
@@ -173,7 +157,9 @@ def select(
 def number(name: str, value: ArrayLike) -> Array:
     """An array of floats; raises `ValueError` for anything that is not a number."""
     try:
-        return known(no_truth(name, value), float)
+        if isinstance(value, str | bytes):
+            raise TypeError
+        return known(value, float)
     except (OverflowError, TypeError, ValueError):
         raise ValueError(f"{name} is a number, got {brief(value)}") from None
 
@@ -215,12 +201,14 @@ def shown(edit: Any, most: int = 90) -> str:
 
 
 def check_strength(strength: Array) -> None:
-    """Raises `ValueError` unless a strength is one finite number."""
+    """Raises `ValueError` unless a strength is one finite number, and not zero."""
     if strength.ndim:
         shape = strength.shape
         raise ValueError(f"strength is one number, got an array of shape {shape}")
     if is_concrete(strength) and not np.isfinite(np.asarray(strength)):
         raise ValueError(f"strength is a finite number, got {strength}")
+    if is_concrete(strength) and not np.asarray(strength):
+        raise ValueError("an edit at strength 0 changes nothing; leave it out")
 
 
 def check_cast(kind: str, value: Any, site: Site) -> None:
@@ -248,10 +236,6 @@ def check_cast(kind: str, value: Any, site: Site) -> None:
         )
 
 
-def _float_strength(strength: Array, site: Site) -> tuple[Array, ...]:
-    return (strength,) if jnp.issubdtype(site.dtype, jnp.inexact) else ()
-
-
 def check_fits(kind: str, new: Any, site: Site) -> None:
     """Raises `ValueError` unless an array (or its shape) fits a site's axes."""
     both = (new.dtype, site.dtype)
@@ -274,8 +258,7 @@ def several(edits: Iterable[Any]) -> tuple[Any, ...]:
         raise ValueError(f"edits is a sequence of edits, got one: write [{edits!r}]")
     edits = tuple(edits)
     for edit in edits:
-        # A swept edit (`each`, `stack`) is not an edit but holds some.
-        if not isinstance(edit, AbstractEdit | Each) and not hasattr(edit, "expand"):
+        if not isinstance(edit, AbstractEdit | AbstractSwept):
             raise ValueError(f"edits are opto.Edit values, got {brief(edit)}")
     return edits
 

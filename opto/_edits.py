@@ -4,17 +4,14 @@ from collections.abc import Sequence
 from typing import Any
 
 import equinox as eqx
-import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, ArrayLike, Float
 
 from ._checks import named
 from ._edit import check_fits, Edit, Heads, numbers, select
-from ._reach import Held, held_value, MASKING, Reach, selected, setting
-from ._site import Site, Sites
-from ._tap import RowsAre
-from ._where import Chosen, find_axis, is_concrete, Where
+from ._site import Site
+from ._where import Chosen, find_axis, Where
 
 
 class Clamp(Edit):
@@ -67,11 +64,6 @@ class Clamp(Edit):
     def given(self, site: Site) -> Sequence[Any]:
         return (self.value,)
 
-    def reach(self, site: Site, table: Sites) -> Reach:
-        value = held_value(self.value)
-        value = None if value is None else _placed(value, self.axes, site)
-        return setting(self.where, site, value)
-
     def arguments(self) -> dict[str, Any]:
         return {"value": self.value, **_axes(self.axes)}
 
@@ -97,9 +89,6 @@ class Zero(Edit):
     def replacement(self, value: Array, site: Site) -> Array:
         return jnp.zeros((), value.dtype)
 
-    def reach(self, site: Site, table: Sites) -> Reach:
-        return setting(self.where, site, np.zeros((), site.dtype))
-
     def arguments(self) -> dict[str, Any]:
         return {}
 
@@ -109,9 +98,6 @@ class Scale(Edit):
 
     On `scores` the factor is one over the temperature of the attention:
     `Scale("blocks.1.attn.scores", 0.5, head=3)` sets head 3 to temperature 2.
-
-    **Raises:** `ValueError` from `opto.run` if it scales only whole rows of a kernel
-    whose rows are divided by their sums: the factor would drop out.
     """
 
     site: str = eqx.field(static=True)
@@ -136,36 +122,11 @@ class Scale(Edit):
             f"Scale at {site!r}: the factor", factor, axes
         )
 
-    def drops_out(self, site: Site, table: Sites) -> str:
-        """Why, if all keys of a query get one factor and are divided by their sum."""
-        if not _is_normalised(site, "kernel", table):
-            return ""
-        if is_concrete(self.factor) and not np.all(np.asarray(self.factor)):
-            return ""  # Zero over zero is NaN, which is a change.
-        if _differ_by_key(self.factor, self.axes, self.where, site):
-            return ""
-        why = f"each row of {site.name!r} is divided by its sum"
-        return f"{why}; choose some of the keys"
-
     def replacement(self, value: Array, site: Site) -> Array:
         return value * _fitting("Scale", self.factor, self.axes, site)
 
     def given(self, site: Site) -> Sequence[Any]:
         return (self.factor,)
-
-    def is_neutral(self) -> bool:
-        return is_concrete(self.factor) and bool(np.all(np.asarray(self.factor) == 1))
-
-    def reach(self, site: Site, table: Sites) -> Reach:
-        factor = held_value(self.factor)
-        positive = factor is not None and bool(np.all(factor > 1 / MASKING))
-
-        def makes(held: Held) -> Held:
-            # Zero stays zero, and masked scores stay masked at a usual temperature.
-            stays = (held == 0) | (np.isneginf(held) & positive)
-            return np.asarray(np.where(stays, held, np.nan))
-
-        return Reach(selected(self.where, site), makes=makes)
 
     def arguments(self) -> dict[str, Any]:
         return {"factor": self.factor, **_axes(self.axes)}
@@ -205,46 +166,8 @@ class Steer(Edit):
     def given(self, site: Site) -> Sequence[Any]:
         return (self.direction,)
 
-    def is_neutral(self) -> bool:
-        direction = held_value(self.direction)
-        return direction is not None and not np.any(direction)
-
-    def reach(self, site: Site, table: Sites) -> Reach:
-        direction = held_value(self.direction)
-        small = direction is not None and bool(np.all(abs(direction) < MASKING))
-
-        def makes(held: Held) -> Held:
-            # A masked score is so low that adding a usual number keeps it masked.
-            return np.asarray(np.where(np.isneginf(held) & small, held, np.nan))
-
-        return Reach(selected(self.where, site), makes=makes)
-
-    def drops_out(self, site: Site, table: Sites) -> str:
-        """Why, if the same number is added to all keys of a query before a softmax."""
-        if not _is_normalised(site, "logits", table):
-            return ""
-        if _differ_by_key(self.direction, self.axes, self.where, site):
-            return ""
-        why = f"a softmax cancels what is added to all keys of a row of {site.name!r}"
-        return f"{why}; choose some of the keys"
-
     def arguments(self) -> dict[str, Any]:
         return {"direction": self.direction, **_axes(self.axes)}
-
-
-def _is_normalised(site: Site, are: RowsAre, table: Sites) -> bool:
-    """Whether a site's rows are of this kind and become a pattern's distributions."""
-    *scope, name = site.name.split(".")
-    after = table.get(".".join([*scope, "pattern"]))
-    if name not in ("scores", "kernel") or not (after and after.rows and site.rows):
-        return False
-    return (site.rows.are, after.rows.are) == (are, "distribution")
-
-
-def _differ_by_key(value: Array, axes: str | None, where: Where, site: Site) -> bool:
-    """Whether the keys of a row may get different values."""
-    shapes = jax.eval_shape(lambda: (_spread(value, axes, site), where.mask(site)))
-    return any(x.shape[-1:] not in ((), (1,)) for x in shapes if x is not None)
 
 
 def _numbers(
@@ -266,14 +189,10 @@ def _fitting(kind: str, value: Array, axes: str | None, site: Site) -> Array:
 
 def _spread(value: Array, axes: str | None, site: Site) -> Array:
     """An array with named axes, with its axes put in the order of the site's."""
-    return _placed(value, axes, site, jnp)
-
-
-def _placed(value: Any, axes: str | None, site: Site, xp: Any = np) -> Any:
     if axes is None:
         return value
     places = [find_axis(axis, site) for axis in axes.split()]
     if len(set(places)) != value.ndim or len(places) != value.ndim:
         raise ValueError(f"axes={axes!r} does not fit a value of shape {value.shape}")
     missing = [i for i in range(len(site.axes)) if i not in places]
-    return xp.expand_dims(value.transpose(np.argsort(places)), tuple(missing))
+    return jnp.expand_dims(value.transpose(np.argsort(places)), tuple(missing))

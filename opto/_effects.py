@@ -1,77 +1,192 @@
-"""Finds edits that can change nothing, before anything is computed.
+"""Whether edits change anything: measured while a program runs, never guessed."""
 
-The changes of an edit are followed from site to site, entry by entry. `Flow` says which
-site feeds which, and along which axes. At sites with the usual names of attention, it
-also matters which keys a query sees. If something is not known, an edit counts as
-having an effect.
-"""
+import dataclasses
+import html
+import warnings
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
 
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
-
+import jax
+import jax.numpy as jnp
 import numpy as np
+from jax.core import Tracer
+from jaxtyping import Array
 
-from ._acting import Acting
-from ._edit import AbstractEdit, shown
-from ._followed import Followed
-from ._observed import Observed, OUTPUTS
-from ._reach import Entries, everything, Reach
+from ._derived import Derived
+from ._edit import shown
 from ._site import Sites
+from ._together import changed_sites
 
 
-def check_effects(
-    edits: Sequence[AbstractEdit], table: Sites, seen: Observed = OUTPUTS
-) -> None:
-    """Raises `ValueError` for an edit that changes none of the values that are seen."""
-    for i, why in without_effect(edits, table, seen).items():
-        raise ValueError(no_effect(edits[i], why))
+class NoEffectWarning(UserWarning):
+    """An edit changed nothing on the given inputs.
 
-
-def no_effect(edit: Any, why: str) -> str:
-    """The message about an edit without effect."""
-    return f"{shown(edit, 200)} changes nothing: {why}"
-
-
-def with_effect(
-    given: Sequence[AbstractEdit],
-    added: Sequence[AbstractEdit],
-    table: Sites,
-    seen: Observed = OUTPUTS,
-) -> tuple[AbstractEdit, ...]:
-    """The `given` edits that still change something when the `added` ones follow."""
-    left = list(given)
-    # One at a time: if two edits do the same, one has to stay.
-    while wrong := [
-        i for i in without_effect([*left, *added], table, seen) if i < len(left)
-    ]:
-        del left[wrong[0]]
-    return tuple(left)
-
-
-def without_effect(
-    edits: Sequence[Any], table: Sites, seen: Observed
-) -> dict[int, str]:
-    """Why each edit that changes nothing does so, and what to do, by its place."""
-    every = Followed(tuple(Acting.of(edit, table) for edit in edits), table, seen)
-    found = {i: every.why_nothing(i) for i in range(len(edits))}
-    return {i: why for i, why in found.items() if why}
-
-
-def has_path(
-    table: Sites,
-    senders: Mapping[str, Entries],
-    receivers: Mapping[str, Entries],
-    held: Iterable[str],
-) -> bool:
-    """Whether a change at entries of the senders reaches entries of the receivers.
-
-    **Arguments:** `held`: Sites whose values are frozen.
+    `warnings.simplefilter("error", opto.NoEffectWarning)` makes it an error.
     """
-    if table.flow is None:
-        return True
-    full = {name: everything(table[name]) for name in held}
-    still = {n: Reach(x, lambda x=x: x) for n, x in full.items()}
-    sent = {name: Reach(entries) for name, entries in senders.items()}
-    edits = Acting(None, still), Acting(None, sent)
-    changed, _ = Followed(edits, table, Observed(outputs=False)).changed(1)
-    return any((changed.get(n, np.False_) & x).any() for n, x in receivers.items())
+
+
+# An edit by its place: `(2,)` is edit 2 of a list, `(2, 0)` the first edit inside it.
+Place = tuple[int, ...]
+
+
+class Change(NamedTuple):
+    """What an edit changes at its sites, compared with the same run without it.
+
+    **Fields:**
+
+    - `entries`: How many entries differ.
+    - `largest`: The largest absolute difference.
+    """
+
+    entries: Array
+    largest: Array
+
+
+class Measured:
+    """What each of a list's edits changes; filled while JAX traces a run.
+
+    **Fields:** `changes`: By place. Edits that make other edits count for these.
+    """
+
+    def __init__(self, edits: Sequence[Any]):
+        self._places: dict[int, Place] = {}
+        for place, edit in placed(edits):
+            self._places.setdefault(id(edit), place)
+        self.changes: dict[Place, Change] = {}
+
+    def place(self, edit: Any) -> Place | None:
+        """The place of an edit; `None` for one that is not the user's."""
+        return self._places.get(id(edit))
+
+    def note(self, place: Place, value: Array, without: Array) -> None:
+        """Notes a site's value under all edits, and under all but one."""
+        differs = value != without
+        if jnp.issubdtype(value.dtype, jnp.inexact):
+            differs &= ~(jnp.isnan(value) & jnp.isnan(without))
+            size = jnp.abs(value - without)
+        else:
+            size = jnp.abs(value.astype(float) - without.astype(float))
+        # Infinity minus infinity is NaN.
+        size = jnp.max(jnp.where(differs, size, 0), initial=0).astype(float)
+        new = Change(jnp.sum(differs), size)
+        if before := self.changes.get(place):
+            new = Change(
+                before.entries + new.entries, jnp.maximum(before.largest, size)
+            )
+        self.changes[place] = new
+
+
+def placed(edits: Sequence[Any], outer: Place = ()) -> Iterator[tuple[Place, Any]]:
+    """The edits of a list with their places, and those inside them (of a graft)."""
+    for i, edit in enumerate(edits):
+        place = (*outer, i)
+        yield place, edit
+        if isinstance(edit, Derived):
+            yield from placed(getattr(edit, "edits", ()), place)
+
+
+def warn_without_effect(
+    edits: Sequence[Any],
+    entries: Mapping[Place, Any],
+    table: Sites,
+    recorded: Sequence[str] = (),
+    when: str = "on these inputs",
+    stacklevel: int = 3,
+) -> None:
+    """Warns of each edit that changed nothing, or whose change nothing reads.
+
+    Values that are not known while Python runs (within your own `jit`) are ignored.
+
+    **Arguments:**
+
+    - `entries`: By place, how many entries an edit changed; arrays of any shape.
+    - `recorded`: The recorded sites: a record reads them.
+    """
+    for place, edit in placed(edits):
+        at = _where(edit, table) if len(place) == 1 else ()
+        count = entries.get(place)
+        if count is not None and not isinstance(count, Tracer) and _is_zero(count):
+            there = f" at {', '.join(at[:3])}{' …' * (len(at) > 3)}" if at else ""
+            message = f"{shown(edit, 200)} changes nothing{there} {when}"
+        elif at and table.unread.issuperset(at) and not {*recorded} & {*at}:
+            message = (
+                f"{shown(edit, 200)} has no effect: the model does not use what its "
+                f"tap returns at {at[0]} (write `x = tap('name', x, …)`)"
+            )
+        else:
+            continue
+        warnings.warn(message, NoEffectWarning, stacklevel=stacklevel)
+
+
+def _is_zero(count: Any) -> bool:
+    """Whether there are examples, and none of them has an entry that changes."""
+    return np.size(count) > 0 and not np.any(np.asarray(count))
+
+
+def _where(edit: Any, table: Sites) -> tuple[str, ...]:
+    return changed_sites(getattr(edit, "edit", edit), table)
+
+
+@dataclasses.dataclass(frozen=True)
+class Effect:
+    """What one edit of a list does; see `opto.effects`.
+
+    **Fields:**
+
+    - `edit`: The edit.
+    - `entries`: How many entries of its sites differ from what they would be without
+        it, over all examples.
+    - `largest`: The largest of these differences.
+    - `outputs`: The largest difference of the model's outputs without this edit.
+    """
+
+    edit: Any
+    entries: int
+    largest: float
+    outputs: float
+
+
+class Effects(tuple[Effect, ...]):
+    """A table with an `Effect` for each edit; see `opto.effects`."""
+
+    def _rows(self) -> list[tuple[str, ...]]:
+        head = ("edit", "entries changed", "largest change", "outputs change by")
+        return [
+            head,
+            *(
+                (shown(x.edit), str(x.entries), f"{x.largest:.3g}", f"{x.outputs:.3g}")
+                for x in self
+            ),
+        ]
+
+    def __repr__(self) -> str:
+        rows = self._rows()
+        width = [max(map(len, column)) for column in zip(*rows, strict=True)]
+        return "\n".join(
+            "  ".join(
+                [row[0].ljust(width[0])]
+                + [x.rjust(w) for x, w in zip(row[1:], width[1:], strict=True)]
+            )
+            for row in rows
+        )
+
+    def _repr_html_(self) -> str:
+        cells = [[html.escape(cell) for cell in row] for row in self._rows()]
+        lines = ["".join(f"<td>{cell}</td>" for cell in row) for row in cells]
+        return "<table>" + "".join(f"<tr>{line}</tr>" for line in lines) + "</table>"
+
+
+def largest_difference(one: Any, other: Any) -> float:
+    """The largest absolute difference of the arrays in two trees; NaN equals NaN."""
+    pairs = zip(jax.tree.leaves(one), jax.tree.leaves(other), strict=True)
+    sizes = [_difference(np.asarray(a), np.asarray(b)) for a, b in pairs]
+    return max(sizes, default=0.0)
+
+
+def _difference(a: np.ndarray, b: np.ndarray) -> float:
+    same = (a == b) | ((a != a) & (b != b))
+    wide = complex if np.iscomplexobj(a) else float
+    with np.errstate(invalid="ignore"):
+        return float(
+            np.abs(a.astype(wide) - b.astype(wide)).max(initial=0, where=~same)
+        )

@@ -10,14 +10,12 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from ._checks import is_metric, one_number
-from ._each import Each, Expanded
+from ._each import Each, Expanded, is_swept
 from ._edit import AbstractEdit, Edit, Selection
 from ._run import run
 from ._site import Site
 from ._sweep import (
-    check_all_effects,
     checked_table,
-    is_swept,
     Stacked,
     Swept,
     unswapped,
@@ -54,7 +52,6 @@ def strength_grad(
     is_metric(metric)
     model, inputs, edits = unswapped(model, inputs, edits)
     table = checked_table(model, inputs, edits)
-    check_all_effects(model, inputs, edits, table)
     places = [i for i, edit in enumerate(edits) if is_swept(edit)]
     if len(places) != 1:
         raise ValueError(f"strength_grad takes one swept edit, got {len(places)}")

@@ -11,7 +11,6 @@ from jaxtyping import Array, ArrayLike, Float, Shaped
 
 from ._checks import named, whole
 from ._edit import check_cast, check_fits, Edit, Heads, numbers, select
-from ._reach import held_value, Reach, setting
 from ._record import Record
 from ._site import glob, Site, Sites
 from ._where import Chosen, Where
@@ -67,9 +66,6 @@ class Patch(Edit):
     def given(self, site: Site) -> Sequence[Any]:
         return [x for name, x in self.values.arrays.items() if name == site.name]
 
-    def reach(self, site: Site, table: Sites) -> Reach:
-        return setting(self.where, site, _held(self.values.arrays, site))
-
     def arguments(self) -> dict[str, Any]:
         return {"values": self.values.arrays}
 
@@ -122,9 +118,6 @@ class Resample(Edit):
     def given(self, site: Site) -> Sequence[Any]:
         return [x for name, x in self.values.arrays.items() if name == site.name]
 
-    def reach(self, site: Site, table: Sites) -> Reach:
-        return setting(self.where, site, _held(self.values.arrays, site))
-
     def arguments(self) -> dict[str, Any]:
         return {"reference": self.values.arrays, "seed": None}
 
@@ -169,9 +162,6 @@ class Mean(Edit):
 
     def given(self, site: Site) -> Sequence[Any]:
         return [x for name, x in self.means.items() if name == site.name]
-
-    def reach(self, site: Site, table: Sites) -> Reach:
-        return setting(self.where, site, _held(self.means, site))
 
     def arguments(self) -> dict[str, Any]:
         return {"reference": self.means}
@@ -259,12 +249,6 @@ def _of(arrays: Mapping[str, Any], site: Site, kind: str) -> Array:
     if isinstance(value, jax.ShapeDtypeStruct):
         return jnp.zeros(value.shape, value.dtype)
     return value
-
-
-def _held(arrays: Mapping[str, Any], site: Site) -> np.ndarray | None:
-    """The values of a site if they are known and belong to one example."""
-    value = held_value(arrays.get(site.name))
-    return value if value is not None and value.ndim == len(site.shape) else None
 
 
 def _shuffled(x: Array, seed: int) -> Array:

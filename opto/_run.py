@@ -1,26 +1,36 @@
 """Running a model while recording and editing its sites."""
 
+import dataclasses
 import itertools
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any, cast
 
 import equinox as eqx
+import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.core import Tracer
 from jaxtyping import Array, PyTree
 
 from ._derived import Derived, Given
+from ._each import is_swept
 from ._edit import AbstractEdit, Edit, several
-from ._effects import check_effects
-from ._grafted import grafted_models
-from ._observed import Observed
+from ._effects import (
+    Change,
+    Effect,
+    Effects,
+    largest_difference,
+    Measured,
+    Place,
+    placed,
+    warn_without_effect,
+)
 from ._record import Record
 from ._reference import split
 from ._site import find_sites, known_sites, one_example, Site, Sites
 from ._tap import identity, Rows, VisitorTap
 from ._together import alternatives, check_before_graft, check_together
-from .graft import Graft, of_model, swapped
+from .graft import Graft, grafted_calls, of_model, swapped
 from .hints import brief
 
 
@@ -58,29 +68,57 @@ def run(
 
     The model's output and the `Record`, both with the batch axes in front.
 
-    **Raises:** `ValueError` before anything is traced for a site that does not exist
+    **Raises:** `ValueError` before anything is compiled for a site that does not exist
     (with the nearest name), an axis that the site does not have, an index out of range,
-    a value that does not fit, or an edit that changes neither the output nor the
-    record.
+    a value that does not fit, or a strength of 0.
+
+    **Warns:** `NoEffectWarning` for an edit that changes no entry of its sites, in any
+    example. Within your own `jit` nothing is measured.
     """
-    return _carried_out(model, inputs, record, edits, check_seen)
+    ran = ran_with(model, inputs, record, as_edits(edits))
+    raise_wrong(ran.findings)
+    ran.warn()
+    return ran.outputs, ran.record
 
 
-def run_within(
-    model: Callable[..., Any],
-    *inputs: Any,
-    record: Request = (),
-    edits: Sequence[AbstractEdit] = (),
-) -> tuple[PyTree, Record]:
-    """As `run`, for a function that adds its own edits to the user's edits.
+@dataclasses.dataclass(frozen=True)
+class Ran:
+    """A run with what was found out about its edits.
 
-    The function's own edits may undo the user's edits; that is not the user's mistake.
+    **Fields:**
+
+    - `edits`, `table`: The edits and the sites of the model that gave the outputs.
+    - `findings`: What derived edits require of the inputs.
+    - `changes`: By place in `edits`, what an edit changes.
     """
-    return _carried_out(model, inputs, record, edits, check_given)
+
+    outputs: PyTree
+    record: Record
+    edits: tuple[AbstractEdit, ...]
+    table: Sites
+    findings: Findings
+    changes: dict[Place, Change]
+
+    def warn(self, when: str = "on these inputs", stacklevel: int = 3) -> None:
+        """Warns of edits without effect."""
+        entries = {place: change.entries for place, change in self.changes.items()}
+        warn_without_effect(
+            self.edits,
+            entries,
+            self.table,
+            [*self.record],
+            when,
+            stacklevel + 1,
+        )
 
 
-def _carried_out(model, inputs, record, edits, check_all) -> tuple[PyTree, Record]:
-    edits = as_edits(edits)
+def ran_with(
+    model: Any,
+    inputs: tuple[Any, ...],
+    record: Request,
+    edits: Sequence[AbstractEdit],
+) -> Ran:
+    """`run` without its errors and warnings about the inputs."""
     if any(isinstance(edit, Graft) for edit in edits):
         example, _ = one_example(model, inputs)
         check_before_graft(edits, known_sites(model, example))
@@ -89,13 +127,44 @@ def _carried_out(model, inputs, record, edits, check_all) -> tuple[PyTree, Recor
     table = known_sites(model, example)
     requests = _requests(record, table)
     mapped, rest, seen = split(edits, table, batch_shape(inputs, lead))
-    check_all(seen, table, requests)
-    _check_donors(model, inputs, seen, table)
-    out, values, findings = _run(
+    check_given(seen, table, requests)
+    _check_donors(model, inputs, seen)
+    out, values, findings, changes = _run(
         model, inputs, mapped, rest, tuple(requests.items()), lead
     )
-    _raise(findings)
-    return out, values
+    return Ran(out, values, edits, table, findings, changes)
+
+
+def effects(
+    model: Callable[..., Any], *inputs: Any, edits: Sequence[AbstractEdit]
+) -> Effects:
+    """What each edit of a list changes; prints as a table.
+
+    **Arguments:** As for `run`.
+
+    **Returns:**
+
+    An `Effect` for each edit: how many entries of its sites differ from what they would
+    be without it, by how much at most, and how much the outputs change if this edit is
+    left out.
+
+    **Raises:** `ValueError` as `run`.
+    """
+    edits = as_edits(edits)
+    ran = ran_with(model, inputs, (), edits)
+    raise_wrong(ran.findings)
+    places = {id(edit): place for place, edit in placed(ran.edits)}
+    found = []
+    for i, edit in enumerate(edits):
+        # A graft of the last layers runs as a graft of this model's first layers.
+        change = ran.changes[places.get(id(edit), (0,))]
+        without = ran_with(model, inputs, (), (*edits[:i], *edits[i + 1 :]))
+        outputs = largest_difference(ran.outputs, without.outputs)
+        entries = int(np.asarray(change.entries).sum(dtype=np.int64))
+        found.append(
+            Effect(edit, entries, float(np.max(np.asarray(change.largest))), outputs)
+        )
+    return Effects(found)
 
 
 def visit(
@@ -106,33 +175,29 @@ def visit(
 ) -> tuple[PyTree, Record]:
     """As `run` on one example, for any function, and not compiled.
 
-    Use it within your own `jit`, `vmap` and `grad`. `fn(*args, tap=)` may be a loss, a
-    module's method or a module.
+    Use it within your own `jit`, `vmap` and `grad`; there, no edit is measured.
+    `fn(*args, tap=)` may be a loss, a module's method or a module.
     """
-    return _visited(fn, args, record, edits, check_seen)
-
-
-def visit_within(
-    fn: Callable[..., Any],
-    *args: Any,
-    record: Request = (),
-    edits: Sequence[AbstractEdit] = (),
-) -> tuple[PyTree, Record]:
-    """As `visit`, for a function that adds its own edits; see `run_within`."""
-    return _visited(fn, args, record, edits, check_given)
-
-
-def _visited(fn, args, record, edits, check_all) -> tuple[PyTree, Record]:
-    fn, args, edits = swapped(fn, args, as_edits(edits))
     if not edits and not record:
         return fn(*args, tap=identity), Record({})
+    ran = visited_with(fn, args, record, as_edits(edits))
+    raise_wrong(ran.findings)
+    ran.warn()
+    return ran.outputs, ran.record
+
+
+def visited_with(
+    fn: Any, args: tuple[Any, ...], record: Request, edits: Sequence[AbstractEdit]
+) -> Ran:
+    """`visit` without its errors and warnings about the inputs."""
+    fn, args, edits = swapped(fn, args, edits)
     table = find_sites(fn, *args)
     requests = _requests(record, table)
-    check_all(edits, table, requests)
-    _check_donors(fn, args, edits, table)
-    out, values, findings = _visit(fn, args, edits, requests, table)
-    _raise(findings)
-    return out, values
+    check_given(edits, table, requests)
+    _check_donors(fn, args, edits)
+    measured = Measured(edits)
+    out, values, findings = _visit(fn, args, edits, requests, table, measured)
+    return Ran(out, values, edits, table, findings, measured.changes)
 
 
 def lift(fn: Callable[..., PyTree]) -> Callable[..., PyTree]:
@@ -153,20 +218,23 @@ def _run(model, inputs, mapped, rest, requests, lead):
     def one(mapped, *example):
         table = known_sites(model, example)
         edits = rest if mapped is None else eqx.combine(mapped, rest)
-        return _visit(model, example, edits, dict(requests), table)
+        measured = Measured(edits)
+        found = _visit(model, example, edits, dict(requests), table, measured)
+        return *found, measured.changes
 
     for _ in range(lead):
         one = eqx.filter_vmap(one)
     return one(mapped, *inputs)
 
 
-def _visit(fn, args, edits, requests, table: Sites) -> tuple[PyTree, Record, Findings]:
+def _visit(
+    fn, args, edits, requests, table: Sites, measured: Measured
+) -> tuple[PyTree, Record, Findings]:
     findings: Findings = {}
-    edits = _resolved(fn, args, edits, table, findings)
-    by_site: dict[str, list[Edit]] = {}
-    for edit in edits:
+    by_site: dict[str, list[tuple[Place | None, Edit]]] = {}
+    for place, edit in _resolved(fn, args, edits, table, findings, measured):
         for site in table.match(edit.site):
-            by_site.setdefault(site.name, []).append(edit)
+            by_site.setdefault(site.name, []).append((place, edit))
     wanted = by_site.keys() | requests.keys()
     seen: set[str] = set()
     values: dict[str, Any] = {}
@@ -179,8 +247,8 @@ def _visit(fn, args, edits, requests, table: Sites) -> tuple[PyTree, Record, Fin
         seen.add(name)
         value = jnp.asarray(value)  # A NumPy array gets JAX's dtype.
         site = Site(name, axes, value.shape, value.dtype, rows)
-        for edit in by_site.get(name, ()):
-            value = edit(value, site)
+        if here := by_site.get(name):
+            value = _edited(value, site, here, measured)
         if name in requests:
             reduce = requests[name]
             values[name] = value if reduce is None else reduce(value)
@@ -202,14 +270,43 @@ def _visit(fn, args, edits, requests, table: Sites) -> tuple[PyTree, Record, Fin
     return out, record, findings
 
 
+def _edited(
+    value: Array,
+    site: Site,
+    edits: Sequence[tuple[Place | None, Edit]],
+    measured: Measured,
+) -> Array:
+    """A site's value under edits; measures each against the value without it."""
+
+    def without(left_out: Place | None) -> Array:
+        new = value
+        for place, edit in edits:
+            if left_out is None or place != left_out:
+                new = edit(new, site)
+        return new
+
+    new = without(None)
+    for place in dict.fromkeys(place for place, _ in edits if place is not None):
+        measured.note(place, new, without(place))
+    return new
+
+
 def _resolved(
-    fn, args, edits: Sequence[AbstractEdit], table: Sites, findings: Findings
-) -> tuple[Edit, ...]:
-    """The edits of sites that a list of edits becomes on these inputs."""
-    edits = tuple(itertools.chain(*map(alternatives, edits)))
-    derived = [edit for edit in edits if isinstance(edit, Derived)]
+    fn,
+    args,
+    edits: Sequence[AbstractEdit],
+    table: Sites,
+    findings: Findings,
+    measured: Measured,
+) -> list[tuple[Place | None, Edit]]:
+    """The edits of sites that a list of edits becomes on these inputs.
+
+    Each comes with the place of the edit that it belongs to.
+    """
+    every = [(measured.place(e), part) for e in edits for part in alternatives(e)]
+    derived = [edit for _, edit in every if isinstance(edit, Derived)]
     if not derived:
-        return cast(tuple[Edit, ...], edits)
+        return cast(list[tuple[Place | None, Edit]], every)
 
     def again(*, edits, record, model):
         other, theirs = (fn, args) if model is None else of_model(fn, args, model)
@@ -218,7 +315,7 @@ def _resolved(
         there = table if same else find_sites(other, *theirs)
         requests = _requests(record, there)
         check_given(edits, there, requests)
-        _, values, found = _visit(other, theirs, edits, requests, there)
+        _, values, found = _visit(other, theirs, edits, requests, there, measured)
         findings.update(found)
         return values
 
@@ -228,17 +325,17 @@ def _resolved(
     # One base run for all of them.
     needs = dict.fromkeys(itertools.chain(*(edit.needs(table) for edit in derived)))
     base = again(edits=(), record=needs, model=None) if needs else Record({})
-    resolved: list[Edit] = []
-    for edit in edits:
+    resolved: list[tuple[Place | None, Edit]] = []
+    for place, edit in every:
         if isinstance(edit, Derived):
-            before = tuple(resolved)
+            before = tuple(part for _, part in resolved)
             new = edit.derive(Given(table, base, before, again, require))
             for part in new:
                 part.check_values(table.match(part.site))
-            resolved.extend(new)
+            resolved += [(place, part) for part in new]
         else:
-            resolved.append(cast(Edit, edit))
-    return tuple(resolved)
+            resolved.append((place, cast(Edit, edit)))
+    return resolved
 
 
 def batch_shape(inputs: tuple[Any, ...], lead: int) -> tuple[int, ...]:
@@ -246,7 +343,7 @@ def batch_shape(inputs: tuple[Any, ...], lead: int) -> tuple[int, ...]:
     return np.shape(inputs[0])[:lead] if lead else ()
 
 
-def _raise(findings: Findings) -> None:
+def raise_wrong(findings: Findings) -> None:
     """Raises `ValueError` if the inputs are known not to be what an edit requires."""
     for message, right in findings.items():
         if not isinstance(right, Tracer) and not np.all(right):
@@ -255,15 +352,14 @@ def _raise(findings: Findings) -> None:
 
 
 def _check_donors(
-    fn: Any, args: tuple[Any, ...], edits: Sequence[AbstractEdit], table: Sites
+    fn: Any, args: tuple[Any, ...], edits: Sequence[AbstractEdit]
 ) -> None:
     """Checks the edits of grafted models now; while tracing, indices are not known."""
-    for donor in grafted_models(fn, args, edits, table):
+    for donor in grafted_calls(fn, args, edits):
         lead = one_example(donor.fn, donor.args)[1]
         own = split(donor.edits, donor.table, batch_shape(donor.args, lead))[2]
         check_given(own, donor.table, ())
-        check_effects(own, donor.table, donor.seen)
-        _check_donors(donor.fn, donor.args, own, donor.table)
+        _check_donors(donor.fn, donor.args, own)
 
 
 def as_edits(edits: Iterable[AbstractEdit]) -> tuple[AbstractEdit, ...]:
@@ -274,20 +370,19 @@ def as_edits(edits: Iterable[AbstractEdit]) -> tuple[AbstractEdit, ...]:
             kind = type(edit).__name__
             wanted = "edits are opto.Edit values (swept ones go to opto.sweep)"
             raise ValueError(f"{wanted}, got {kind}: {brief(edit)}")
+        if any(map(is_swept, jax.tree.leaves(edit, is_leaf=is_swept))):
+            raise ValueError(f"{edit!r} is swept: give it to opto.sweep")
     return edits
 
 
 def check(
     edits: Iterable[AbstractEdit], table: Sites, *, record: Request = ()
 ) -> tuple[AbstractEdit, ...]:
-    """The edits; raises `ValueError` unless they can apply to a model's sites.
-
-    Also raises for an edit that changes neither the outputs nor what is recorded.
-    """
+    """The edits; raises `ValueError` unless they can apply to a model's sites."""
     edits = as_edits(edits)
     if not isinstance(table, Sites):
         raise ValueError(f"table is what opto.sites gives, got {brief(table)}")
-    check_seen(edits, table, _requests(record, table))
+    check_given(edits, table, _requests(record, table))
     return edits
 
 
@@ -301,17 +396,9 @@ def check_call(
     edits = as_edits(edits)
     fn, args, own = swapped(fn, args, edits)
     table = find_sites(fn, *args)
-    check_seen(own, table, ())
-    _check_donors(fn, args, own, table)
+    check_given(own, table, ())
+    _check_donors(fn, args, own)
     return edits
-
-
-def check_seen(
-    edits: Sequence[AbstractEdit], table: Sites, recorded: Collection[str]
-) -> None:
-    """Raises `ValueError` for edits that cannot apply, or change nothing."""
-    check_given(edits, table, recorded)
-    check_effects(edits, table, Observed.too(recorded))
 
 
 def check_given(

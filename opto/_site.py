@@ -1,7 +1,6 @@
 """The sites of a model: what can be recorded and edited, found without computing."""
 
 import dataclasses
-import functools
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
@@ -10,10 +9,11 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array
+from jax.ad_checkpoint import checkpoint_name
+from jax.core import Tracer
+from jax.extend.core import Jaxpr, Literal
 
 from ._checks import takes_tap
-from ._flow import Flow, flow_of, mark
 from ._names import last_name, MIXED, scope_of
 from ._tap import Rows, VisitorTap
 from .hints import brief, did_you_mean
@@ -36,6 +36,8 @@ class Site:
     - `shape`: The length of each axis.
     - `dtype`: The dtype of the value.
     - `rows`: What the rows of attention are, if the model says it.
+    - `read`: Whether the model uses what its tap returns. If not, an edit there has no
+        effect.
     """
 
     name: str
@@ -43,6 +45,7 @@ class Site:
     shape: tuple[int, ...]
     dtype: np.dtype
     rows: Rows | None = None
+    read: bool = True
 
     @property
     def layer(self) -> int | None:
@@ -87,22 +90,9 @@ def glob(pattern: str) -> re.Pattern[str]:
 class Sites(Mapping[str, Site]):
     """The sites of a model in the order of computation; prints as a table."""
 
-    def __init__(
-        self, table: Mapping[str, Site], flow: Callable[[], Flow] | None = None
-    ):
+    def __init__(self, table: Mapping[str, Site]):
         self._table = dict(table)
-        # Which sites feed which needs a trace of its own, so it is found on request.
-        self._find_flow = flow
-
-    @functools.cached_property
-    def flow(self) -> Flow | None:
-        """Which sites feed which; `None` if it is not known."""
-        try:
-            return self._find_flow() if self._find_flow else None
-        except Exception:
-            # It asks for all values at once, which not every model allows, and a
-            # function may close over a value that is gone. Then it is not known.
-            return None
+        self.unread = frozenset(name for name, site in table.items() if not site.read)
 
     def __getitem__(self, name: str) -> Site:
         return self._table[name]
@@ -115,8 +105,11 @@ class Sites(Mapping[str, Site]):
 
     def __repr__(self) -> str:
         width = max((len(name) for name in self), default=0)
-        rows = (f"{s.name:{width}}  {s.dtype}{s.dims}" for s in self.values())
-        return "\n".join(rows)
+        never = "  (the model does not use what its tap returns)"
+        return "\n".join(
+            f"{s.name:{width}}  {s.dtype}{s.dims}{'' if s.read else never}"
+            for s in self.values()
+        )
 
     def match(self, pattern: str) -> tuple[Site, ...]:
         """The sites that a name or a glob selects.
@@ -130,6 +123,8 @@ class Sites(Mapping[str, Site]):
         if not isinstance(pattern, str):
             kind = type(pattern).__name__
             raise ValueError(f"a site is given by its name or a glob, got {kind}")
+        if pattern in self._table:
+            return (self._table[pattern],)
         regex = glob(pattern)
         found = tuple(s for s in self._table.values() if regex.fullmatch(s.name))
         if not found:
@@ -213,10 +208,12 @@ def find_sites(fn: Callable[..., Any], *args: Any) -> Sites:
 def discover(fn: Callable[..., Any], *args: Any) -> Sites:
     """`sites` of any function `fn(*args, tap=)`, which may close over tracers."""
     takes_tap("model", fn)
-    said: dict[str, tuple[tuple[str, ...], Rows | None]] = {}
+    table: dict[str, Site] = {}
+    marked: set[str] = set()
+    arrays, static = eqx.partition((fn, args), _has_shape)
 
-    def visited(fn, *args):
-        values: dict[str, Array] = {}
+    def visited(arrays):
+        fn, args = eqx.combine(arrays, static)
         outside = get_opaque_trace_state()
 
         def visit(name, value, axes, rows):
@@ -225,37 +222,40 @@ def discover(fn: Callable[..., Any], *args: Any) -> Sites:
                     f"site {name!r} is named inside of a vmap, scan, jit or similar "
                     "within the model; its value cannot leave that, so call tap outside"
                 )
-            if name in values:
+            if name in table:
                 raise ValueError(f"two values are named {name!r}; use tap.scope")
             _check_value(name, value, axes)
-            values[name], said[name] = value, (axes, rows)
-            return value
+            table[name] = Site(name, axes, value.shape, np.dtype(value.dtype), rows)
+            if not isinstance(value, Tracer):  # Known now, so not in the program.
+                return value
+            marked.add(name)
+            return checkpoint_name(value, _MARK + name)
 
-        fn(*args, tap=VisitorTap(visit, wanted=lambda name: True))
-        return values
+        out = fn(*args, tap=VisitorTap(visit, wanted=lambda name: True))
+        return eqx.filter(out, eqx.is_array)
 
-    shapes = eqx.filter_eval_shape(visited, fn, *args)
-    # In the order of computation; JAX returns dictionaries sorted by key.
-    table = {
-        name: Site(name, axes, shapes[name].shape, np.dtype(shapes[name].dtype), rows)
-        for name, (axes, rows) in said.items()
-    }
-    return Sites(table, _flow(fn, args, table))
+    program = jax.make_jaxpr(visited)(jax.tree.map(_shape, arrays)).jaxpr
+    unread = marked - _read_marks(program)
+    return Sites(
+        {n: dataclasses.replace(s, read=n not in unread) for n, s in table.items()}
+    )
 
 
-def _flow(fn: Any, args: Any, table: Mapping[str, Site]) -> Callable[[], Flow]:
-    """A function that traces `fn` to find which of its sites feed which."""
-    shapes, static = eqx.partition((fn, args), _has_shape)
-    shapes = jax.tree.map(_shape, shapes)
+_MARK = "opto site "
 
-    def marked(shapes: Any) -> Any:
-        fn, args = eqx.combine(shapes, static)
-        visit = lambda name, value, axes, rows: mark(name, value)
-        return eqx.filter(
-            fn(*args, tap=VisitorTap(visit, wanted=lambda name: True)), eqx.is_array
-        )
 
-    return lambda: flow_of(jax.make_jaxpr(marked)(shapes), table)
+def _read_marks(program: Jaxpr) -> set[str]:
+    """The marked sites whose values the outputs of a program depend on."""
+    needed = {v for v in program.outvars if not isinstance(v, Literal)}
+    read: set[str] = set()
+    for step in reversed(program.eqns):
+        if needed.isdisjoint(step.outvars) and not step.effects:
+            continue
+        needed.update(v for v in step.invars if not isinstance(v, Literal))
+        name = str(step.params.get("name", ""))
+        if name.startswith(_MARK):
+            read.add(name.removeprefix(_MARK))
+    return read
 
 
 def _shape(x: Any) -> jax.ShapeDtypeStruct:

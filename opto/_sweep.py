@@ -9,28 +9,36 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.core import Tracer
 from jaxtyping import Array, Shaped
 
 from ._checks import is_metric, whole
-from ._each import Each, Expanded
+from ._each import AbstractSwept, Each, Expanded, is_swept
 from ._edit import AbstractEdit
-from ._observed import Observed
+from ._effects import Place, warn_without_effect
 from ._reference import split
-from ._run import batch_shape, check_given, run_within
+from ._run import batch_shape, ran_with
 from ._site import known_sites, one_example, Sites
-from ._swept_effects import check_all_effects
-from ._together import check_together, OneOf, Paths
-from .graft import Graft, of_model, swapped
+from ._together import check_together, OneOf
+from ._where import is_concrete
+from .graft import Graft, grafted_calls, of_model, swapped
 from .hints import brief
 
 
-class Stacked(eqx.Module):
+class Stacked(AbstractSwept):
     """Several edits to sweep over; see `opto.stack`."""
 
     edits: tuple[AbstractEdit, ...]
 
+    def check(self, table: Sites) -> None:
+        # A point of a sweep may be at strength 0.
+        for edit in self.edits:
+            strength = getattr(edit, "strength", None)
+            if is_concrete(strength) and not np.any(np.asarray(strength)):
+                edit = eqx.tree_at(lambda e: e.strength, edit, jnp.ones(()))
+            edit.check(table)
+
     def expand(self, table: Sites) -> Expanded:
-        """As `Each.expand`."""
         count = len(self.edits)
         exists = np.ones(count, bool)
         if len({_form(edit) for edit in self.edits}) > 1:
@@ -105,31 +113,21 @@ def sweep(
     7 of a layer that has four) are NaN.
 
     **Raises:** `ValueError` as `opto.run`, and for a `chunk` that is not positive.
+
+    **Warns:** `NoEffectWarning` for an edit that changes no entry of its sites at any
+    point of the sweep.
     """
     is_metric(metric)
-    model, inputs, edits = unswapped(model, inputs, edits)
-    check_all_effects(model, inputs, edits, checked_table(model, inputs, edits))
-    return sweep_within(metric, model, *inputs, edits=edits, chunk=chunk)
-
-
-def sweep_within(
-    metric: Callable[..., Array],
-    model: Callable[..., Any],
-    *inputs: Any,
-    edits: Swept | Sequence[Swept],
-    chunk: int | None = None,
-) -> Array:
-    """As `sweep`, for a function that adds its own edits to the user's edits.
-
-    The function's own edits may undo the user's edits; that is not the user's mistake.
-    """
     if chunk is not None:
         chunk = whole("chunk", chunk, 1, "a positive number of edits or None")
     model, inputs, edits = unswapped(model, inputs, edits)
-    found = _combined(model, inputs, edits, checked_table(model, inputs, edits))
+    table = checked_table(model, inputs, edits)
+    found = _combined(model, inputs, edits, table)
     if not found.axes:
         raise ValueError("no edit is swept: make one with .each(...) or opto.stack")
-    return found.laid_out(_sweep(metric, model, inputs, found, chunk))
+    values, entries = _sweep(metric, model, inputs, found, chunk)
+    warn_without_effect(edits, found.existing(entries), table, when="at any point")
+    return found.laid_out(values)
 
 
 class Combinations(eqx.Module):
@@ -157,6 +155,11 @@ class Combinations(eqx.Module):
         filled = [next(now) if leaf is None else leaf for leaf in self._rest]
         return jax.tree.unflatten(self._structure, filled)
 
+    def existing(self, values: Any) -> Any:
+        """The values of the combinations that exist."""
+        exists = np.array(self._exists, bool)
+        return jax.tree.map(lambda x: x if isinstance(x, Tracer) else x[exists], values)
+
     def laid_out(self, values: Shaped[Array, "combination ..."]) -> Array:
         """Lays out values of the combinations on the sweep's axes; NaN if missing."""
         if not all(self._exists):
@@ -172,12 +175,9 @@ def combinations(
 
     **Arguments:** As for `opto.sweep`.
 
-    **Raises:** `ValueError` for edits that cannot apply, and for one that changes no
-        site at any point of the sweep.
+    **Raises:** `ValueError` for edits that cannot apply.
     """
     table = checked_table(model, inputs, edits)
-    every = Observed.too(table)  # What the caller will record is not known here.
-    check_all_effects(model, inputs, edits, table, every)
     return _combined(model, inputs, edits, table)
 
 
@@ -256,30 +256,29 @@ def checked_table(
     """A model's sites; raises `ValueError` for edits that cannot apply."""
     example, lead = one_example(model, inputs)
     table = known_sites(model, example)
-    still = [e for e in edits if not any(map(is_swept, flat([e])[0]))]
+    flat(edits)
     batch = batch_shape(inputs, lead)
-    check_given(split(still, table, batch)[2], table, ())
+    every = split(edits, table, batch)[2]
+    for edit in every:
+        edit.check(table)
+    still = [e for e in every if not any(map(is_swept, flat([e])[0]))]
+    check_together(still, table)
+    for donor in grafted_calls(model, inputs, edits):
+        checked_table(donor.fn, donor.args, donor.edits)
+    # Points of a grid differ only in their indices, which matter only with grafts.
     grafts = [edit for edit in still if isinstance(edit, Graft)]
-    for leaf, there in moved(model, inputs, edits, table):
-        # Points of a grid differ only in their indices, which matter only with grafts.
-        below = bool(grafts) and there is table
-        points = split(_points(leaf, there, None if below else 1), there, batch)[2]
-        for part in points:
-            part.check(there)
-        for part in points if below else ():
-            check_together([*grafts, part], table)
-    for edit in edits:
-        if isinstance(edit, Paths):
-            edit.check_path(table)
+    for swept in [e for e in every if grafts and is_swept(e)]:
+        for point in _points(swept, table):
+            check_together([*grafts, point], table)
     return table
 
 
-def _points(leaf: Each | Stacked, table: Sites, most: int | None) -> tuple[Any, ...]:
-    """The edits or selections of a sweep; of a grid only the first `most` points."""
+def _points(leaf: Each | Stacked, table: Sites) -> tuple[Any, ...]:
+    """The edits of a sweep."""
     if isinstance(leaf, Stacked):
         return leaf.edits
     expanded = leaf.expand(table)
-    return tuple(expanded.at(int(i)) for i in np.flatnonzero(expanded.exists)[:most])
+    return tuple(expanded.at(int(i)) for i in np.flatnonzero(expanded.exists))
 
 
 def flat(edits: Sequence[Any]) -> tuple[list[Any], Any]:
@@ -291,11 +290,6 @@ def flat(edits: Sequence[Any]) -> tuple[list[Any], Any]:
     return jax.tree.flatten(edits, is_leaf=is_swept)
 
 
-def is_swept(leaf: Any) -> bool:
-    """Whether `each` or `stack` made this."""
-    return isinstance(leaf, Each | Stacked)
-
-
 @eqx.filter_jit
 def _sweep(
     metric: Callable[..., Array],
@@ -303,14 +297,15 @@ def _sweep(
     inputs: tuple[Any, ...],
     found: Combinations,
     chunk: int | None,
-) -> Array:
-    def one(moving: list[Any]) -> Array:
-        out, _ = run_within(model, *inputs, edits=found.at(moving))
-        value = metric(out, *inputs)
+) -> tuple[Array, dict[Place, Array]]:
+    def one(moving: list[Any]) -> tuple[Array, dict[Place, Array]]:
+        ran = ran_with(model, inputs, (), found.at(moving))
+        value = metric(ran.outputs, *inputs)
         if not isinstance(value, jax.Array | np.ndarray | float | int):
             kind = type(value).__name__
             raise ValueError(f"the metric must return an array of numbers, got {kind}")
-        return jnp.asarray(value)
+        entries = {place: x.entries.sum() for place, x in ran.changes.items()}
+        return jnp.asarray(value), entries
 
     if chunk is None:
         return jax.vmap(one)(found.moving)

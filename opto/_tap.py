@@ -5,8 +5,7 @@ import dataclasses
 from collections.abc import Callable
 from typing import Literal
 
-import numpy as np
-from jaxtyping import Array, Bool
+from jaxtyping import Array
 
 from .hints import brief
 
@@ -24,15 +23,10 @@ class Rows:
         zero where a query does not see a key. After it, the rows are the effective
         weights: a `"distribution"`, only `"non-negative"`, or `"signed"`.
     - `of`: The name of the kind of attention, for messages.
-    - `seen`: Which keys each query sees, `[query, key]` (`None`: not known). With it,
-        edits of what a query does not see are refused.
     """
 
     are: RowsAre
     of: str
-    seen: Bool[np.ndarray, "query key"] | None = dataclasses.field(
-        default=None, compare=False, repr=False
-    )
 
 
 class Tap(abc.ABC):

@@ -58,13 +58,6 @@ class Replaces(Protocol):
     def replaces_until(self, table: Sites) -> str | None: ...
 
 
-@runtime_checkable
-class Paths(Protocol):
-    """An edit of paths from some entries to others; both ends may be swept."""
-
-    def check_path(self, table: Sites) -> None: ...
-
-
 def check_together(
     edits: Sequence[AbstractEdit], table: Sites, recorded: Collection[str] = ()
 ) -> None:

@@ -7,7 +7,6 @@ as a whole number; `name_tokens` names those numbers.
 from collections.abc import Mapping
 
 import jax.numpy as jnp
-import numpy as np
 from jaxtyping import Array, Bool
 
 from ._checks import whole
@@ -69,20 +68,6 @@ def tokens_of(names: str, size: int, base: Mapping[str, Array]) -> Bool[Array, "
     for word in () if names == "all" else names.split():
         site, value = TOKENS[word]
         chosen = chosen | (base[site] == value)
-    return chosen
-
-
-def known_tokens(
-    names: str, size: int, constants: Mapping[str, np.ndarray]
-) -> Bool[np.ndarray, " seq"] | None:
-    """As `tokens_of`, from what sites hold on any inputs; `None` if a site lacks."""
-    words = [] if names == "all" else names.split()
-    if not all(TOKENS[word][0] in constants for word in words):
-        return None
-    chosen = np.full(size, names == "all")
-    for word in words:
-        site, value = TOKENS[word]
-        chosen = chosen | (constants[site] == value)
     return chosen
 
 

@@ -12,7 +12,7 @@ from ._checks import is_metric, one_number, whole
 from ._edit import AbstractEdit, Edit
 from ._record import Record
 from ._reference import Patch, Values
-from ._run import run, run_within
+from ._run import run
 from ._site import known_sites, one_example, Site, Sites
 from ._where import known, Where
 from .hints import brief
@@ -134,7 +134,7 @@ def _slopes(metric, model, inputs, names, zeros, edits) -> dict[str, Array]:
 
     def value(shifts: dict[str, Array]) -> Array:
         own = [_Shift(name, shifts[name]) for name in names]
-        out, _ = run_within(model, *inputs, edits=[*edits, *own])
+        out, _ = run(model, *inputs, edits=[*edits, *own])
         return one_number(metric(out, *inputs))
 
     return jax.grad(value)(zeros)

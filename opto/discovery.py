@@ -19,7 +19,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, PyTree
 
-from ._checks import is_metric, no_truth, one_number, whole
+from ._checks import is_metric, one_number, whole
 from ._circuit import Circuit, CircuitPart, Edge
 from ._run import run
 from ._site import known_sites, one_example, Site, Sites
@@ -181,7 +181,7 @@ def find_circuit(
     exist or that no edge joins, and for a metric that is not one floating-point
     number.
     """
-    if not no_truth("threshold", threshold) > 0:
+    if not threshold > 0:
         raise ValueError(f"threshold must be positive, got {threshold}")
     steps = whole("steps", steps, 1, "a positive number")
     if keep is not None:

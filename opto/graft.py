@@ -1,7 +1,7 @@
 """Layers taken from another model."""
 
-from collections.abc import Callable, Iterable, Sequence
-from typing import Any
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any, NamedTuple
 
 import equinox as eqx
 
@@ -10,8 +10,7 @@ from ._derived import Derived, Given, put
 from ._edit import AbstractEdit, Edit, several
 from ._examples import OnExamples
 from ._literal import Written
-from ._reach import Reach, setting
-from ._site import find_sites, one_example, Site, Sites
+from ._site import find_sites, one_example, Sites
 from ._where import Where
 from .hints import brief
 
@@ -104,10 +103,6 @@ class Graft(Derived):
     def changes(self, table: Sites) -> tuple[str, ...]:
         return (self.seam(table),)
 
-    def reach(self, site: Site, table: Sites) -> Reach | None:
-        # With `from_`, this model's values continue in the other one: not known here.
-        return setting(Where({}), site) if self.from_ is None else None
-
     def replaces_until(self, table: Sites) -> str | None:
         return None if self.until is None else self.seam(table)
 
@@ -191,3 +186,23 @@ def host(
     if isinstance(owner, eqx.Module):
         return owner, lambda model: (getattr(model, fn.__name__), args)
     return fn, lambda model: (model, args)
+
+
+class GraftedCall(NamedTuple):
+    """The call of a grafted model, with that model's edits and sites."""
+
+    fn: Any
+    args: tuple[Any, ...]
+    edits: tuple[Any, ...]
+    table: Sites
+
+
+def grafted_calls(
+    fn: Any, args: tuple[Any, ...], edits: Sequence[Any]
+) -> Iterator[GraftedCall]:
+    """The calls of those grafts in a list of edits that have edits of their own."""
+    for graft in edits:
+        if isinstance(graft, Graft) and graft.model is not None and graft.edits:
+            other, theirs = of_model(fn, args, graft.model)
+            there = find_sites(other, *one_example(other, theirs)[0])
+            yield GraftedCall(other, theirs, graft.edits, there)

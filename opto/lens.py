@@ -16,13 +16,11 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from ._edit import AbstractEdit
-from ._observed import Observed
 from ._record import Record
 from ._reference import Patch
-from ._run import as_edits, run_within
+from ._run import as_edits, run
 from ._site import Site, Sites
 from ._sweep import checked_table
-from ._swept_effects import check_all_effects
 from .graft import Graft, swapped
 from .hints import brief
 
@@ -58,7 +56,6 @@ def logit_lens(
     """
     model, inputs, edits = swapped(model, inputs, as_edits(edits))
     table = checked_table(model, inputs, edits)
-    check_all_effects(model, inputs, edits, table, Observed.too(table))
     target, logits = _single("into", into, table), _single("read", read, table)
     if list(table).index(logits.name) <= list(table).index(target.name):
         raise ValueError(f"read={read!r} is computed before into={into!r}")
@@ -72,12 +69,12 @@ def logit_lens(
 
 @eqx.filter_jit
 def _lens(model, inputs, edits, names, into, read) -> Array:
-    _, record = run_within(model, *inputs, record=names, edits=edits)
+    _, record = run(model, *inputs, record=names, edits=edits)
 
     def one(stream: Array) -> Array:
         # What comes before the patch is the same for all sites, so it is computed once.
         patch = Patch(into, {into: stream})
-        return run_within(model, *inputs, record=read, edits=[*edits, patch])[1][read]
+        return run(model, *inputs, record=read, edits=[*edits, patch])[1][read]
 
     return jax.vmap(one)(jnp.stack([record[name] for name in names]))
 
@@ -129,7 +126,6 @@ def logit_terms(
     table = checked_table(model, inputs, edits)
     if why := table.not_additive(heads):
         raise ValueError(f"logit_terms: heads={brief(heads)}: {why}")
-    check_all_effects(model, inputs, edits, table, Observed.too(table))
     parts = [_single("embed", embed, table), *table.match(heads)]
     if mlps != _MLPS:
         table.match(mlps)
@@ -138,7 +134,7 @@ def logit_terms(
     parts.sort(key=lambda site: order.index(site.name))
     final = _single("stream", stream, table).name
     names = [site.name for site in parts]
-    _, record = run_within(model, *inputs, record=[*names, final], edits=edits)
+    _, record = run(model, *inputs, record=[*names, final], edits=edits)
     named = [term for site in parts for term in _written(site, record, embed)]
     written = jnp.stack([value for _, value in named])
     rest = record[final] - jnp.sum(written, 0)

@@ -16,13 +16,11 @@ from ._checks import is_metric
 from ._derived import Derived, Given, put
 from ._each import Each
 from ._edit import AbstractEdit, At, check_strength, Edit, number
-from ._effects import has_path
 from ._names import scope_of
-from ._reach import Reach, selected, setting
 from ._reference import check_arrays, Patch, Values
-from ._run import run, run_within
-from ._site import Site, Sites
-from ._sweep import sweep_within
+from ._run import run
+from ._site import Sites
+from ._sweep import sweep
 from ._where import Where
 from .hints import brief
 
@@ -88,7 +86,7 @@ class PathPatch(Derived):
         return self._frozen(table)
 
     def derive(self, given: Given) -> tuple[Edit, ...]:
-        senders, receivers = self._ends()
+        senders, receivers = map(_whole, (self.senders, self.receivers))
         frozen = self._between(given.table)
         held = given.base
         if given.before:
@@ -99,50 +97,23 @@ class PathPatch(Derived):
         seen = given.run(edits=edits, record=[receivers.site])
         return (put(receivers.site, dict(seen), receivers.where, self.strength),)
 
-    def follows(self, table: Sites) -> tuple[str, ...]:
-        receivers = table.match(_whole(self.receivers).site)
-        return (*self._frozen(table), *(site.name for site in receivers))
-
     def changes(self, table: Sites) -> tuple[str, ...]:
         receivers = _whole(self.receivers)
         sites = receivers.where.within(table.match(receivers.site))
         return tuple(site.name for site in sites)
 
-    def reach(self, site: Site, table: Sites) -> Reach:
-        return setting(_whole(self.receivers).where, site)
-
-    def check_path(self, table: Sites) -> None:
-        """Raises `ValueError` if no sender reaches a receiver.
-
-        For swept ends: if none of the senders reaches any of the receivers.
-        """
-        senders, receivers = map(_whole, (self.senders, self.receivers))
-        sent, read = (
-            {s.name: selected(x.where, s) for s in x.where.within(table.match(x.site))}
-            for x in (senders, receivers)
-        )
-        for part, entries in ((senders, sent), (receivers, read)):
-            if not any(x.any() for x in entries.values()):
-                raise ValueError(f"{part!r} selects no entry of {part.site!r}")
-        order = {name: i for i, name in enumerate(table)}
-        first = min(order[name] for name in sent)
-        after = {name: x for name, x in read.items() if order[name] > first}
-        if not after or not has_path(table, sent, after, self._between(table)):
-            raise ValueError(
-                f"there is no path from {senders!r} to {receivers!r}: what the senders "
-                "write is not read there, or frozen= holds it; choose later receivers"
-            )
-
     def check(self, table: Sites) -> None:
         check_strength(self.strength)
-        senders, receivers = self._ends()
-        senders.check(table)
-        receivers.check(table)
+        self.senders.check(table)
+        self.receivers.check(table)
+        senders, receivers = map(_whole, (self.senders, self.receivers))
         check_arrays("PathPatch", self.source.arrays, table.match(senders.site))
         frozen = self._between(table)
         order = {name: i for i, name in enumerate(table)}
-        read = [site.name for site in table.match(receivers.site)]
-        sent = [site.name for site in table.match(senders.site)]
+        sent, read = (
+            [site.name for site in part.where.within(table.match(part.site))]
+            for part in (senders, receivers)
+        )
         if held := [name for name in read if name in frozen]:
             raise ValueError(
                 f"receivers at {held[0]!r} are themselves frozen (frozen=): name what "
@@ -160,17 +131,11 @@ class PathPatch(Derived):
                 f"there is no path from {senders!r} to {receivers!r}: no receiver "
                 "comes after a sender"
             )
-        self.check_path(table)
 
     def arguments(self) -> dict[str, Any]:
         frozen = {} if self.frozen == WRITES else {"frozen": self.frozen}
         ends = {"senders": self.senders, "receivers": self.receivers}
         return {**ends, "source": self.source.arrays, **frozen}
-
-    def _ends(self) -> tuple[At, At]:
-        if isinstance(self.senders, Each) or isinstance(self.receivers, Each):
-            raise ValueError(f"{type(self).__name__} is swept: give it to opto.sweep")
-        return self.senders, self.receivers
 
     def _between(self, table: Sites) -> tuple[str, ...]:
         """The frozen sites, without those that senders feed within their own part."""
@@ -233,7 +198,7 @@ def activation_patch(
     patch = eqx.tree_at(
         lambda e: e.where, Patch(at.edit.site, record), at.edit.where
     ).each(*at.axes)
-    return sweep_within(metric, model, *inputs, edits=[*edits, patch], chunk=chunk)
+    return sweep(metric, model, *inputs, edits=[*edits, patch], chunk=chunk)
 
 
 def path_patch(
@@ -269,8 +234,8 @@ def path_patch(
     _, record = run(model, *source, record=sender.site, edits=edits)
     patch = PathPatch(senders, receivers, record, frozen=frozen)
     if isinstance(senders, Each) or isinstance(receivers, Each):
-        return sweep_within(metric, model, *inputs, edits=[*edits, patch], chunk=chunk)
-    out, _ = run_within(model, *inputs, edits=[*edits, patch])
+        return sweep(metric, model, *inputs, edits=[*edits, patch], chunk=chunk)
+    out, _ = run(model, *inputs, edits=[*edits, patch])
     return metric(out, *inputs)
 
 

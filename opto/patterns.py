@@ -1,7 +1,6 @@
 """Ideal attention patterns."""
 
 import abc
-from collections.abc import Mapping
 from typing import Any
 
 import equinox as eqx
@@ -12,7 +11,7 @@ from jaxtyping import Array, ArrayLike, Bool, Float
 from ._derived import Given
 from ._edit import number
 from ._literal import literal, Written
-from ._tokens import check_tokens, known_tokens, not_all, sites_of, tokens_of
+from ._tokens import check_tokens, not_all, sites_of, tokens_of
 from ._where import is_concrete
 
 
@@ -28,15 +27,6 @@ class Kind(Written, eqx.Module):
         self, size: int, given: Given
     ) -> tuple[Float[Array, "seq kv_seq"], Bool[Array, " seq"]]:
         """The pattern among `size` tokens, and which of its rows to set."""
-
-    def rows(
-        self, size: int, constants: Mapping[str, np.ndarray]
-    ) -> Bool[np.ndarray, " seq"] | None:
-        """The rows to set, if they are the same on all inputs; `None` if not known.
-
-        **Arguments:** `constants`: What sites hold on any inputs.
-        """
-        return None
 
     @abc.abstractmethod
     def arguments(self) -> dict[str, Any]:
@@ -71,9 +61,6 @@ class PreviousToken(Kind):
         before = self.weight * jnp.eye(size, k=-1) + (1 - self.weight) * jnp.eye(size)
         return before.at[0, 0].set(1), tokens_of(self.queries, size, given.base)
 
-    def rows(self, size, constants):
-        return known_tokens(self.queries, size, constants)
-
     def arguments(self) -> dict[str, Any]:
         return {"weight": self.weight, **not_all("queries", self.queries)}
 
@@ -93,9 +80,6 @@ class Uniform(Kind):
     def pattern(self, size, given):
         uniform = np.tri(size) / np.arange(1, size + 1)[:, None]
         return jnp.asarray(uniform), tokens_of(self.queries, size, given.base)
-
-    def rows(self, size, constants):
-        return known_tokens(self.queries, size, constants)
 
     def arguments(self) -> dict[str, Any]:
         return not_all("queries", self.queries)

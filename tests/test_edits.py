@@ -66,24 +66,24 @@ def others(record):
 
 # By kind: edits of all sites at once that change no value.
 NOTHINGS = {
-    "patch": lambda record: [Patch("**", record)],
-    "freeze": lambda record: [Freeze("**")],
-    "strength_0": lambda record: [
-        Zero("**", strength=0),
-        Patch("**", others(record), strength=0),
+    "patch": lambda record, zero: [Patch("**", record)],
+    "freeze": lambda record, zero: [Freeze("**")],
+    "strength_0": lambda record, zero: [
+        Zero("**", strength=zero),
+        Patch("**", others(record), strength=zero),
     ],
 }
 
 MORE_NOTHINGS = {
-    "freeze_constants": lambda record: [Freeze("**", stop_gradient=True)],
-    "relative": lambda record: [
+    "freeze_constants": lambda record, zero: [Freeze("**", stop_gradient=True)],
+    "relative": lambda record, zero: [
         Scale("**", 1),
         Steer("**", 0),
-        Clamp("**", 3, strength=0),
-        Scale("**", 3, strength=0),
-        Steer("**", 1, strength=0),
+        Clamp("**", 3, strength=zero),
+        Scale("**", 3, strength=zero),
+        Steer("**", 1, strength=zero),
         *(
-            Mean(site, others({site: value}), strength=0)
+            Mean(site, others({site: value}), strength=zero)
             for site, value in record.items()
             if value.dtype == jnp.float32
         ),
@@ -98,7 +98,11 @@ def test_nothing_is_nothing_to_the_bit(name):
         out = model(*inputs)
         _, record = opto.visit(model, *inputs, record="**")
         for edits in NOTHINGS.values():
-            ours = opto.visit(model, *inputs, record="**", edits=edits(record))
+            visit = lambda zero, edits=edits: opto.visit(
+                model, *inputs, record="**", edits=edits(record, zero)
+            )
+            # A known strength of 0 would be refused.
+            ours = jax.tree.map(lambda x: x[0], jax.vmap(visit)(jnp.zeros(1)))
             assert_same((ours[0], dict(ours[1])), (out, dict(record)))
 
 
@@ -109,15 +113,15 @@ def test_nothing_is_nothing_compiled(name):
     lazy = [site for site in record if site.split(".")[-1] in ("result", "k_in")]
 
     @jax.jit
-    def edited(record):
+    def edited(record, zero):
         kinds = (NOTHINGS | MORE_NOTHINGS).values()
         visit = functools.partial(opto.visit, model, *inputs)
         alone = [[Patch(site, record), Freeze(site, strength=0.5)] for site in lazy]
-        return [visit(record="**", edits=edits(record)) for edits in kinds] + [
+        return [visit(record="**", edits=edits(record, zero)) for edits in kinds] + [
             visit(edits=edits) for edits in alone
         ]
 
-    for ours, seen in edited(dict(record)):
+    for ours, seen in edited(dict(record), 0.0):
         expected = {site: record[site] for site in seen}
         assert_same((ours, dict(seen)), (out, expected), atol=1e-6)
 
@@ -126,13 +130,14 @@ def test_a_batch_patched_with_itself():
     """Also patched with other examples' values at strength 0."""
     model, inputs = transformer(), sequences(4)
     out, record = opto.run(model, *inputs, record="**")
-    edits = [Patch("**", record), Resample("**", record, strength=0)]
-    assert_same(opto.run(model, *inputs, edits=edits)[0], out, atol=1e-6)
+    edits = lambda zero: [Patch("**", record), Resample("**", record, strength=zero)]
+    run = jax.jit(lambda zero: opto.run(model, *inputs, edits=edits(zero))[0])
+    assert_same(run(0.0), out, atol=1e-6)
     with jax.disable_jit():
         x = jnp.arange(12.0).reshape(4, 3) / 7
         out, record = opto.run(Doubling(), x, record="*")
-        edits = [Resample("*", record, strength=0), Patch("*", record)]
-        assert_same(opto.run(Doubling(), x, edits=edits)[0], out)
+        with pytest.warns(opto.NoEffectWarning):
+            assert_same(opto.run(Doubling(), x, edits=[Patch("*", record)])[0], out)
 
 
 # The effects of elementary edits, in NumPy.
@@ -215,6 +220,7 @@ def test_resample_of_two_batch_axes():
 
 
 @pytest.mark.parametrize("shape", [(5,), (3, 2), (1, 1)])
+@pytest.mark.filterwarnings("ignore::opto.NoEffectWarning")  # A batch of one.
 def test_mean_of_a_batch(shape):
     x = jax.random.normal(jax.random.key(0), (*shape, 3))
     _, record = opto.run(Doubling(), x, record="x")
@@ -452,13 +458,10 @@ CONTRADICTIONS = {
         lambda: [Zero("x", i=1), Scale("twice", 2), Clamp("x", 2.0)],
         "both set i=1",
     ),
-    "equal": (
-        lambda: [one(), Clamp("x", 1, i=2)],
-        "Clamp('x', value=1, i=2) changes nothing: an earlier edit sets",
-    ),
+    "equal": (lambda: [one(), Clamp("x", 1, i=2)], None),
     "zero_is_equal": (
         lambda: [Zero("x"), Clamp("x", -0.0, i=2), Clamp("twice", 1.0)],
-        "Clamp('x', value=-0.0, i=2) changes nothing",
+        None,
     ),
     "partly_equal": (lambda: [Clamp("x", 1, i=[1, 2]), Clamp("x", 1, i=[0, 1])], None),
     "disjoint": (lambda: [Clamp("x", 1.0, i=0), Zero("x", i=[1, 2])], None),
@@ -467,19 +470,14 @@ CONTRADICTIONS = {
         None,
     ),
     "weak": (lambda: [one(), Clamp("x", 2.0, strength=0.5)], None),
-    "weak_first": (
-        lambda: [Zero("x", strength=0.5), one()],
-        "Zero('x', strength=0.5) changes nothing: Clamp('x', value=1.0), later in the",
-    ),
+    "weak_first": (lambda: [Zero("x", strength=0.5), one()], None),
     "scaled": (lambda: [one(), Scale("x", 2.0), Steer("x", 1.0)], None),
-    "patched": (
-        lambda: [one(), Patch("x", {"x": jnp.zeros(3)})],
-        "Clamp('x', value=1.0) changes nothing: Patch(",
-    ),
+    "patched": (lambda: [one(), Patch("x", {"x": jnp.zeros(3)})], None),
     "elsewhere": (lambda: [Clamp("x", 1.0), Clamp("twice", 3.0)], None),
 }
 
 
+@pytest.mark.filterwarnings("ignore::opto.NoEffectWarning")
 @pytest.mark.parametrize("name", CONTRADICTIONS)
 @pytest.mark.parametrize("where", ["run", "jit", "sweep"])
 def test_contradictions(name, where):

@@ -13,7 +13,6 @@ from jax.core import Tracer
 from jaxtyping import Array, Float, PRNGKeyArray
 
 import opto
-from opto.toolkit import run_within
 
 from ..batches import batch
 from ..checks import check_scale, instance, positive
@@ -58,7 +57,7 @@ def layer_predictions(
     """
     sites = ["embed", *(f"blocks.{i}.resid_post" for i in range(model.num_layers))]
     inputs = examples.x, examples.y
-    _, record = run_within(model, *inputs, record=sites, edits=edits)
+    _, record = opto.run(model, *inputs, record=sites, edits=edits)
     count = examples.num_queries
     read = [jax.vmap(model.read)(record[site]) for site in sites]
     return jnp.stack([found.reshape(-1, count) for found in read], 1)

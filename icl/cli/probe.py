@@ -3,7 +3,6 @@
 import equinox as eqx
 
 import opto
-from opto.toolkit import Observed, with_effect
 
 from ..batches import example_of
 from ..edits.grafts import check_grafts, read_edits
@@ -12,13 +11,9 @@ from .options import ProbeOptions, RunOptions
 
 
 def edits_in_force(
-    options: RunOptions, trained: Trained, record: str | None = None
+    options: RunOptions, trained: Trained
 ) -> tuple[opto.AbstractEdit, ...]:
     """The edits to apply: those of training come first.
-
-    Those of training that the others take all effect from are left out.
-
-    **Arguments:** `record`: The sites that are looked at, besides the outputs.
 
     **Raises:** `ValueError` for a text that is no edit, and for a graft of a model
     that does not take the task's examples.
@@ -26,11 +21,6 @@ def edits_in_force(
     own = trained.edits if options.training_edits else ()
     edits = read_edits(options.edit)
     check_grafts(edits, trained.task)
-    if own and edits:
-        example = example_of(trained.task)
-        table = opto.sites(trained.task.forward, trained.model, example)
-        recorded = [s.name for s in table.match(record)] if record else []
-        own = with_effect(own, edits, table, Observed.too(recorded))
     return (*own, *edits)
 
 

@@ -57,7 +57,7 @@ def replay(arguments: list[str]) -> None:
         text: measures.parse(text, trained.task, trained.model)
         for text in options.measure
     }
-    edits = edits_in_force(options, trained, record="**")
+    edits = edits_in_force(options, trained)
     results = replay_run(
         trained,
         asked,

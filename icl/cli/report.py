@@ -55,8 +55,6 @@ def subject_of(options: SubjectOptions) -> "Subject":
     if level is not None and not (math.isfinite(level) and level > 0):
         raise ValueError(f"--threshold must be a loss above 0, got {level}")
     trained = load(options.run)
-    edits = (
-        None if options.as_trained else edits_in_force(options, trained, record="**")
-    )
+    edits = None if options.as_trained else edits_in_force(options, trained)
     data = check_set(trained, options.data)
     return Subject(trained, data, edits, threshold=level)

@@ -8,7 +8,6 @@ import equinox as eqx
 import jax
 
 import opto
-from opto.toolkit import Observed, with_effect
 
 from ..batches import example_of
 from ..plugins import import_installed, scan
@@ -36,8 +35,8 @@ def loaded(edits: Iterable[opto.AbstractEdit]) -> Edits:
     is one of these:
 
     - A run folder, ours or of icl-dynamics. The graft gets its model at the graft's
-        checkpoint. First come the edits that the run was trained under, if they change
-        the layers that the graft takes; then the graft's own edits.
+        checkpoint. First come the edits that the run was trained under (not those of
+        layers before `from_=`), then the graft's own edits.
     - A checkpoint file of icl-dynamics, `…/checkpoints/N.eqx` with `…/config.json`. The
         graft gets its model, with only the graft's own edits.
 
@@ -174,7 +173,7 @@ def _loaded(leaf: Any) -> Any:
         return eqx.tree_at(lambda g: g.edits, leaf, edits) if edits else leaf
     try:
         donor = read_donor(leaf.source, leaf.checkpoint, "graft from")
-        own = _with_effect(leaf, donor)
+        own = _edits_of_taken_layers(leaf, donor)
     except ValueError as error:
         raise ValueError(f"Graft({leaf.source!r}): {error}") from None
     # A graft that was loaded before already has these edits in its text.
@@ -193,17 +192,14 @@ def _remade(graft: opto.Graft, path: str, checkpoint: int, edits: Edits) -> opto
     )
 
 
-def _with_effect(graft: opto.Graft, donor: Donor) -> Edits:
-    """The edits of the other run that change the layers taken from its model."""
-    if not donor.edits:
-        return ()
+def _edits_of_taken_layers(graft: opto.Graft, donor: Donor) -> Edits:
+    """The edits of the other run, without those of layers that this model replaces."""
+    if graft.from_ is None or not donor.edits:
+        return donor.edits
     table = opto.sites(donor.model, *donor.inputs)
-    if graft.from_ is None:
-        seen = Observed.only([graft.seam(table)], graft.name)
-        return with_effect(donor.edits, graft.edits, table, seen)
     replaced = opto.Graft(donor.model, until=graft.from_ - 1)
 
-    def has_effect(edit: opto.AbstractEdit) -> bool:
+    def is_taken(edit: opto.AbstractEdit) -> bool:
         opto.check([edit], table)
         try:
             opto.check([replaced, edit], table)
@@ -211,4 +207,4 @@ def _with_effect(graft: opto.Graft, donor: Donor) -> Edits:
             return False
         return True
 
-    return tuple(filter(has_effect, donor.edits))
+    return tuple(filter(is_taken, donor.edits))

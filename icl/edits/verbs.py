@@ -13,23 +13,16 @@ import opto
 from opto import AbstractEdit, Derived, Edit, Given, Site, Sites, Where
 from opto.toolkit import (
     check_attention,
-    check_effects,
     check_needs,
     check_strength,
     Chosen,
-    everything,
     Heads,
     is_concrete,
-    known_tokens,
     named,
     number,
-    Observed,
-    over_rows,
     put,
-    Reach,
     select,
     Selection,
-    setting,
     several,
     whole,
 )
@@ -116,22 +109,9 @@ class CopyFromPattern(Derived, Selection):
         if count != 1:
             wanted = "one head, such as heads='1:3'"
             raise ValueError(f"{self!r} reads {wanted}, got {count}")
-        read = {site.name for site in self.where.within(sites)}
-        check_effects(self.edits, table, Observed.only(read, "CopyFromPattern"))
 
     def changes(self, table: Sites) -> tuple[str, ...]:
         return tuple(site.name for site in table.match(self.logits))
-
-    def follows(self, table: Sites) -> tuple[str, ...]:
-        return tuple(site.name for site in self.where.within(table.match(self.site)))
-
-    def reach(self, site: Site, table: Sites) -> Reach:
-        constants = table.flow.constants if table.flow else {}
-        query = known_tokens("query", site.shape[0], constants)
-        if query is None:
-            return Reach(everything(site))
-        entries = over_rows(query[:, None], len(site.shape), np)
-        return Reach(entries, lambda: entries)
 
     def arguments(self) -> dict[str, Any]:
         site = {} if self.site == self.default else {"site": self.site}
@@ -210,12 +190,6 @@ class PerfectPreviousToken(Derived):
 
     def changes(self, table: Sites) -> tuple[str, ...]:
         return self.sites()
-
-    def follows(self, table: Sites) -> tuple[str, ...]:
-        return self.sites()[1:]
-
-    def reach(self, site: Site, table: Sites) -> Reach:
-        return setting(Where({}), site)
 
     def replaces_until(self, table: Sites) -> str | None:
         whole = is_concrete(self.strength) and float(self.strength) == 1

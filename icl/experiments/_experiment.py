@@ -15,7 +15,6 @@ import numpy as np
 from jaxtyping import Array, PRNGKeyArray
 
 import opto
-from opto.toolkit import check_call
 
 from ..batches import batch, example_of, load_batches
 from ..checks import check_seed
@@ -50,7 +49,6 @@ from ..training import (
     Training,
 )
 from ..training.optimizers import Adam, Optimizer
-from ._earlier import accepted
 from ._fits import check_scores, check_task
 from ._start_weights import Start
 
@@ -194,11 +192,9 @@ class Experiment:
         check_scores("the task", task, model, task)
         if self.start is not None:
             model = self.start.into(model, to_json(self)["model"])
-        inputs = task.interface.structs
-        edits = accepted(edits, run, model, inputs)
+        if run is not None:
+            edits = _acting(edits)
         check_grafts(edits, task)
-        # Report a misspelt site now, not after the compilation.
-        check_call(model, *inputs, edits=edits)
         edits = with_models(edits, lambda graft: graft.model)
         samplers = {
             name: setting.of(self.task).build(data)
@@ -324,8 +320,13 @@ def load(path: str | os.PathLike, checkpoint: int = -1) -> Trained:
     heads = kept_heads(run.path, experiment.heads)
     heads = find_heads(experiment.heads) if heads is None else heads
     with made_with(run.plugins):
-        edits = accepted(experiment._edits(heads), run, model, task.interface.structs)
+        edits = _acting(experiment._edits(heads))
     return Trained(run, experiment, model, task, edits, sets, heads)
+
+
+def _acting(edits: tuple[opto.AbstractEdit, ...]) -> tuple[opto.AbstractEdit, ...]:
+    """The edits that are not at strength 0, which runs before version 0.4 may have."""
+    return tuple(edit for edit in edits if np.any(getattr(edit, "strength", 1) != 0))
 
 
 @register_reader

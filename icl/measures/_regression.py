@@ -11,7 +11,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from opto.toolkit import run_within
+import opto
 
 from ..tasks.regression import RegressionExample
 
@@ -30,7 +30,7 @@ def answers(
 
     If the model gives predictions of each layer, they are those of the last layer.
     """
-    found, _ = run_within(model, batch.x, batch.y, edits=edits)
+    found, _ = opto.run(model, batch.x, batch.y, edits=edits)
     return found.reshape(len(found), -1, batch.num_queries)[:, -1]
 
 

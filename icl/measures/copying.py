@@ -7,7 +7,6 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 import opto
-from opto.toolkit import run_within
 
 from ..checks import positive
 from ._measure import OfModel
@@ -32,7 +31,7 @@ def copying(position_channels: int = 0) -> OfModel:
 
     def fn(model: Any, task: Any, batch: Any, edits: tuple) -> Array:
         inputs = task.inputs(batch)
-        _, record = run_within(model, *inputs, record=["embed"], edits=edits)
+        _, record = opto.run(model, *inputs, record=["embed"], edits=edits)
         slopes = _slopes(model, inputs, record["embed"], edits)
         last = getattr(model, "position_channels", position_channels)
         return dependence(slopes[..., : slopes.shape[-1] - last])
@@ -52,7 +51,7 @@ def _slopes(
 
     def after(embed: Array, token: Array) -> Float[Array, ""]:
         every = [*edits, opto.Patch("embed", {"embed": embed})]
-        _, record = run_within(model, *inputs, record=[site], edits=every)
+        _, record = opto.run(model, *inputs, record=[site], edits=every)
         return record[site][:, token].sum()
 
     def one(token: Array) -> Float[Array, "token d_model"]:

@@ -12,7 +12,6 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 import opto
-from opto.toolkit import run_within
 
 from ..checks import check_one_of
 from ..models.linear_attention import LinearSelfAttention
@@ -54,7 +53,7 @@ def loss_without_values(reads: Reads = "k") -> OfModel:
     def fn(model: Any, task: Any, batch: Any, edits: tuple) -> Array:
         check_regression(batch)
         zeros = jnp.zeros_like(batch.y)
-        _, record = run_within(model, batch.x, zeros, record=[site], edits=edits)
+        _, record = opto.run(model, batch.x, zeros, record=[site], edits=edits)
         patch = opto.Patch(site, {site: record[site]})
         found = answers(model, batch, [*edits, patch])
         return 0.5 * jnp.mean((found - batch.query_y) ** 2)

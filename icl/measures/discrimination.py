@@ -13,7 +13,6 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 import opto
-from opto.toolkit import run_within
 
 from ..checks import check_one_of, check_scale
 from ..tasks.discrimination import DiscriminationExample, ShiftedMean
@@ -100,7 +99,7 @@ def steering(
 
         def both(sign: int) -> Array:
             moved = _moved(batch, sign * step, tokens)
-            logits, _ = run_within(model, *task.inputs(moved), edits=edits)
+            logits, _ = opto.run(model, *task.inputs(moved), edits=edits)
             points = (moved.context_x, moved.context_y, moved.query_x)
             return jnp.stack([logits, jax.vmap(task.log_odds)(*points)])
 
@@ -132,8 +131,8 @@ def exchanged_patching(tokens: Tokens = "query") -> OfModel:
         sites = [f"blocks.{i}.attn.z" for i in layers]
         inputs = task.inputs(batch)
         other = task.inputs(task.corruptions["labels_exchanged"](batch))
-        ends = run_within(model, *inputs, edits=edits)[0]
-        exchanged, record = run_within(model, *other, record=sites, edits=edits)
+        ends = opto.run(model, *inputs, edits=edits)[0]
+        exchanged, record = opto.run(model, *other, record=sites, edits=edits)
         sign = jnp.where(batch.query_y == 1, 1.0, -1.0)
 
         def change(logits: Array) -> Array:
@@ -141,7 +140,7 @@ def exchanged_patching(tokens: Tokens = "query") -> OfModel:
 
         def patched(site: str, head: Array) -> Array:
             patch = opto.Patch(site, {site: record[site]}, head=head, **where[site])
-            return change(run_within(model, *inputs, edits=[*edits, patch])[0])
+            return change(opto.run(model, *inputs, edits=[*edits, patch])[0])
 
         where = {site: _positions(tokens, record[site].shape[-2]) for site in sites}
         found = [
@@ -189,7 +188,7 @@ def _query_streams(
 ) -> Float[Array, "layer sequence d_model"]:
     """The query's token before the blocks and after each of them."""
     sites = ["embed", *(f"blocks.{i}.resid_post" for i in range(len(model.blocks)))]
-    _, record = run_within(model, *task.inputs(batch), record=sites, edits=edits)
+    _, record = opto.run(model, *task.inputs(batch), record=sites, edits=edits)
     return jnp.stack([record[site][:, -1] for site in sites])
 
 

@@ -12,7 +12,7 @@ import jax.numpy as jnp
 import optax
 from jaxtyping import Array, Float
 
-from opto.toolkit import run_within
+import opto
 
 from ..baselines.discrimination import weighted_labels
 from ..checks import check_one_of
@@ -61,7 +61,7 @@ def bayes_kernel_fit(
 def _logits(
     model: Any, task: Any, batch: DiscriminationExample, edits: tuple
 ) -> Float[Array, " sequence"]:
-    return run_within(model, *task.inputs(batch), edits=edits)[0]
+    return opto.run(model, *task.inputs(batch), edits=edits)[0]
 
 
 def _fit(kernel: Kernel, centre: Centre, target: Callable, what: str) -> OfModel:

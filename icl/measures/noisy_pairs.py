@@ -12,7 +12,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float
 
-from opto.toolkit import run_within
+import opto
 
 from ..checks import check_one_of
 from ..tasks.regression import RegressionExample
@@ -142,7 +142,7 @@ def _shares(
     """Each layer's attention from queries to pairs; NaN where rows are signed."""
     check_noise(batch)
     sites = [f"blocks.{i}.attn.pattern" for i in range(num_layers(model))]
-    _, record = run_within(model, batch.x, batch.y, record=sites, edits=edits)
+    _, record = opto.run(model, batch.x, batch.y, record=sites, edits=edits)
     signed = [record.rows_of(site) for site in sites]
     if all(rows and rows.are != "distribution" for rows in signed):
         raise ValueError(

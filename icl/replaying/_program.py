@@ -13,7 +13,6 @@ import numpy as np
 from jaxtyping import Array, Float, PyTree
 
 import opto
-from opto.toolkit import visit_within
 
 from ..batches import first_of, size_of
 from ..experiments import Trained
@@ -156,8 +155,7 @@ def _forward(
 
     def one(example: PyTree) -> Values:
         whole = batch.whole(example)
-        # A measure's own edits may undo the other edits; that is not a mistake.
-        outputs, seen = visit_within(
+        outputs, seen = opto.visit(
             forward, model, example if by_id else whole, record=record, edits=edits
         )
         return {

@@ -1,5 +1,6 @@
 """Takes measures at the checkpoints of a run."""
 
+import itertools
 import math
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -11,7 +12,7 @@ import numpy as np
 from jaxtyping import PyTree
 
 import opto
-from opto.toolkit import run_within, several
+from opto.toolkit import raise_wrong, ran_with, several, warn_without_effect
 
 from ..edits.ablation import on_batch
 from ..experiments import load, Trained
@@ -224,15 +225,27 @@ def _check_apply(
 ) -> None:
     """Raises `ValueError` if an edit cannot apply to some of the sequences.
 
-    A compiled program cannot raise this error: its values would be NaN.
+    A compiled program cannot raise this error: its values would be NaN. Also warns of
+    edits that change nothing in the model that was loaded. A measure's own edits may
+    undo the other edits, and some points of a sweep may change nothing.
     """
     further = [(), *(tuple(m.edits) for m in measures.values() if isinstance(m, Under))]
-    for every in [(*base, *more) for base in _bases(found) for more in further]:
-        if any(not isinstance(edit, opto.Edit) for edit in every):
-            for start in range(0, len(batch), _CHECKED):
-                some = batch.at(slice(start, start + _CHECKED))
-                forward = on_batch(trained.model, trained.task, some)[0]
-                run_within(forward, *jax.tree.leaves(some), edits=every)
+    for base, more in itertools.product(_bases(found), further):
+        every = (*base, *more)
+        measured = bool(base) and not more and not found.axes
+        if not measured and all(isinstance(edit, opto.Edit) for edit in every):
+            continue
+        changed: dict[Any, int] = {}
+        for start in range(0, len(batch), _CHECKED):
+            some = batch.at(slice(start, start + _CHECKED))
+            forward = on_batch(trained.model, trained.task, some)[0]
+            ran = ran_with(forward, tuple(jax.tree.leaves(some)), (), every)
+            raise_wrong(ran.findings)
+            for place, change in ran.changes.items():
+                count = int(np.asarray(change.entries).sum())
+                changed[place] = changed.get(place, 0) + count
+        if measured:
+            warn_without_effect(ran.edits, changed, ran.table)
 
 
 def _bases(found: opto.Combinations) -> Iterator[tuple[opto.AbstractEdit, ...]]:

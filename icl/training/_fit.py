@@ -18,7 +18,14 @@ from ._member import Member as Member, Result as Result
 from ._members import Members
 from ._sharing import devices_of
 from ._signals import stop_signals, Stopped as Stopped
-from ._steps import BUFFER, evaluator, initial_state, State, stepper
+from ._steps import (
+    BUFFER,
+    evaluator,
+    initial_state,
+    State,
+    stepper,
+    warn_of_idle_edits,
+)
 from .loggers import Logger
 from .schedules import Training
 
@@ -181,6 +188,8 @@ class _Fit:
         )
         with bar, _closing(self.loggers), stop_signals() as asked:
             if self.step == 0:
+                for member in self.members.members:
+                    warn_of_idle_edits(member, training)
                 self._save()
             for stop in stops:
                 while self.step < stop and not asked:

@@ -11,8 +11,9 @@ from jax.flatten_util import ravel_pytree
 from jaxtyping import Array, Int, PyTree
 
 import opto
+from opto.toolkit import ran_with
 
-from ..batches import size_of
+from ..batches import first_of, size_of
 from ..devices import on_cpu
 from ..protocols import MOST_SEEN
 from ._members import BATCH
@@ -123,6 +124,18 @@ def evaluate_batch(
     # As equal as can be: a smaller last piece is compiled by itself.
     pieces = -(-size // most)
     return jax.lax.map(one, batch, batch_size=-(-size // pieces))
+
+
+def warn_of_idle_edits(member: Any, training: Training) -> None:
+    """Warns of edits that change nothing on the first batch; see `opto.run`."""
+    if not member.edits:
+        return
+    key = jax.random.fold_in(jax.random.key(member.train_seed), 0)
+    keys = jax.random.split(key, training.batch_size)[: training.microbatch_size]
+    batch = jax.vmap(lambda key: member.task.sample(key=key, seen=0))(keys)
+    forward = opto.on_examples(member.task.forward, member.model, first_of(batch))
+    ran = ran_with(forward, tuple(jax.tree.leaves(batch)), (), member.edits)
+    ran.warn("on the first batch of training")
 
 
 def _step(member: Any, state: State, training: Training, sharing: int):

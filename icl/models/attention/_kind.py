@@ -75,7 +75,7 @@ class AbstractAttention(eqx.Module):
 
         With `seen`, edits of keys that no query sees can be refused.
         """
-        rows = Rows(self.before, self.name, seen)
+        rows = Rows(self.before, self.name)
         return by_head(tap, self._before_site, value, head, rows)
 
     def name_pattern(
@@ -87,7 +87,7 @@ class AbstractAttention(eqx.Module):
         seen: Seen | None = None,
     ) -> Float[Array, "a b c"]:
         """Names the effective weights; `head` is their axis of heads."""
-        return by_head(tap, "pattern", value, head, Rows(self.rows, self.name, seen))
+        return by_head(tap, "pattern", value, head, Rows(self.rows, self.name))
 
     @property
     def _before_site(self) -> str:

@@ -83,6 +83,10 @@ class Folder:
         """The folder of the run `name`."""
         return self.path / name
 
+    def log_file(self, job: Job, kind: str) -> Path:
+        """The path of submitit's `log.out`, `log.err` or `result.pkl` of a job."""
+        return self.logs / f"{job.job_id}_0_{kind}"
+
     @property
     def is_study(self) -> bool:
         """Whether a study was launched in this folder."""
@@ -279,6 +283,23 @@ class Folder:
     def _write(self, file: Path, content: Any) -> None:
         with disk(self.path):
             write_bytes(file, json.dumps(content, indent=2).encode())
+
+
+def last_lines(file: Path, count: int) -> list[str]:
+    """The last lines of a file, without empty ones and rules at its end.
+
+    There are none if the file is missing.
+    """
+    try:
+        with open(file, "rb") as stream:
+            stream.seek(max(0, os.fstat(stream.fileno()).st_size - 2**16))
+            text = stream.read().decode(errors="replace")
+    except OSError:
+        return []
+    lines = text.splitlines()
+    while lines and not lines[-1].strip(" -\t"):
+        lines.pop()
+    return lines[-count:]
 
 
 def total_sequences(run: Experiment | Mapping[str, Any]) -> int:

@@ -220,21 +220,19 @@ def _heeding() -> Iterator[None]:
 
 def _pass_on(asked: int) -> None:
     """After a stop, ends this process or makes submitit requeue the job."""
-    executor = os.environ.get("SUBMITIT_EXECUTOR")
-    if executor == "slurm" and _still_wanted():
-        _requeue(until=time.monotonic() + _REQUEUE_SECONDS)
-    elif executor == "local" and asked in (signal.SIGUSR1, signal.SIGUSR2):
-        _requeue(until=time.monotonic())
+    if os.environ.get("SUBMITIT_EXECUTOR") == "slurm" and _still_wanted():
+        _requeue()
     sys.exit(128 + asked)
 
 
-def _requeue(until: float) -> None:
+def _requeue() -> None:
     """Makes submitit's handler call `checkpoint`, requeue, and end this process.
 
-    Retries until a time, as requeueing needs Slurm's controller, which may be down.
+    Retries for a while, as requeueing needs Slurm's controller, which may be down.
     """
     from submitit import JobEnvironment  # Slow to import.
 
+    until = time.monotonic() + _REQUEUE_SECONDS
     while True:
         try:
             os.kill(os.getpid(), JobEnvironment._usr_sig())

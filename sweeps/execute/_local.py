@@ -16,9 +16,9 @@ from tqdm import tqdm
 from icl.devices import cores, on_cpu
 from icl.memory import machine_bytes
 
-from ..folder import Folder, Job, Report, total_sequences
+from ..folder import Folder, Job, last_lines, Report, total_sequences
+from ._alive import process
 from ._job import Work
-from ._process import process
 
 
 _POLL_SECONDS = 0.2
@@ -137,17 +137,12 @@ class _Started:
             if said.state == "failed":
                 errors[run] = said.error
             elif not folder.finished(run, self.work.configs[run]):
-                lost = last_line(self._stderr()) or "its process was killed"
+                last = last_lines(self.job.paths.stderr, 1)
+                lost = last[0].strip() if last else "its process was killed"
                 return "; ".join(dict.fromkeys([*errors.values(), lost]))
         # If only some members failed, the others were trained.
         every = len(errors) == len(self.work.job.runs)
         return "; ".join(dict.fromkeys(errors.values())) if every else None
-
-    def _stderr(self) -> str:
-        try:
-            return self.job.paths.stderr.read_bytes().decode(errors="replace")
-        except OSError:
-            return ""
 
 
 class _Queue:
@@ -227,12 +222,6 @@ class _Queue:
 
 def _say(line: str) -> None:
     tqdm.write(line, file=sys.stderr)
-
-
-def last_line(text: str) -> str:
-    """The last line of a text that is neither empty nor dashes."""
-    lines = [line.strip() for line in text.splitlines() if line.strip(" -\t")]
-    return lines[-1] if lines else ""
 
 
 def _gpus() -> dict[str, Any]:

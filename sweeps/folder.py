@@ -311,18 +311,13 @@ def total_sequences(run: Experiment | Mapping[str, Any]) -> int:
 
 def _is_study(found: Mapping[str, Any]) -> bool:
     """Whether an object has the form of `study.json`."""
-    texts = [found.get(name) for name in ("study", "scale", "folder")]
-    runs, plugins = found.get("runs"), found.get("plugins", [])
-    if not (isinstance(runs, dict) and isinstance(plugins, list)):
-        return False
-    whole = all(isinstance(text, str) and text for text in [*texts, *plugins])
-    return whole and all(map(_is_config, runs.values()))
-
-
-def _is_config(found: Any) -> bool:
-    """Whether an object is a config that says how long its run is."""
     try:
-        config_total(found)
+        texts = [found["study"], found["scale"], found["folder"]]
+        plugins = found.get("plugins", [])
+        for config in found["runs"].values():
+            config_total(config)  # Each config says how long its run is.
     except (AttributeError, KeyError, TypeError, ValueError, ZeroDivisionError):
         return False
-    return isinstance(found, dict)
+    if not isinstance(plugins, list):
+        return False
+    return all(isinstance(text, str) and text for text in [*texts, *plugins])

@@ -9,7 +9,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -209,13 +209,22 @@ def _heeding() -> Iterator[None]:
             hook(unraisable)
 
     hook, sys.unraisablehook = sys.unraisablehook, lost
-    before = {number: signal.signal(number, stop) for number in _SIGNALS}
+    try:
+        with handled(_SIGNALS, stop):
+            yield
+    finally:
+        sys.unraisablehook = hook
+
+
+@contextlib.contextmanager
+def handled(numbers: Iterable[int], handler: Any) -> Iterator[None]:
+    """Handles signals in another way, to the end of the block."""
+    before = {number: signal.signal(number, handler) for number in numbers}
     try:
         yield
     finally:
-        sys.unraisablehook = hook
-        for number, handler in before.items():
-            signal.signal(number, handler)
+        for number, earlier in before.items():
+            signal.signal(number, earlier)
 
 
 def _pass_on(asked: int) -> None:

@@ -1,13 +1,12 @@
 """Jobs on this machine: each in its own process through submitit, or in this one."""
 
 import abc
-import contextlib
 import dataclasses
 import os
 import signal
 import sys
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import jax
@@ -18,7 +17,7 @@ from icl.memory import machine_bytes
 
 from ..folder import Folder, Job, last_lines, Report, total_sequences
 from ._alive import process
-from ._job import Work
+from ._job import handled, Work
 
 
 _POLL_SECONDS = 0.2
@@ -162,7 +161,9 @@ class _Queue:
     def run(self, study: str) -> bool:
         names = [run for work in self._waiting for run in work.job.runs]
         progress = _Progress(self._folder, study, self._waiting, names)
-        with progress, _stop_signals() as asked:
+        asked: list[int] = []
+        stops = (signal.SIGINT, signal.SIGTERM)
+        with progress, handled(stops, lambda number, _: asked.append(number)):
             while (self._waiting or self._running) and not asked:
                 self._begin()
                 time.sleep(_POLL_SECONDS)
@@ -189,7 +190,7 @@ class _Queue:
     def _submit(self, work: Work) -> None:
         # The jobs ignore Ctrl-C: this process gets it, and tells them to save.
         before = {run: self._folder.report(run) for run in work.job.runs}
-        with _ignoring_interrupts():
+        with handled([signal.SIGINT], signal.SIG_IGN):
             started = self._executor.submit(work)
         self._running[work.job.name] = _Started(work, started, before)
         job = _placed(work.job, Local.name, int(started.job_id))
@@ -268,26 +269,3 @@ class _Progress:
         if losses:
             self._bar.set_postfix(loss=f"{sum(losses) / len(losses):.4f}")
         self._bar.refresh()
-
-
-@contextlib.contextmanager
-def _ignoring_interrupts() -> Iterator[None]:
-    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGINT, before)
-
-
-@contextlib.contextmanager
-def _stop_signals() -> Iterator[list[int]]:
-    asked: list[int] = []
-    before = {
-        number: signal.signal(number, lambda number, _: asked.append(number))
-        for number in (signal.SIGINT, signal.SIGTERM)
-    }
-    try:
-        yield asked
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)

@@ -1,2 +1,2 @@
 from .study import StudyScale as StudyScale, Trial as Trial
-from .watch import collected as collected
+from .watch import collect as collect

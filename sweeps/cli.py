@@ -32,7 +32,7 @@ from .folder import Folder
 from .options import ClusterKind
 from .plan import pinned, wanted
 from .study import list_trials, load_study, study_names, StudyScale
-from .watch import collect, status
+from .watch import collect_command, status
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -162,6 +162,6 @@ def _figure(arguments: list[str]) -> int:
 _COMMANDS: dict[str, Callable[[list[str]], int]] = {
     "status": status,
     "cancel": _cancel,
-    "collect": collect,
+    "collect": collect_command,
     "figure": _figure,
 }

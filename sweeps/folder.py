@@ -83,6 +83,10 @@ class Folder:
         """The folder of the run `name`."""
         return self.path / name
 
+    def log_file(self, job: Job, kind: str) -> Path:
+        """The path of submitit's `log.out`, `log.err` or `result.pkl` of a job."""
+        return self.logs / f"{job.job_id}_0_{kind}"
+
     @property
     def is_study(self) -> bool:
         """Whether a study was launched in this folder."""
@@ -281,6 +285,23 @@ class Folder:
             write_bytes(file, json.dumps(content, indent=2).encode())
 
 
+def last_lines(file: Path, count: int) -> list[str]:
+    """The last lines of a file, without empty ones and rules at its end.
+
+    There are none if the file is missing.
+    """
+    try:
+        with open(file, "rb") as stream:
+            stream.seek(max(0, os.fstat(stream.fileno()).st_size - 2**16))
+            text = stream.read().decode(errors="replace")
+    except OSError:
+        return []
+    lines = text.splitlines()
+    while lines and not lines[-1].strip(" -\t"):
+        lines.pop()
+    return lines[-count:]
+
+
 def total_sequences(run: Experiment | Mapping[str, Any]) -> int:
     """How many sequences a run sees in whole batches, from its experiment or config."""
     if isinstance(run, Experiment):
@@ -290,18 +311,13 @@ def total_sequences(run: Experiment | Mapping[str, Any]) -> int:
 
 def _is_study(found: Mapping[str, Any]) -> bool:
     """Whether an object has the form of `study.json`."""
-    texts = [found.get(name) for name in ("study", "scale", "folder")]
-    runs, plugins = found.get("runs"), found.get("plugins", [])
-    if not (isinstance(runs, dict) and isinstance(plugins, list)):
-        return False
-    whole = all(isinstance(text, str) and text for text in [*texts, *plugins])
-    return whole and all(map(_is_config, runs.values()))
-
-
-def _is_config(found: Any) -> bool:
-    """Whether an object is a config that says how long its run is."""
     try:
-        config_total(found)
+        texts = [found["study"], found["scale"], found["folder"]]
+        plugins = found.get("plugins", [])
+        for config in found["runs"].values():
+            config_total(config)  # Each config says how long its run is.
     except (AttributeError, KeyError, TypeError, ValueError, ZeroDivisionError):
         return False
-    return isinstance(found, dict)
+    if not isinstance(plugins, list):
+        return False
+    return all(isinstance(text, str) and text for text in [*texts, *plugins])

@@ -3,7 +3,7 @@
 import dataclasses
 import re
 import reprlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -136,3 +136,23 @@ def list_trials(
             raise ValueError(f"the study has two trials named {trial.name!r}")
         seen.add(trial.name)
     return found
+
+
+def with_seeds(
+    experiments: Mapping[str, Experiment], seeds: Iterable[int]
+) -> list[Trial]:
+    """A trial for each experiment and seed, called `NAME-seed-SEED`."""
+    return [
+        Trial(
+            f"{name}-seed-{seed}",
+            dataclasses.replace(experiment, init_seed=seed, train_seed=seed),
+        )
+        for name, experiment in experiments.items()
+        for seed in seeds
+    ]
+
+
+def refuse_data(study: str, data: Source | None) -> None:
+    """Raises `ValueError` if `data` is given, as the task draws its own."""
+    if data is not None:
+        raise ValueError(f"the study {study} draws its own points; give it no --data")

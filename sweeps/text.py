@@ -5,13 +5,10 @@ from collections.abc import Collection, Iterable, Sequence
 from icl.text import aligned
 
 
-_SHOWN = 12
-
-
-def some_of(names: Collection[str]) -> str:
+def some_of(names: Collection[str], most: int = 12) -> str:
     """The first few names, joined for a message."""
-    more = ", …" if len(names) > _SHOWN else ""
-    return f"{', '.join(list(names)[:_SHOWN])}{more}"
+    more = ", …" if len(names) > most else ""
+    return f"{', '.join(list(names)[:most])}{more}"
 
 
 def table(rows: Iterable[Sequence[str]], header: Sequence[str], align: str) -> str:

@@ -212,15 +212,6 @@ def test_a_value_out_of_bounds_is_refused():
         analysis.Estimate.of([1.2, 1.0], (0.0, 1.0))
 
 
-def test_seeds_of_a_clamp_are_found_by_name(tmp_path):
-    names = ("seed-5", "seed-6", "seed-5-match", "seed-6-match", "seed-5-copy")
-    study = analysis.Study(tmp_path, "small", names, 5)
-    found = paper.clamps_by_seed(study, ("match", "copy", "none"))
-    assert found["match"] == ["seed-5-match", "seed-6-match"]
-    assert found["copy"] == ["seed-5-copy"]
-    assert found["none"] == []
-
-
 def test_losses_of_runs_that_are_there(folder):
     study = analysis.Study.read(folder)
     found = analysis.losses(study, {"a": ["main", "never"], "b": ["other"]})

@@ -37,7 +37,7 @@ from icl.tasks.regression import (
     UniformInputs,
 )
 from sweeps.folder import Folder
-from sweeps.watch import collect
+from sweeps.watch import collect_command
 
 
 DRAWS = 40_000
@@ -241,7 +241,7 @@ def test_a_sweep_over_learning_rates_is_one_program(tmp_path):
     names = tuple(f"rate-{rate}" for rate in rates.RATES)
     assert [job.runs for job in Folder(folder).jobs.values()] == [names]
 
-    assert collect([str(folder), "--out", str(table)]) == 0
+    assert collect_command([str(folder), "--out", str(table)]) == 0
     with open(table) as file:
         rows = [*csv.DictReader(file)]
     swept = {row["run"]: float(row["optimizer.learning_rate.rate"]) for row in rows}

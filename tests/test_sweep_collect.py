@@ -5,7 +5,6 @@ import dataclasses
 import json
 import math
 import shutil
-from pathlib import Path
 
 import h5py
 import numpy as np
@@ -24,8 +23,8 @@ from icl.tasks.regression import LinearRegression
 from icl.training.optimizers import Adam, Constant
 from icl.training.schedules import At, Every
 from sweeps.folder import Folder
-from sweeps.watch import collect, collected
-from sweeps.watch._swept import column, swept
+from sweeps.watch import collect, collect_command
+from sweeps.watch._collect import differing
 
 
 SHORT = Training(64, 8, evaluate_at=Every(24))
@@ -124,10 +123,8 @@ def oracle(folder, run):
     return found
 
 
-def rows_of(columns):
-    names = list(columns)
-    lists = [x.tolist() for x in columns.values()]
-    return [dict(zip(names, row, strict=True)) for row in zip(*lists, strict=True)]
+def rows_of(table):
+    return table.to_dict("records")
 
 
 def check_rows(rows, folder, runs):
@@ -148,10 +145,9 @@ def check_rows(rows, folder, runs):
 
 
 def test_the_columns_are_what_the_logs_hold(made):
-    columns = collected(made.path)
+    columns = collect(made.path)
     rows = rows_of(columns)
     check_rows(rows, made, ["a", "b", "c"])
-    assert {len(values) for values in columns.values()} == {len(rows)}
     # Events at 0, 24, 48 and 64, for c also 16 and 40; at 0 there is no training row.
     assert len(rows) == 2 * (3 * 4 - 1) + 3 * 2
     assert all(columns[name].dtype == np.float64 for name in ("loss", "grad_norm"))
@@ -160,7 +156,7 @@ def test_the_columns_are_what_the_logs_hold(made):
 
 
 def test_the_columns_tell_what_the_runs_differ_in(made):
-    columns = collected(made.path)
+    columns = collect(made.path)
     names = list(columns)
     fields = [
         "optimizer.learning_rate.rate",
@@ -191,12 +187,12 @@ def test_the_columns_tell_what_the_runs_differ_in(made):
 
 
 def test_the_file_holds_the_columns(study, capsys):
-    assert collect([str(study.path)]) == 0
+    assert collect_command([str(study.path)]) == 0
     captured = capsys.readouterr()
     file = study.path / "collected.h5"
     assert captured.out == f"28 rows of 3 runs: {file}\n"
     assert captured.err == "late has logged nothing yet\n"
-    columns = collected(study.path)
+    columns = collect(study.path)
     with h5py.File(file) as opened:
         assert [*opened.attrs["columns"]] == [*columns]
         assert set(opened) == set(columns)
@@ -207,7 +203,7 @@ def test_the_file_holds_the_columns(study, capsys):
         assert opened["in_context_loss"].attrs["units"] == "nats"
         assert "units" not in opened["accuracy"].attrs
         for name, values in columns.items():
-            if values.dtype == object:
+            if values.dtype == "str":
                 info = h5py.check_string_dtype(opened[name].dtype)
                 assert (info.encoding, info.length) == ("utf-8", None)
                 assert [*opened[name].asstr()[()]] == [*values]
@@ -219,38 +215,31 @@ def test_the_file_holds_the_columns(study, capsys):
 
 def test_the_text_file_holds_the_same_numbers(study, tmp_path):
     out = tmp_path / "table.csv"
-    assert collect([str(study.path), "--out", str(out)]) == 0
+    assert collect_command([str(study.path), "--out", str(out)]) == 0
     with open(out, newline="") as stream:
         rows = list(csv.DictReader(stream))
-    columns = collected(study.path)
+    columns = collect(study.path)
     assert [*rows[0]] == [*columns]
     for name, values in columns.items():
         texts = [row[name] for row in rows]
-        if values.dtype == object:
+        if values.dtype == "str":
             assert texts == [*values]
         else:
             np.testing.assert_array_equal([*map(float, texts)], values)
 
 
 @pytest.mark.parametrize("name", ["collected.h5", "collected.csv"])
-def test_an_earlier_table_is_replaced_and_nothing_else(study, tmp_path, name):
+def test_an_earlier_table_is_replaced(study, tmp_path, name):
     out = tmp_path / name
     command = [str(study.path), "--out", str(out)]
-    collect(command)
+    collect_command(command)
     before = out.read_bytes()
-    assert collect([*command, "--only", "a"]) == 0
+    assert collect_command([*command, "--only", "a"]) == 0
     assert len(out.read_bytes()) < len(before)
-    other = study.run("a") / "log.h5" if name.endswith("h5") else study.run("a.csv")
-    if name.endswith("csv"):
-        other.write_text("name,run\n")
-    kept = other.read_bytes()
-    with pytest.raises(ValueError, match="exists and is not a table of this command"):
-        collect([str(study.path), "--out", str(other)])
-    assert other.read_bytes() == kept
 
 
 def test_only_some_runs(study, capsys):
-    assert collect([str(study.path), "--only", "[bx]", "--only", "c"]) == 0
+    assert collect_command([str(study.path), "--only", "[bx]", "--only", "c"]) == 0
     assert capsys.readouterr().err == ""
     with h5py.File(study.path / "collected.h5") as opened:
         assert {*opened["run"].asstr()[()]} == {"b", "c"}
@@ -262,14 +251,14 @@ def test_only_some_runs(study, capsys):
 def test_a_damaged_log_is_named_and_the_others_collected(study, capsys):
     log = study.run("a") / "log.h5"
     log.write_bytes(log.read_bytes()[:3000])
-    assert collect([str(study.path)]) == 1
+    assert collect_command([str(study.path)]) == 1
     err = capsys.readouterr().err.splitlines()
     assert err[0] == "late has logged nothing yet"
     assert err[1].startswith(f"{log} is not a readable log: ")
     with h5py.File(study.path / "collected.h5") as opened:
         assert {*opened["run"].asstr()[()]} == {"b", "c"}
     with pytest.warns(UserWarning, match="a/log.h5 is not a readable log"):
-        columns = collected(study.path)
+        columns = collect(study.path)
     check_rows(rows_of(columns), study, ["b", "c"])
 
 
@@ -306,7 +295,7 @@ def test_whatever_is_wrong_with_a_log(study, change, name):
     with h5py.File(study.run("a") / "log.h5", "r+") as log:
         change(log, name)
     with pytest.warns(UserWarning, match="a/log.h5 is not a readable log"):
-        columns = collected(study.path)
+        columns = collect(study.path)
     assert {*columns["run"]} == {"b", "c"}
 
 
@@ -314,7 +303,7 @@ def test_a_set_named_as_the_steps_is_refused(study):
     with h5py.File(unsealed(study.run("a")) / "log.h5", "r+") as log:
         log.move("eval/held", "eval/training")
     with pytest.warns(UserWarning, match="an evaluation set must not be named"):
-        collected(study.path)
+        collect(study.path)
 
 
 def test_a_run_that_goes_on_is_as_far_as_it_is(study, capsys):
@@ -332,8 +321,8 @@ def test_a_run_that_goes_on_is_as_far_as_it_is(study, capsys):
                 rows = log[f"eval/{name}/{metric}"][()]
                 del log[f"eval/{name}/{metric}"]
                 log[f"eval/{name}/{metric}"] = rows[:3]
-    assert collect([str(study.path)]) == 0
-    columns = collected(study.path)
+    assert collect_command([str(study.path)]) == 0
+    columns = collect(study.path)
     check_rows(rows_of(columns), study, ["a", "b", "c"])
     assert columns["sequences"][columns["run"] == "b"].max() == 48
     with h5py.File(study.path / "collected.h5") as opened:
@@ -344,15 +333,16 @@ def test_losses_that_are_not_finite_stay_so(study):
     with h5py.File(unsealed(study.run("a")) / "log.h5", "r+") as log:
         log["eval/held/loss"][1, 0] = np.inf
         log["train/loss"][0] = np.nan
-    columns = collected(study.path)
+    columns = collect(study.path)
     of_a = columns["run"] == "a"
-    assert columns["loss"][of_a & (columns["set"] == "held")][1] == np.inf
-    assert np.isnan(columns["loss"][of_a & (columns["set"] == "training")][0])
+    held = columns["loss"][of_a & (columns["set"] == "held")]
+    assert held.iloc[1] == np.inf
+    assert np.isnan(columns["loss"][of_a & (columns["set"] == "training")].iloc[0])
 
 
 def refused(match, *arguments):
     with pytest.raises(ValueError, match=match) as caught:
-        collect([str(argument) for argument in arguments])
+        collect_command([str(argument) for argument in arguments])
     assert "\n" not in str(caught.value)
 
 
@@ -367,7 +357,7 @@ def test_what_is_refused(study, tmp_path):
 
 
 def test_a_full_disk_leaves_the_earlier_table(study, monkeypatch):
-    collect([str(study.path)])
+    collect_command([str(study.path)])
     before = (study.path / "collected.h5").read_bytes()
 
     def full(*_):
@@ -375,7 +365,7 @@ def test_a_full_disk_leaves_the_earlier_table(study, monkeypatch):
 
     monkeypatch.setattr("icl.files.os.fsync", full)
     with pytest.raises(OSError, match="No space left"):
-        collect([str(study.path), "--only", "a"])
+        collect_command([str(study.path), "--only", "a"])
     assert (study.path / "collected.h5").read_bytes() == before
     assert not [*study.path.glob(".*.tmp")]
 
@@ -394,15 +384,15 @@ def made_with(study):
 def test_a_plug_in_that_is_gone_matters_to_who_needs_it(study, made_with, capsys):
     gone = "/gone/study.py"
     made_with(gone, "gone_too.runs")
-    assert collect([str(study.path)]) == 0
+    assert collect_command([str(study.path)]) == 0
     assert capsys.readouterr().err == "late has logged nothing yet\n"
     made_of(study, "c", "OfThatStudy")
-    assert collect([str(study.path)]) == 1
+    assert collect_command([str(study.path)]) == 1
     *_, problem = capsys.readouterr().err.splitlines()
     assert problem.startswith("c cannot be read: config: type must be one of Ex")
     assert problem.endswith(f"; there is no {gone}, gone_too.runs)")
     with pytest.warns(UserWarning, match="c cannot be read.* there is no /gone/study"):
-        assert {*collected(study.path)["run"]} == {"a", "b"}
+        assert {*collect(study.path)["run"]} == {"a", "b"}
 
 
 def made_of(study, run, kind):
@@ -433,11 +423,11 @@ Path({str(ran)!r}).touch()
     )
     made_with(str(plugin))
     made_of(study, "c", "OfAStudy")
-    assert collect([str(study.path)]) == 1
+    assert collect_command([str(study.path)]) == 1
     assert f"import {plugin}" in capsys.readouterr().err
     assert not ran.exists()
     import_plugin(str(plugin))
-    assert collect([str(study.path), "--only", "c"]) == 0
+    assert collect_command([str(study.path), "--only", "c"]) == 0
     with h5py.File(study.path / "collected.h5") as file:
         assert file["loss"].attrs["units"] == "bits"
 
@@ -470,7 +460,7 @@ def test_losses_have_the_unit_of_their_tasks(tmp_path, monkeypatch, unit, other,
                 del log[f"eval/{group}/in_context_loss"]
                 if name == "a":
                     log[f"eval/{group}/query_loss"] = rows
-    assert collect([str(folder.path)]) == 0
+    assert collect_command([str(folder.path)]) == 0
     with h5py.File(folder.path / "collected.h5") as opened:
         found = [opened[x].attrs.get("units") for x in ("loss", "query_loss")]
         assert found == [*units]
@@ -495,33 +485,42 @@ def test_a_large_study(tmp_path):
             log["eval/iter"] = events
             for k in range(5):
                 log[f"eval/set-{k}/loss"] = rng.random((600, 10), np.float32)
-    columns = collected(folder.path)
+    columns = collect(folder.path)
     each = 600 * 6 - 1
     assert len(columns["run"]) == 60 * each
-    last = {name: values[-each:] for name, values in columns.items()}
-    check_rows(rows_of(last), folder, names[-1:])
+    check_rows(rows_of(columns[-each:]), folder, names[-1:])
 
 
 # The columns of differing fields
 
 
 def values_of(*configs, folder="/study"):
-    return swept(Path(folder), {f"r{k}": config for k, config in enumerate(configs)})
+    found = differing(folder, {f"r{k}": config for k, config in enumerate(configs)})
+    return {name: [*values] for name, values in found.items()}
 
 
-def test_fields_that_are_the_same_are_left_out():
-    found = values_of({"a": 1, "b": {"c": 2, "d": None}}, {"a": 1, "b": {"c": 3}})
-    assert found == {"b.c": {"r0": 2, "r1": 3}}
-    assert values_of({"a": True}, {"a": 1}) == {"a": {"r0": True, "r1": 1}}
-    assert values_of({"a": [1, 2]}, {"a": [1]}) == {"a": {"r0": "1; 2", "r1": "1"}}
-    assert values_of({"a": {"b": 1}}, {"a": None}) == {"a.b": {"r0": 1}}
-    assert values_of({"a": 1}) == {}
+@pytest.mark.parametrize(
+    ("configs", "wanted"),
+    [
+        (
+            [{"a": 1, "b": {"c": 2, "d": None}}, {"a": 1, "b": {"c": 3}}],
+            {"b.c": [2, 3]},
+        ),
+        ([{"a": [1, 2]}, {"a": [1]}], {"a": ["1; 2", "1"]}),
+        ([{"a": {"b": "x"}}, {"a": None}], {"a.b": ["x", ""]}),
+        ([{"a": {"type": "x"}}, {"a": None}], {}),
+        ([{"a": {"type": "x"}}, {"a": {"type": "y"}}], {"a.type": ["x", "y"]}),
+        ([{"a": 1}], {}),
+    ],
+)
+def test_fields_that_are_the_same_are_left_out(configs, wanted):
+    assert values_of(*configs) == wanted
 
 
 def test_only_paths_into_the_study_are_cut():
     texts = ["/study/main", "G('/study/m', x=\"/study/n\")", "/x/study/main", "/studyy"]
     found = values_of({"a": texts[0]}, {"a": texts[1]}, {"a": texts[2]}, {})
-    assert [*found["a"].values()] == ["main", "G('m', x=\"n\")", "/x/study/main"]
+    assert found["a"] == ["main", "G('m', x=\"n\")", "/x/study/main", ""]
 
 
 @pytest.mark.parametrize(
@@ -531,12 +530,15 @@ def test_only_paths_into_the_study_are_cut():
         ({"r": 1}, np.float64, [1.0, math.nan]),
         ({"r": 1, "s": 0.1}, np.float64, [1.0, 0.1]),
         ({"r": True, "s": False}, bool, [True, False]),
-        ({"r": True}, object, ["true", ""]),
-        ({"r": 3, "s": "3"}, object, ["3", "3"]),
-        ({"s": "naïve"}, object, ["", "naïve"]),
+        ({"r": True}, "str", ["true", ""]),
+        ({"r": True, "s": 1}, "str", ["true", "1"]),
+        ({"r": 3, "s": "3"}, "str", ["3", "3"]),
+        ({"s": "naïve"}, "str", ["", "naïve"]),
     ],
 )
 def test_a_column_is_of_one_type(values, dtype, wanted):
-    found = column(values, ["r", "s"])
+    configs = {run: {"x": values.get(run)} for run in "rs"}
+    found = differing("/study", configs)["x"]
     assert found.dtype == dtype
-    np.testing.assert_array_equal(found, np.array(wanted, dtype))
+    assert [*found.index] == ["r", "s"]
+    np.testing.assert_array_equal(found, wanted)

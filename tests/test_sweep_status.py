@@ -17,12 +17,12 @@ from icl.data import LowRankClasses
 from icl.presets.induction import induction
 from icl.training import Training
 from sweeps.execute import Launch, plan_table
-from sweeps.execute._process import process
-from sweeps.folder import Folder, Job, Report
+from sweeps.execute._alive import process
+from sweeps.folder import Folder, Job, last_lines, Report
 from sweeps.plan import JobEstimate
 from sweeps.text import duration, memory, table
 from sweeps.watch import _status, status
-from sweeps.watch._look import KILLED, last_lines, look
+from sweeps.watch._look import KILLED, look
 
 
 TOTAL = 64
@@ -479,7 +479,7 @@ def test_many_needs_are_cut_short(tmp_path, some):
     launch = Launch(
         Folder(tmp_path), experiments, needed, tuple(names), (), (), jobs, (), {}
     )
-    assert "r0, r1 and 3 more" in plan_table(launch)
+    assert "r0, r1, r2, …" in plan_table(launch)
     assert plan_table(launch).endswith("The time was not measured.")
 
 

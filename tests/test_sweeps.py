@@ -166,77 +166,54 @@ def test_a_graft_of_a_checkpoint_file_has_no_number(tmp_path):
 # Refusals before anything is written
 
 
-def refused(tmp_path, change, match):
+@pytest.mark.parametrize(
+    ("run", "start", "match"),
+    [
+        ("seed-0", ("again-0", 1280), "seed-0 needs again-0 needs start-0 needs seed-"),
+        ("start-0", ("seed-0", 700), "needs the checkpoint 700 of seed-0.* 640"),
+        ("start-0", ("sed-0", 640), "needs sed-0, which is not a run of the study"),
+        ("start-0", ("../gone", 640), "needs a missing checkpoint: .*gone is not a ru"),
+    ],
+)
+def test_a_start_that_cannot_be_is_refused(tmp_path, run, start, match):
     found = experiments(tmp_path)
+    donor, checkpoint = start
+    started = Start(str(tmp_path / donor), checkpoint)
+    found[run] = dataclasses.replace(found[run], start=started)
     with pytest.raises(ValueError, match=match):
-        needs(change(found), tmp_path)
+        needs(found, tmp_path)
 
 
-def starting(experiment, folder, checkpoint):
-    return dataclasses.replace(experiment, start=Start(str(folder), checkpoint))
+def test_a_training_that_keeps_no_checkpoint_cannot_be_needed(tmp_path):
+    found = experiments(tmp_path)
+    training = Training(num_sequences=1280, batch_size=16, checkpoint_at=Every(2000))
+    first = dataclasses.replace(found["seed-0"], training=training)
+    with pytest.raises(ValueError, match="needs the checkpoint 640 of seed-0"):
+        needs(found | {"seed-0": first}, tmp_path)
 
 
-def test_a_cycle_is_refused(tmp_path):
-    def change(found):
-        first = starting(found["seed-0"], tmp_path / "again-0", 1280)
-        return found | {"seed-0": first}
-
-    refused(tmp_path, change, "seed-0 needs again-0 needs start-0 needs seed-0")
-
-
-def test_a_checkpoint_that_will_not_be_is_refused(tmp_path):
-    def change(found):
-        return found | {"start-0": starting(found["start-0"], tmp_path / "seed-0", 700)}
-
-    refused(tmp_path, change, "start-0 needs the checkpoint 700 of seed-0.* 640")
-
-
-def test_a_run_that_is_not_there_is_refused(tmp_path):
-    def change(found):
-        return found | {"start-0": starting(found["start-0"], tmp_path / "sed-0", 640)}
-
-    refused(tmp_path, change, "start-0 needs sed-0, which is not a run of the study")
+COMMANDS = [
+    (["inducton", "--out", "out"], "did you mean 'induction'"),
+    (["no.py", "--out", "out"], "no study file"),
+    (["broken.py", "--out", "out"], "ModuleNotFoundError"),
+    (["empty.py", "--out", "out"], "does not define trials"),
+    ([STUDY, "--out", "out", "--only", "sede"], "no run matches 'sede'"),
+    ([STUDY, "--out", "out", "--set", "training.num_sequnces=3"], "num_sequences"),
+    ([STUDY, "--out", "out", "--members", 0], "at least 1"),
+    ([STUDY, "--out", "out", "--data", "no.h5"], "there is no file"),
+    ([STUDY, "--out", "."], "not empty and not the folder of a study"),
+    ([STUDY, "--out", "empty.py"], "is a file"),
+    (["status", "."], "not the folder of a study"),
+]
 
 
-def test_a_missing_checkpoint_of_another_study_is_refused(tmp_path):
-    def change(found):
-        return {"start-0": starting(found["start-0"], tmp_path.parent / "gone", 640)}
-
-    refused(tmp_path, change, "start-0 needs a missing checkpoint: .*gone is not a run")
-
-
-def test_wrong_command_lines_are_refused_in_one_line(capsys, tmp_path):
-    out = tmp_path / "out"
-    common = ("--out", out, "--scale", "smoke")
-    assert "did you mean 'induction'" in one_line(capsys, "inducton", *common)
-    assert "no study file" in one_line(capsys, tmp_path / "no.py", *common)
-    assert "no run matches 'sede'" in one_line(capsys, STUDY, *common, "--only", "sede")
-    wrong = ("--set", "training.num_sequnces=3")
-    assert "num_sequences" in one_line(capsys, STUDY, *common, *wrong)
-    assert "at least 1" in one_line(capsys, STUDY, *common, "--members", 0)
-    data = ("--data", tmp_path / "no.h5")
-    assert "there is no file" in one_line(capsys, STUDY, *common, *data)
-    assert "not the folder of a study" in one_line(capsys, "status", tmp_path)
-    assert not out.exists()
-
-
-def test_a_folder_of_something_else_is_refused(capsys, tmp_path):
-    (tmp_path / "thesis.tex").write_text("years of work")
-    refusal = one_line(capsys, STUDY, "--out", tmp_path, "--scale", "smoke")
-    assert "thesis.tex" in refusal
-    assert [file.name for file in tmp_path.iterdir()] == ["thesis.tex"]
-    file = tmp_path / "thesis.tex"
-    assert "is a file" in one_line(capsys, STUDY, "--out", file, "--scale", "smoke")
-
-
-def test_files_that_are_no_study_are_refused(capsys, tmp_path):
+@pytest.mark.parametrize(("arguments", "message"), COMMANDS)
+def test_wrong_commands_are_refused(capsys, tmp_path, monkeypatch, arguments, message):
+    monkeypatch.chdir(tmp_path)
     (tmp_path / "broken.py").write_text("import nothing_of_this_name")
     (tmp_path / "empty.py").write_text("trials = None")
-    out = ("--out", tmp_path / "out")
-    broken = one_line(capsys, tmp_path / "broken.py", *out)
-    assert "ModuleNotFoundError" in broken
-    empty = one_line(capsys, tmp_path / "empty.py", *out)
-    assert "does not define trials" in empty
+    assert message in one_line(capsys, *arguments)
+    assert {file.name for file in tmp_path.iterdir()} <= {"broken.py", "empty.py"}
 
 
 @pytest.mark.parametrize(
@@ -770,11 +747,3 @@ print(json.dumps({{
 def test_configs_of_jobs_are_those_of_the_study(trained):
     for name, experiment in trained.experiments.items():
         assert trained.config(name) == json.loads(json.dumps(to_json(experiment)))
-
-
-def test_a_training_that_keeps_no_checkpoint_cannot_be_needed(tmp_path):
-    found = experiments(tmp_path)
-    training = Training(num_sequences=1280, batch_size=16, checkpoint_at=Every(2000))
-    first = dataclasses.replace(found["seed-0"], training=training)
-    with pytest.raises(ValueError, match="needs the checkpoint 640 of seed-0"):
-        needs(found | {"seed-0": first}, tmp_path)

@@ -4,12 +4,15 @@ Launches, the code of a job's process, and the check whether a job is alive belo
 Which runs there are and what they cost belongs in `plan`, their progress in `watch`.
 """
 
-from ._alive import alive_jobs as alive_jobs
+from ._alive import (
+    alive_jobs as alive_jobs,
+    is_alive as is_alive,
+    is_process as is_process,
+    stop as stop,
+)
 from ._launch import Launch as Launch, plan as plan
-from ._local import cores as cores
-from ._process import is_alive as is_alive, is_process as is_process, stop as stop
+from ._plan_table import plan_table as plan_table
 from ._slurm import cancel_jobs as cancel_jobs, queue as queue
-from ._table import plan_table as plan_table
 from ._train import (
     data_of as data_of,
     executor_of as executor_of,

@@ -128,10 +128,8 @@ def read_cluster(file: Path) -> Cluster:
         ) from None
     except OSError as error:
         raise ValueError(f"cannot read {file}: {error.strerror}") from None
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+    except ValueError as error:
         raise ValueError(f"{file} is not TOML: {error}") from None
-    except RecursionError:
-        raise ValueError(f"{file} is not TOML: nested too deeply") from None
     try:
         return from_json(Cluster, settings)
     except ValueError as error:

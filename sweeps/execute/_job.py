@@ -9,7 +9,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -209,32 +209,39 @@ def _heeding() -> Iterator[None]:
             hook(unraisable)
 
     hook, sys.unraisablehook = sys.unraisablehook, lost
-    before = {number: signal.signal(number, stop) for number in _SIGNALS}
+    try:
+        with handled(_SIGNALS, stop):
+            yield
+    finally:
+        sys.unraisablehook = hook
+
+
+@contextlib.contextmanager
+def handled(numbers: Iterable[int], handler: Any) -> Iterator[None]:
+    """Handles signals in another way, to the end of the block."""
+    before = {number: signal.signal(number, handler) for number in numbers}
     try:
         yield
     finally:
-        sys.unraisablehook = hook
-        for number, handler in before.items():
-            signal.signal(number, handler)
+        for number, earlier in before.items():
+            signal.signal(number, earlier)
 
 
 def _pass_on(asked: int) -> None:
     """After a stop, ends this process or makes submitit requeue the job."""
-    executor = os.environ.get("SUBMITIT_EXECUTOR")
-    if executor == "slurm" and _still_wanted():
-        _requeue(until=time.monotonic() + _REQUEUE_SECONDS)
-    elif executor == "local" and asked in (signal.SIGUSR1, signal.SIGUSR2):
-        _requeue(until=time.monotonic())
+    if os.environ.get("SUBMITIT_EXECUTOR") == "slurm" and _still_wanted():
+        _requeue()
     sys.exit(128 + asked)
 
 
-def _requeue(until: float) -> None:
+def _requeue() -> None:
     """Makes submitit's handler call `checkpoint`, requeue, and end this process.
 
-    Retries until a time, as requeueing needs Slurm's controller, which may be down.
+    Retries for a while, as requeueing needs Slurm's controller, which may be down.
     """
     from submitit import JobEnvironment  # Slow to import.
 
+    until = time.monotonic() + _REQUEUE_SECONDS
     while True:
         try:
             os.kill(os.getpid(), JobEnvironment._usr_sig())

@@ -1,13 +1,12 @@
 """Jobs on this machine: each in its own process through submitit, or in this one."""
 
 import abc
-import contextlib
 import dataclasses
 import os
 import signal
 import sys
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import jax
@@ -16,9 +15,9 @@ from tqdm import tqdm
 from icl.devices import cores, on_cpu
 from icl.memory import machine_bytes
 
-from ..folder import Folder, Job, Report, total_sequences
-from ._job import Work
-from ._process import process
+from ..folder import Folder, Job, last_lines, Report, total_sequences
+from ._alive import process
+from ._job import handled, Work
 
 
 _POLL_SECONDS = 0.2
@@ -137,17 +136,12 @@ class _Started:
             if said.state == "failed":
                 errors[run] = said.error
             elif not folder.finished(run, self.work.configs[run]):
-                lost = last_line(self._stderr()) or "its process was killed"
+                last = last_lines(self.job.paths.stderr, 1)
+                lost = last[0].strip() if last else "its process was killed"
                 return "; ".join(dict.fromkeys([*errors.values(), lost]))
         # If only some members failed, the others were trained.
         every = len(errors) == len(self.work.job.runs)
         return "; ".join(dict.fromkeys(errors.values())) if every else None
-
-    def _stderr(self) -> str:
-        try:
-            return self.job.paths.stderr.read_bytes().decode(errors="replace")
-        except OSError:
-            return ""
 
 
 class _Queue:
@@ -167,7 +161,9 @@ class _Queue:
     def run(self, study: str) -> bool:
         names = [run for work in self._waiting for run in work.job.runs]
         progress = _Progress(self._folder, study, self._waiting, names)
-        with progress, _stop_signals() as asked:
+        asked: list[int] = []
+        stops = (signal.SIGINT, signal.SIGTERM)
+        with progress, handled(stops, lambda number, _: asked.append(number)):
             while (self._waiting or self._running) and not asked:
                 self._begin()
                 time.sleep(_POLL_SECONDS)
@@ -194,7 +190,7 @@ class _Queue:
     def _submit(self, work: Work) -> None:
         # The jobs ignore Ctrl-C: this process gets it, and tells them to save.
         before = {run: self._folder.report(run) for run in work.job.runs}
-        with _ignoring_interrupts():
+        with handled([signal.SIGINT], signal.SIG_IGN):
             started = self._executor.submit(work)
         self._running[work.job.name] = _Started(work, started, before)
         job = _placed(work.job, Local.name, int(started.job_id))
@@ -227,12 +223,6 @@ class _Queue:
 
 def _say(line: str) -> None:
     tqdm.write(line, file=sys.stderr)
-
-
-def last_line(text: str) -> str:
-    """The last line of a text that is neither empty nor dashes."""
-    lines = [line.strip() for line in text.splitlines() if line.strip(" -\t")]
-    return lines[-1] if lines else ""
 
 
 def _gpus() -> dict[str, Any]:
@@ -279,26 +269,3 @@ class _Progress:
         if losses:
             self._bar.set_postfix(loss=f"{sum(losses) / len(losses):.4f}")
         self._bar.refresh()
-
-
-@contextlib.contextmanager
-def _ignoring_interrupts() -> Iterator[None]:
-    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGINT, before)
-
-
-@contextlib.contextmanager
-def _stop_signals() -> Iterator[list[int]]:
-    asked: list[int] = []
-    before = {
-        number: signal.signal(number, lambda number, _: asked.append(number))
-        for number in (signal.SIGINT, signal.SIGTERM)
-    }
-    try:
-        yield asked
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)

@@ -2,8 +2,9 @@
 
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import Protocol
 
 import h5py
 
@@ -11,13 +12,23 @@ from icl.data import HDF5Classes
 
 from ..folder import Folder
 from ..options import ClusterKind
-from ..plan import Wanted
+from ..plan import Machine, Wanted
 from ..study import StudyScale
 from ._cluster import default_file, read_cluster
-from ._executor import Executor
+from ._job import Work
 from ._launch import Launch, plan, works
 from ._local import Debug, Local
 from ._slurm import Slurm
+
+
+class Executor(Machine, Protocol):
+    """What runs jobs: this process, other processes of this machine, or Slurm."""
+
+    name: str
+
+    def start(self, folder: Folder, works: Sequence[Work], study: str) -> bool:
+        """Trains or submits the jobs; returns whether all went well."""
+        ...
 
 
 def executor_of(cluster: ClusterKind, cluster_file: Path | None, jobs: int) -> Executor:

@@ -17,14 +17,14 @@ from ._claims import (
 from ._curves import crossings as crossings, curves as curves, has_set as has_set
 from ._dotted import dotted as dotted
 from ._figure import Figure as Figure, Measured as Measured, Runs as Runs
-from ._found import (
+from ._notebook import drawn_from as drawn_from, table_of as table_of
+from ._papers import (
     all_figures as all_figures,
     all_published as all_published,
     find_figure as find_figure,
     papers as papers,
+    Published as Published,
 )
-from ._kept import drawn_from as drawn_from, table_of as table_of
-from ._published import Published as Published
 from ._row import (
     ACCURACY as ACCURACY,
     ATTENTION as ATTENTION,

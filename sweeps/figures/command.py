@@ -26,8 +26,8 @@ from ..options import FigureOptions
 from ..plan import pinned, Wanted, wanted
 from ..study import list_trials, load_study, StudyModule, StudyScale
 from ._figure import Figure, Measured, Runs
-from ._found import all_figures, find_figure
-from ._place import place
+from ._papers import all_figures, find_figure
+from ._study_folder import study_folder
 from ._table import as_json, figures_table, Judged, report
 from ._verdict import Verdict
 
@@ -124,7 +124,7 @@ def _needed(chosen: Figure, options: FigureOptions) -> _Needed:
             f"{chosen.name} has no runs at scale {options.scale!r} of the study {study}"
         )
     runs = [run for by_seed in names.values() for run in by_seed.values()]
-    folder, notes = place(options.out, study, options.scale, planned, runs)
+    folder, notes = study_folder(options.out, study, options.scale, planned, runs)
     folder.check(study, options.scale)
     for note in notes:
         print(f"{note}; not used", file=sys.stderr)

@@ -18,11 +18,11 @@ from ._groups import (
     pack as pack,
 )
 from ._needs import needs as needs
-from ._only import matching as matching
 from ._program import program as program
 from ._wanted import (
     check_same as check_same,
     differences as differences,
+    matching as matching,
     pinned as pinned,
     Wanted as Wanted,
     wanted as wanted,

@@ -1,18 +1,20 @@
 """What a launch is asked for: the study's experiments, and the wanted ones."""
 
 import dataclasses
-from collections.abc import Sequence
+import fnmatch
+from collections.abc import Collection, Sequence
 from typing import Any
 
 from icl import Experiment
 from icl.config import changed, with_fields
 from icl.edits.grafts import last_checkpoint
+from opto.hints import did_you_mean
 
 from ..folder import Folder
 from ..study import Trial
+from ..text import some_of
 from ._groups import by_path
 from ._needs import needs, with_needed
-from ._only import matching
 
 
 def pinned(
@@ -71,6 +73,18 @@ def wanted(
     for name in chosen:
         check_same(folder, name, experiments[name])
     return Wanted(experiments, needed, frozenset(chosen))
+
+
+def matching(only: Sequence[str], runs: Collection[str]) -> list[str]:
+    """The runs that match one of the patterns, or all if there is no pattern.
+
+    **Raises:** `ValueError` for a pattern that no run matches.
+    """
+    for pattern in only:
+        if not fnmatch.filter(runs, pattern):
+            hint = did_you_mean(pattern, runs, cutoff=0.3) or f"; runs: {some_of(runs)}"
+            raise ValueError(f"--only: no run matches {pattern!r}{hint}")
+    return [r for r in runs if not only or any(fnmatch.fnmatch(r, p) for p in only)]
 
 
 def check_same(folder: Folder, name: str, experiment: Experiment) -> None:

@@ -4,5 +4,5 @@ Code that only reads a study's folder, for any study, belongs here. Code that st
 stops jobs belongs in `execute`, and a paper's analyses in `analysis` and `studies`.
 """
 
-from ._collect import collect as collect, collected as collected
+from ._collect import collect as collect, collect_command as collect_command
 from ._status import status as status

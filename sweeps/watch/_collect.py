@@ -1,23 +1,24 @@
-"""`python -m sweeps collect`: what all runs of a study logged, as one tidy table."""
+"""`sweeps.collect`: what all runs of a study logged, as one tidy table."""
 
-import csv
 import dataclasses
-import io
+import json
 import os
+import re
 import sys
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar
 
 import h5py
 import numpy as np
+import pandas as pd
 import tyro
 from tqdm import tqdm
 
 from icl.cli.options import CommandOptions, parse
 from icl.config import from_json
-from icl.files import check_writable, hdf5_kind, write_bytes, write_hdf5
+from icl.files import check_writable, write_bytes, write_hdf5
 from icl.plugins import made_with
 from icl.protocols import Summary, TaskConfig
 from icl.runs import is_run, logged_rows, open_log, Run
@@ -26,14 +27,12 @@ from icl.summaries import over_events, scalars
 from ..folder import Folder
 from ..plan import matching
 from ..text import counted
-from ._swept import column, swept, text
 
 
 Summaries = Mapping[str, Summary | None]
 
 TRAINING = "training"
 """The set of the training metrics: means over the steps since the last event."""
-_MARK = "icl-opto collection"
 _TEXT = h5py.string_dtype()
 
 
@@ -51,89 +50,81 @@ class CollectOptions(CommandOptions):
     folder: tyro.conf.Positional[Path]
     """The study's folder."""
     out: Path | None = None
-    """The file to write, .h5 or .csv; by default collected.h5 in the study's folder."""
+    """The file to write, .h5 or .csv; by default collected.h5 in the study's folder. An
+    existing file is replaced."""
     only: tyro.conf.UseAppendAction[tuple[str, ...]] = ()
     """A pattern of run names, such as 'clamp-*'. May be repeated."""
 
 
-def collect(arguments: list[str]) -> int:
+def collect_command(arguments: list[str]) -> int:
     """Runs the command; returns its exit status, 1 if a run could not be read.
 
     **Raises:** `ValueError` if the folder holds no study, a pattern matches no run, the
-    output would replace another file, or no run has logged anything.
+    output cannot be written, or no run has logged anything.
     """
     options = parse(CollectOptions, arguments, "collect", program="python -m sweeps")
     folder = Folder(options.folder)
     study, configs = folder.read(), folder.configs
     out = options.out or folder.path / "collected.h5"
-    write = _writer(out)
+    if out.suffix not in (".h5", ".csv"):
+        raise ValueError(f"--out: {out} must end in .h5 or .csv")
+    if not out.parent.is_dir():
+        raise ValueError(f"--out: there is no folder {out.parent}")
+    check_writable(out.parent)
     runs = matching(options.only, configs)
-    gathered = _gather(folder, configs, runs)
-    for name in gathered.empty:
-        print(f"{name} has logged nothing yet", file=sys.stderr)
-    for problem in gathered.problems:
+    table, problems = _gather(folder, configs, runs)
+    logged = {*table["run"]}
+    for run in runs:
+        if run not in logged and run not in problems:
+            print(f"{run} has logged nothing yet", file=sys.stderr)
+    for problem in problems.values():
         print(problem, file=sys.stderr)
-    columns = gathered.columns
-    if not len(columns["run"]):
+    if table.empty:
         raise ValueError(f"no run of {folder.path} has a log that can be read")
-    unfinished = [run for run in runs if not folder.finished(run, configs[run])]
-    attributes = {
-        "kind": _MARK,
-        "study": study["study"],
-        "scale": study["scale"],
-        "columns": np.array([*columns], _TEXT),
-        "unfinished": np.array(unfinished, _TEXT),
-    }
-    write(out, columns, gathered.units, attributes)
-    rows, names = columns["run"], {*columns["run"]}
-    print(f"{counted(len(rows), 'row')} of {counted(len(names), 'run')}: {out}")
-    return 1 if gathered.problems else 0
+    if out.suffix == ".csv":
+        write_bytes(out, table.to_csv(index=False, na_rep="nan").encode())
+    else:
+        unfinished = [run for run in runs if not folder.finished(run, configs[run])]
+        _write_hdf5(out, table, study, unfinished)
+    print(f"{counted(len(table), 'row')} of {counted(len(logged), 'run')}: {out}")
+    return 1 if problems else 0
 
 
-def collected(folder: str | os.PathLike) -> dict[str, np.ndarray]:
-    """The columns of the table of a study's runs, with what they have logged so far.
+def collect(folder: str | os.PathLike, only: Sequence[str] = ()) -> pd.DataFrame:
+    """The table of a study's runs, with what they have logged so far.
 
     The columns are `run`, the config fields in which runs differ, `sequences`, `set`
     and the metrics. A metric is the summary of a set (`icl.summaries.scalars`: a metric
     by position has two columns); for the set `training` it is the mean over the steps
-    since the last event. Missing values are NaN or empty texts. Warns of configs and
-    logs that cannot be read.
+    since the last event. Missing values are NaN or empty texts. Units, where known, are
+    in `attrs["units"]`. Warns of configs and logs that cannot be read.
 
     If a plug-in of the study fails or is gone, only the runs that need it are missing.
 
-    **Raises:** `ValueError` if the folder holds no study.
+    **Arguments:**
+
+    - `only`: Patterns of run names, such as `"clamp-*"`; none means all.
+
+    **Raises:** `ValueError` if the folder holds no study, or a pattern matches no run.
     """
     study = Folder(folder)
     configs = study.configs
-    gathered = _gather(study, configs, list(configs))
-    for problem in gathered.problems:
+    table, problems = _gather(study, configs, matching(only, configs))
+    for problem in problems.values():
         warnings.warn(problem, stacklevel=2)
-    return gathered.columns
+    return table
 
 
 # What they logged
 
 
-@dataclasses.dataclass(frozen=True)
-class _Gathered:
-    columns: dict[str, np.ndarray]
-    units: dict[str, str]
-    """The units of the columns, where known."""
-    problems: list[str]
-    """A line for each run whose config or log could not be read."""
-    empty: list[str]
-    """Runs that have logged nothing."""
-
-
-# A run, one of its sets, the sequences seen at each event, and the metrics there.
-_Block = tuple[str, str, np.ndarray, Mapping[str, np.ndarray]]
-
-
-def _gather(folder: Folder, configs: Mapping[str, Any], runs: list[str]) -> _Gathered:
+def _gather(
+    folder: Folder, configs: Mapping[str, Any], runs: Sequence[str]
+) -> tuple[pd.DataFrame, dict[str, str]]:
+    """The table, and why a run's config or log could not be read, by run."""
     study = folder.read()
-    plugins = study.get("plugins", ())
-    blocks: list[_Block] = []
-    problems, empty = [], []
+    parts: list[tuple[str, pd.DataFrame]] = []
+    problems: dict[str, str] = {}
     loss_units: dict[str, str] = {}
     for run in tqdm(runs, desc="collecting", unit="run", disable=None, leave=False):
         file = folder.run(run) / "log.h5"
@@ -141,51 +132,36 @@ def _gather(folder: Folder, configs: Mapping[str, Any], runs: list[str]) -> _Gat
             if is_run(folder.run(run)):
                 # A damaged config is reported: the planned one does not replace it.
                 _ = Run(folder.run(run)).config
-            with made_with(plugins):
+            with made_with(study.get("plugins", ())):
                 task = from_json(TaskConfig, configs[run]["task"])
         except ValueError as error:
-            problems.append(f"{run} cannot be read: {error}")
+            problems[run] = f"{run} cannot be read: {error}"
             continue
         try:
-            found = list(_blocks(file, task.summaries)) if file.exists() else []
+            logged = [*_logged(file, task.summaries)] if file.exists() else []
         except ValueError as error:
-            problems.append(str(error))
+            problems[run] = str(error)
             continue
-        blocks += [(run, *block) for block in found]
-        empty += [] if found else [run]
+        parts += [(run, each) for each in logged]
         loss_units[run] = task.loss_unit
-    columns = _columns(swept(Path(study["folder"]), configs), blocks)
-    return _Gathered(columns, _units(blocks, loss_units), problems, empty)
+    none = pd.DataFrame({"run": [], "sequences": [], "set": []}, dtype=str)
+    frames = [part.assign(run=run) for run, part in parts]
+    rows = pd.concat(frames or [none], ignore_index=True)
+    metrics = [name for name in rows if name not in none]
+    fields = differing(study["folder"], configs)
+    table = rows[["run"]].join(fields, on="run")
+    table = pd.concat([table, rows[["sequences", "set", *metrics]]], axis=1)
+    table.attrs["units"] = _units(parts, loss_units)
+    return table, problems
 
 
-def _columns(
-    fields: Mapping[str, Mapping[str, Any]], blocks: list[_Block]
-) -> dict[str, np.ndarray]:
-    sizes = [len(sequences) for _, _, sequences, _ in blocks]
-    names = list(dict.fromkeys(name for *_, metrics in blocks for name in metrics))
-
-    def repeated(values: np.ndarray) -> np.ndarray:
-        return np.repeat(values, sizes)
-
-    def joined(parts: Iterable[np.ndarray], dtype: type) -> np.ndarray:
-        return np.concatenate([np.empty(0, dtype), *parts])
-
-    runs = [run for run, *_ in blocks]
-    columns = {"run": repeated(text(runs))}
-    columns |= {path: repeated(column(of, runs)) for path, of in fields.items()}
-    columns["sequences"] = joined((block[2] for block in blocks), np.int64)
-    columns["set"] = repeated(text(block[1] for block in blocks))
-    for name in names:
-        parts = (m.get(name, np.full(len(s), np.nan)) for _, _, s, m in blocks)
-        columns[name] = joined(parts, np.float64)
-    return columns
-
-
-def _units(blocks: list[_Block], loss_units: Mapping[str, str]) -> dict[str, str]:
+def _units(
+    parts: Iterable[tuple[str, pd.DataFrame]], loss_units: Mapping[str, str]
+) -> dict[str, str]:
     """The units of columns; losses have one if the tasks of all runs have the same."""
     found: dict[str, set[str]] = {}
-    for run, _, _, metrics in blocks:
-        for name in metrics:
+    for run, part in parts:
+        for name in map(str, part):
             if name == "loss" or name.endswith("_loss"):
                 found.setdefault(name, set()).add(loss_units[run])
     same = {name: min(units) for name, units in found.items() if len(units) == 1}
@@ -193,10 +169,8 @@ def _units(blocks: list[_Block], loss_units: Mapping[str, str]) -> dict[str, str
     return {"sequences": "sequences seen", **losses}
 
 
-def _blocks(
-    file: Path, summaries: Summaries
-) -> Iterator[tuple[str, np.ndarray, dict[str, np.ndarray]]]:
-    """Each set of a log: its name, the sequences seen at each event, and the metrics.
+def _logged(file: Path, summaries: Summaries) -> Iterator[pd.DataFrame]:
+    """The metrics of each set of a log at each event.
 
     One array of the log is in memory at a time.
 
@@ -204,7 +178,8 @@ def _blocks(
     """
     try:
         with open_log(file) as log:
-            yield from _read(log, summaries)
+            for name, events, metrics in _sets(log, summaries):
+                yield pd.DataFrame({"sequences": events, "set": name, **metrics})
     except (
         OSError,
         KeyError,
@@ -217,7 +192,7 @@ def _blocks(
         raise ValueError(f"{file} is not a readable log: {reason}") from None
 
 
-def _read(
+def _sets(
     log: Any, summaries: Summaries
 ) -> Iterator[tuple[str, np.ndarray, dict[str, np.ndarray]]]:
     events = np.asarray(log["eval/iter"][()], np.int64)
@@ -237,14 +212,11 @@ def _read(
         if name == TRAINING:
             raise ValueError(f"an evaluation set must not be named {TRAINING!r}")
         if name != "iter" and len(events):
-            yield (
-                name,
-                events,
-                scalars(_summed(metrics, len(events), summaries), lead=1),
-            )
+            found = _summarised(metrics, len(events), summaries)
+            yield name, events, scalars(found, lead=1)
 
 
-def _summed(group: Any, count: int, summaries: Summaries) -> dict[str, np.ndarray]:
+def _summarised(group: Any, count: int, summaries: Summaries) -> dict[str, np.ndarray]:
     """The summaries of a set at each event."""
     numbers: dict[str, np.ndarray] = {}
     for name, rows in _rows(group, count):
@@ -264,66 +236,87 @@ def _rows(group: Any, count: int) -> Iterator[tuple[str, np.ndarray]]:
             yield name, logged_rows(data)
 
 
-# The file
+# The fields in which they differ
 
 
-_Writer = Callable[
-    [Path, Mapping[str, np.ndarray], Mapping[str, str], Mapping[str, Any]], None
-]
+def differing(folder: str, configs: Mapping[str, Any]) -> pd.DataFrame:
+    """The config fields in which runs differ: a row for each run.
+
+    Fields are named by dotted paths, such as `optimizer.learning_rate.rate`. A list is
+    one value: its items as texts, joined. A path to a run in `folder` becomes the run's
+    name. A column has numbers or booleans if possible, else texts.
+    """
+    # Only at the start of a path, as the folder may be part of another path.
+    inside = re.compile(rf"(?<![^'\"]){re.escape(folder)}/")
+    rows = [
+        {
+            path: inside.sub("", value) if isinstance(value, str) else value
+            for path, value in _leaves(config)
+        }
+        for config in configs.values()
+    ]
+    fields = pd.DataFrame(rows, index=[*configs])
+    found = {
+        name: _of_one_type(values)
+        for name, values in fields.items()
+        if _differs(values)
+    }
+    return pd.DataFrame(found, index=fields.index)
 
 
-def _writer(out: Path) -> _Writer:
-    """The writer for a file; raises `ValueError` if it would replace another file."""
-    kinds = {".h5": (_is_hdf5, _write_hdf5), ".csv": (_is_csv, _write_csv)}
-    if out.suffix not in kinds:
-        raise ValueError(f"--out: {out} must end in .h5 or .csv")
-    is_ours, write = kinds[out.suffix]
-    if not out.parent.is_dir():
-        raise ValueError(f"--out: there is no folder {out.parent}")
-    check_writable(out.parent)
-    if out.exists() and not is_ours(out):
-        raise ValueError(f"--out: {out} exists and is not a table of this command")
-    return write
+def _leaves(value: Any, path: str = "") -> Iterator[tuple[str, Any]]:
+    """The fields of a config by their dotted paths, without those that are null."""
+    if isinstance(value, dict):
+        for name, item in value.items():
+            yield from _leaves(item, f"{path}.{name}" if path else name)
+    elif isinstance(value, list):
+        yield path, "; ".join(map(_text, value))
+    elif value is not None:
+        yield path, value
 
 
-def _is_hdf5(file: Path) -> bool:
-    return hdf5_kind(file) == _MARK
+def _differs(values: pd.Series) -> bool:
+    """Whether a field has two values, or is missing in some runs.
+
+    A `type` with the same value in all runs that have it tells nothing.
+    """
+    # Compared as JSON, where 1 and true differ.
+    there = values.notna()
+    missing = not there.all() and not str(values.name).endswith("type")
+    return len({*map(json.dumps, values[there])}) + missing > 1
 
 
-def _is_csv(file: Path) -> bool:
-    try:
-        with open(file, "rb") as stream:
-            return stream.read(4) == b"run,"
-    except OSError:
-        return False
+def _of_one_type(values: pd.Series) -> pd.Series:
+    return values if _is_numeric(values) else values.map(_text).astype(str)
+
+
+def _text(value: Any) -> str:
+    """A value as text; empty for NaN, which stands for a missing one."""
+    if isinstance(value, str):
+        return value
+    return "" if value != value else json.dumps(value)
+
+
+def _is_numeric(values: pd.Series) -> bool:
+    """Whether a column has numbers or booleans, not texts."""
+    return pd.api.types.is_numeric_dtype(values)
 
 
 def _write_hdf5(
-    out: Path,
-    columns: Mapping[str, np.ndarray],
-    units: Mapping[str, str],
-    attributes: Mapping[str, Any],
+    out: Path, table: pd.DataFrame, study: Mapping[str, Any], unfinished: list[str]
 ) -> None:
+    """Writes a data set for each column, with its unit."""
+
     def fill(file: h5py.File) -> None:
-        file.attrs.update(attributes)
-        for name, values in columns.items():
-            dtype = _TEXT if values.dtype == object else values.dtype
-            data = file.create_dataset(name, data=values, dtype=dtype)
-            if name in units:
-                data.attrs["units"] = units[name]
+        file.attrs["study"], file.attrs["scale"] = study["study"], study["scale"]
+        file.attrs["columns"] = np.array([*table], _TEXT)
+        file.attrs["unfinished"] = np.array(unfinished, _TEXT)
+        for name, values in table.items():
+            if _is_numeric(values):
+                data = file.create_dataset(str(name), data=values.to_numpy())
+            else:
+                data = file.create_dataset(str(name), data=[*values], dtype=_TEXT)
+            if name in table.attrs["units"]:
+                data.attrs["units"] = table.attrs["units"][name]
 
     write_hdf5(out, fill)
-
-
-def _write_csv(
-    out: Path,
-    columns: Mapping[str, np.ndarray],
-    units: Mapping[str, str],
-    attributes: Mapping[str, Any],
-) -> None:
-    content = io.StringIO()
-    writer = csv.writer(content, lineterminator="\n")
-    writer.writerow(columns)
-    # Python numbers are written without loss.
-    writer.writerows(zip(*(x.tolist() for x in columns.values()), strict=True))
-    write_bytes(out, content.getvalue().encode())

@@ -5,13 +5,12 @@ process that is killed cannot report it.
 """
 
 import dataclasses
-import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Literal
 
 from ..execute import is_alive, is_process, queue
-from ..folder import Folder, Job, Report, total_sequences
+from ..folder import Folder, Job, last_lines, Report, total_sequences
 
 
 SeenState = Literal[
@@ -66,22 +65,6 @@ def look(folder: Folder) -> tuple[dict[str, Seen], str]:
     return _after_needs(seen, jobs, places), note
 
 
-def log_file(folder: Folder, job: Job, kind: str) -> Path:
-    """The path of submitit's `log.out`, `log.err` or `result.pkl` of a job."""
-    return folder.logs / f"{job.job_id}_0_{kind}"
-
-
-def last_lines(file: Path, count: int) -> list[str]:
-    """The last lines of a file, without trailing empty ones; none if it is missing."""
-    try:
-        with open(file, "rb") as stream:
-            stream.seek(max(0, os.fstat(stream.fileno()).st_size - 2**16))
-            text = stream.read().decode(errors="replace")
-    except OSError:
-        return []
-    return text.rstrip().splitlines()[-count:]
-
-
 # Where a job is. `coming`: a running launch will still start it.
 _Place = Literal["running", "queued", "waiting", "blocked", "coming", "unknown", "gone"]
 
@@ -125,7 +108,7 @@ def _launching(folder: Folder) -> bool:
 def _started(folder: Folder, job: Job) -> bool:
     """Whether a job has begun since its file was written."""
     files = [_report_file(folder, run) for run in job.runs]
-    files += [log_file(folder, job, "log.err")] if job.job_id else []
+    files += [folder.log_file(job, "log.err")] if job.job_id else []
     return any(_since(file, folder, job) for file in files)
 
 
@@ -188,10 +171,10 @@ def _state(
     if place == "unknown":
         return last if last in ("running", "stopped") else "queued"
     # The job ended by itself, and none of its runs had begun.
-    if job and not fresh and _since(log_file(folder, job, "result.pkl"), folder, job):
+    if job and not fresh and _since(folder.log_file(job, "result.pkl"), folder, job):
         return "failed"
     begun = report or (folder.run(run) / "config.json").is_file()
-    if begun or (job and log_file(folder, job, "log.err").exists()):
+    if begun or (job and folder.log_file(job, "log.err").exists()):
         return "stopped"
     return "new"
 
@@ -205,7 +188,7 @@ def _error(
         return report.error
     if state not in ("failed", "stopped") or (report and report.state == "stopped"):
         return ""
-    log = last_lines(log_file(folder, job, "log.err"), 20) if job else []
+    log = last_lines(folder.log_file(job, "log.err"), 20) if job else []
     if state == "failed":
         return log[-1].strip() if log else "it ended before it could say why"
     reasons = [line for line in log if line.startswith("slurmstepd:")]

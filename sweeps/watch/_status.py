@@ -13,9 +13,9 @@ import tyro
 
 from icl.cli.options import CommandOptions, parse
 
-from ..folder import Folder, Job
+from ..folder import Folder, Job, last_lines
 from ..text import counted, duration, NONE, table
-from ._look import ACTIVE, KILLED, last_lines, log_file, look, Seen, SeenState, WRONG
+from ._look import ACTIVE, KILLED, look, Seen, SeenState, WRONG
 
 
 _WATCH_SECONDS = 2.0
@@ -180,7 +180,7 @@ def _failure(folder: Folder, job: Job | None, runs: Sequence[Seen]) -> str:
     if job is None or not job.job_id or all(each.state == "blocked" for each in runs):
         return "\n".join(lines)
     for kind in ("log.err", "log.out"):
-        file = log_file(folder, job, kind)
+        file = folder.log_file(job, kind)
         if found := last_lines(file, _LOG_LINES):
             shown = [f"  {line}" for line in found]
             return "\n".join([*lines, f"job {job.name}, the end of {file}:", *shown])

@@ -33,7 +33,7 @@ from icl.presets.functions import (
 from icl.protocols import TaskSet
 from icl.training.schedules import Every
 
-from ...study import StudyScale, Trial
+from ...study import refuse_data, StudyScale, Trial, with_seeds
 
 
 SEEDS = (10, 11, 12)
@@ -65,20 +65,11 @@ def trials(scale: StudyScale, folder: Path, data: Source | None) -> list[Trial]:
 
     **Raises:** `ValueError` if `data` is given, as the task draws its own.
     """
-    if data is not None:
-        raise ValueError("the study attention draws its own points; give it no --data")
+    refuse_data("attention", data)
     seeds = {"paper": SEEDS[:1], "small": SEEDS, "smoke": SEEDS[:1]}[scale]
     base = _base(scale)
-    return [
-        Trial(
-            f"{kind}-seed-{seed}",
-            dataclasses.replace(
-                _with_model(base, **fields), init_seed=seed, train_seed=seed
-            ),
-        )
-        for kind, fields in kinds(scale).items()
-        for seed in seeds
-    ]
+    found = {kind: _with_model(base, **fields) for kind, fields in kinds(scale).items()}
+    return with_seeds(found, seeds)
 
 
 def kinds(scale: StudyScale) -> dict[str, Mapping[str, Any]]:

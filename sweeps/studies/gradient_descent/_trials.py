@@ -1,18 +1,16 @@
 """What the studies of this folder share: how a model is trained at each scale."""
 
 import dataclasses
-from collections.abc import Iterable, Mapping
 from typing import Any
 
 from icl import Experiment, TaskSet
-from icl.data import Source
 from icl.protocols import ModelConfig
 from icl.tasks.regression import LinearRegression
 from icl.training import Training
 from icl.training.optimizers import AdamW, Cosine
 from icl.training.schedules import Every
 
-from ...study import StudyScale, Trial
+from ...study import StudyScale
 
 
 SMOKE_STEPS = 20
@@ -58,26 +56,6 @@ def trained(
         ),
         evaluations={"train": TaskSet(20 if scale == "smoke" else 2000)},
     )
-
-
-def with_seeds(
-    experiments: Mapping[str, Experiment], seeds: Iterable[int]
-) -> list[Trial]:
-    """A trial for each experiment and seed, called `NAME-seed-SEED`."""
-    return [
-        Trial(
-            f"{name}-seed-{seed}",
-            dataclasses.replace(experiment, init_seed=seed, train_seed=seed),
-        )
-        for name, experiment in experiments.items()
-        for seed in seeds
-    ]
-
-
-def refuse_data(study: str, data: Source | None) -> None:
-    """Raises `ValueError` if `data` is given, as the task draws its own."""
-    if data is not None:
-        raise ValueError(f"the study {study} draws its own points; give it no --data")
 
 
 def changed(task: LinearRegression, **fields: Any) -> LinearRegression:

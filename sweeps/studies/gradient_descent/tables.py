@@ -10,8 +10,6 @@ of predicting 0. `align_cos` and `align_l2` (of predictions, root mean square) a
 against one step of descent with the best rate; `auroc` is of low influence.
 """
 
-import csv
-import io
 import json
 import re
 import sys
@@ -20,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 
 import icl
 from icl.cli import guarded
@@ -140,11 +139,9 @@ def _write(arguments: list[str]) -> int:
         print(f"{', '.join(files)}: {out}")
         return 0
     _check_place(out)
-    text = io.StringIO(newline="")
-    writer = csv.DictWriter(text, COLUMNS, restval="")
-    writer.writeheader()
-    writer.writerows(found := [*rows(study)])
-    write_bytes(out, text.getvalue().encode())
+    # Models without noise have no AUROC: its cells are empty.
+    found = [dict.fromkeys(COLUMNS, "") | row for row in rows(study)]
+    write_bytes(out, pd.DataFrame(found).to_csv(index=False, na_rep="nan").encode())
     print(f"{len(found)} rows: {out}")
     return 0
 

@@ -30,7 +30,7 @@ from icl.tasks.discrimination import (
 )
 from icl.training.schedules import Every
 
-from ...study import StudyScale, Trial
+from ...study import refuse_data, StudyScale, Trial, with_seeds
 
 
 SEEDS = (10, 11, 12, 13, 14)
@@ -98,10 +98,7 @@ def trials(scale: StudyScale, folder: Path, data: Source | None) -> list[Trial]:
 
     **Raises:** `ValueError` if `data` is given, as the tasks draw their own.
     """
-    if data is not None:
-        raise ValueError(
-            "the study likelihood_ratio draws its own points; give it no --data"
-        )
+    refuse_data("likelihood_ratio", data)
     seeds = {"paper": SEEDS[:3], "small": SEEDS, "smoke": SEEDS[:1]}[scale]
     first, second = shifted_mean, variance
     if scale == "paper":
@@ -114,14 +111,7 @@ def trials(scale: StudyScale, folder: Path, data: Source | None) -> list[Trial]:
     found |= {
         f"{name}-longer": _ablated(longer, name) for name in AT_CHANCE if name in names
     }
-    return [
-        Trial(
-            f"{name}-seed-{seed}",
-            dataclasses.replace(experiment, init_seed=seed, train_seed=seed),
-        )
-        for name, experiment in found.items()
-        for seed in seeds
-    ]
+    return with_seeds(found, seeds)
 
 
 def _at(

@@ -15,8 +15,8 @@ from icl.models.regression_transformer import RegressionTransformerConfig
 from icl.models.supervision import EveryLayer
 from icl.tasks.regression import GaussianInputs, LinearRegression
 
-from ....study import StudyScale, Trial
-from .._trials import changed, refuse_data, trained, with_seeds
+from ....study import refuse_data, StudyScale, Trial, with_seeds
+from .._trials import changed, trained
 
 
 SEEDS = (10, 11)

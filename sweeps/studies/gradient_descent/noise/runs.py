@@ -18,8 +18,8 @@ from icl.tasks.regression import (
     RandomPairs,
 )
 
-from ....study import StudyScale, Trial
-from .._trials import changed, refuse_data, trained, with_seeds
+from ....study import refuse_data, StudyScale, Trial, with_seeds
+from .._trials import changed, trained
 
 
 SEEDS = (10, 11, 12)

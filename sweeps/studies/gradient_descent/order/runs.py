@@ -21,8 +21,8 @@ from icl.tasks.regression import (
     UniformInputs,
 )
 
-from ....study import StudyScale, Trial
-from .._trials import changed, refuse_data, trained, with_seeds
+from ....study import refuse_data, StudyScale, Trial, with_seeds
+from .._trials import changed, trained
 
 
 SEEDS = tuple(range(10, 18))

@@ -20,4 +20,3 @@ from ._paths import (
     PathTable as PathTable,
     VALUES as VALUES,
 )
-from ._runs import clamps_by_seed as clamps_by_seed, LEARNT as LEARNT

@@ -13,10 +13,10 @@ import numpy as np
 import icl
 from icl import measures, plots
 
-from ....analysis import Estimate
 from ....figures import (
     ACCURACY,
     ATTENTION,
+    dotted,
     Exceeds,
     Figure,
     Measured,
@@ -147,17 +147,10 @@ def _against(
     rows: Mapping[str, list[float]], targets: Mapping[str, float], label: str
 ) -> Measured:
     """Rows beside their targets, as dots."""
-    every = {row: Estimate.of(rows[row], ACCURACY.bounds) for row in targets}
-    figure = plots.intervals(
-        {
-            "paper (one seed)": {
-                row: (x, np.nan, np.nan) for row, x in targets.items()
-            },
-            "ours": {row: (e.value, e.low, e.high) for row, e in every.items()},
-        },
-        label=label,
-    )
-    return Measured({row: np.array(values) for row, values in rows.items()}, figure)
+    values = {row: np.array(each) for row, each in rows.items()}
+    shown = {row: values[row] for row in targets}
+    known = rows_of(ACCURACY, dict(targets))
+    return Measured(values, dotted(shown, known, label, known="paper (one seed)"))
 
 
 FIGURES = (

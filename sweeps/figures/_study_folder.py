@@ -16,7 +16,7 @@ Planned = Callable[[Path], dict[str, Experiment]]
 """Makes the study's experiments for a folder; some of them contain its path."""
 
 
-def place(
+def study_folder(
     out: Path, study: str, scale: StudyScale, planned: Planned, runs: Collection[str]
 ) -> tuple[Folder, list[str]]:
     """The folder in `out` that holds these runs of a study, or a new one for them.

@@ -9,7 +9,7 @@ from icl.plots import DrawnFigure
 from ..analysis import Estimate, runs_folder, Study, Table
 from ..text import counted
 from ._figure import Runs
-from ._found import find_figure
+from ._papers import find_figure
 from ._table import NOT_REACHED
 
 

@@ -1,5 +1,6 @@
-"""Finds all figures: those in each paper's folder in `sweeps.studies`."""
+"""What each paper's folder in `sweeps.studies` has: its figures, what it published."""
 
+import dataclasses
 import functools
 import importlib
 from types import ModuleType
@@ -9,7 +10,30 @@ from opto.hints import did_you_mean
 from ..study import STUDIES, STUDIES_FOLDER
 from ..text import some_of
 from ._figure import Figure
-from ._published import Published
+
+
+@dataclasses.dataclass(frozen=True)
+class Published:
+    """A figure or a table of a paper.
+
+    **Fields:**
+
+    - `number`: Its number in the paper, such as `"4b"`.
+    - `shows`: What it shows, in a few words.
+    - `figure`: The name of our figure for `icl figure`, or empty.
+    - `notebook`: The notebook that draws it, if no `icl figure` does.
+    - `absent`: Why nothing is judged, if so.
+    """
+
+    number: str
+    shows: str
+    figure: str = ""
+    notebook: str = ""
+    absent: str = ""
+
+    def __post_init__(self):
+        if not self.figure and not self.absent:
+            raise ValueError(f"figure {self.number} has neither a figure nor a reason")
 
 
 @functools.cache

@@ -1,11 +1,9 @@
 """The table of what a launch would do."""
 
-from collections.abc import Sequence
-
 import jax
 
 from ..folder import Job, total_sequences
-from ..text import counted, duration, memory, NONE, table
+from ..text import counted, duration, memory, NONE, some_of, table
 from ._launch import Launch
 
 
@@ -35,16 +33,9 @@ def _of_job(launch: Launch, job: Job) -> list[list[str]]:
 
 
 def _of_run(launch: Launch, run: str) -> tuple[str, str]:
-    return f"{total_sequences(launch.experiments[run]):,}", _some(launch.needed[run])
-
-
-def _some(names: Sequence[str], most: int = 3) -> str:
-    """The names in one line; if there are more than `most`, how many more."""
-    if not names:
-        return NONE
-    if len(names) <= most:
-        return ", ".join(names)
-    return f"{', '.join(names[: most - 1])} and {len(names) - most + 1} more"
+    return f"{total_sequences(launch.experiments[run]):,}", some_of(
+        launch.needed[run], 3
+    ) or NONE
 
 
 def _state(launch: Launch, run: str) -> str:

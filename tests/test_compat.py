@@ -247,8 +247,11 @@ def forward(examples, labels, weights, config):
     )
 
 
-@pytest.mark.parametrize("pairs", [2, 15])
-@pytest.mark.parametrize("name", STRUCTURES)
+@pytest.mark.parametrize(
+    ("name", "pairs"),
+    [*((name, 2) for name in STRUCTURES), ("rope_30", 15), ("sinusoidal", 15)]
+    + [("ape", 15)],
+)
 def test_loaded_model_equals_numpy(name, pairs, tmp_path):
     config = CONFIG | STRUCTURES[name]
     rng = np.random.default_rng(1)
@@ -332,11 +335,11 @@ BAD_FILES = {
     ),
     "config": (
         lambda f: (f / "config.json").write_text("{"),
-        "config.json is not readable JSON",
+        "cannot read .*config.json: ",
     ),
     "config_list": (
         lambda f: (f / "config.json").write_text("[1]"),
-        "config.json must hold an object, got list",
+        "config.json must be a JSON object, got list",
     ),
     "no_checkpoints": (
         lambda f: [file.unlink() for file in (f / "checkpoints").iterdir()],
@@ -411,7 +414,7 @@ def test_checkpoints_that_contradict_themselves(name, tmp_path):
         load_model(config, tmp_path / "0.eqx")
 
 
-@pytest.mark.parametrize("name", STRUCTURES)
+@pytest.mark.parametrize("name", ["all", "no_norm_mlp", "sinusoidal"])
 def test_a_run_that_continues_another_has_its_model(name, peer, tmp_path):
     """Its own config may say another structure, as the command line had no options."""
     folder = peer(**STRUCTURES[name])

@@ -21,17 +21,11 @@ from icl.data import LowRankClasses
 from icl.edits import Induction
 from icl.measures import (
     _hessian,
-    copying,
     descent,
-    descent_terms,
     EachSequence,
     GroupMean,
-    layer_losses,
     Measure,
-    noisy_pairs,
     OfModel,
-    out_of_range,
-    roll_out,
     SequenceMean,
     Under,
 )
@@ -557,23 +551,6 @@ TEXTS = {
     "descent_difference(rate=6.0, power=2.0)": descent.descent_difference(
         rate=6.0, power=2.0
     ),
-    "descent_cosine(steps=2)": descent.descent_cosine(2),
-    "descent_distance(rate=6.0, curvature=0.1)": descent.descent_distance(
-        rate=6.0, curvature=0.1
-    ),
-    "descent_rate(steps=2)": descent.descent_rate(2),
-    "descent_terms": descent_terms.descent_terms(),
-    "loss_without_values(reads='v')": descent_terms.loss_without_values("v"),
-    "noise_attention": noisy_pairs.noise_attention(),
-    "noise_auroc(mask='shuffled')": noisy_pairs.noise_auroc("shuffled"),
-    "noise_influence": noisy_pairs.noise_influence(),
-    "influence_auroc": noisy_pairs.influence_auroc(),
-    "copying": copying.copying(),
-    "ood_curve(scales=(0.5, 2.0))": out_of_range.ood_curve((0.5, 2.0)),
-    "roll_out(steps=3)": roll_out.roll_out(3),
-    "layer_losses": layer_losses.layer_losses(),
-    "constructed_losses(rate=6.0)": layer_losses.constructed_losses(6.0),
-    "interpolation_losses(points=3)": layer_losses.interpolation_losses(points=3),
 }
 
 

@@ -1,4 +1,7 @@
-"""Arrays by their names in Haiku as a `TokenRegression`."""
+"""Weights of the public code of von Oswald et al. (2023, arXiv 2212.07677).
+
+They are arrays by their names in Haiku.
+"""
 
 from collections.abc import Mapping
 from typing import Any
@@ -8,8 +11,8 @@ import jax
 import numpy as np
 from jaxtyping import ArrayLike, PRNGKeyArray
 
-from ...checks import check_not_negative, check_scale, instance, positive
-from ...models import (
+from ..checks import check_not_negative, check_scale, instance, positive
+from ..models import (
     Attention,
     ContextOnly,
     Everything,
@@ -18,13 +21,13 @@ from ...models import (
     ProductAttention,
     SoftmaxAttention,
 )
-from ...models.attention.mixed import MixedAttention
-from ...models.attention.sum_normalised import SumNormalisedAttention
-from ...models.stack import ResidualUpdate, StackBlock
-from ...models.token_regression import TokenRegression
-from ...protocols import AttentionConfig
-from .._config import check_misspelt, check_sizes, read_config
-from .._stored import filled, Stored
+from ..models.attention.mixed import MixedAttention
+from ..models.attention.sum_normalised import SumNormalisedAttention
+from ..models.stack import ResidualUpdate, StackBlock
+from ..models.token_regression import TokenRegression
+from ..protocols import AttentionConfig
+from ._config import check_misspelt, check_sizes, read_config
+from ._stored import filled, Stored
 
 
 _SIZES = ("num_layers", "num_heads", "key_size", "emb_size", "input_size")

@@ -1,4 +1,8 @@
-"""Arrays by their names in PyTorch as an `Encoder`."""
+"""Weights of implicit-likelihood-ratio-transformer, the code of arXiv 2603.10573.
+
+Its variants differ in what is trained and in what is done to the context. The first is
+`freeze` of an experiment here, the second `context_change` of a task.
+"""
 
 from collections.abc import Mapping
 from typing import Any
@@ -6,8 +10,8 @@ from typing import Any
 import numpy as np
 from jaxtyping import ArrayLike
 
-from ...models import Learned, NoPositions
-from ...models.encoder import (
+from ..models import Learned, NoPositions
+from ..models.encoder import (
     Encoder,
     EncoderConfig,
     InterleavedTokens,
@@ -15,9 +19,9 @@ from ...models.encoder import (
     SummedEmbedding,
     SummedTokens,
 )
-from ...protocols import Input, Interface
-from .._config import check_known, check_misspelt, check_sizes, read_config
-from .._stored import empty, filled, layer, Stored
+from ..protocols import Input, Interface
+from ._config import check_known, check_misspelt, check_sizes, read_config
+from ._stored import empty, filled, layer, Stored
 
 
 _TOKENS = {

@@ -41,6 +41,11 @@ class Change(NamedTuple):
     entries: Array
     largest: Array
 
+    @staticmethod
+    def none() -> "Change":
+        """No change."""
+        return Change(jnp.zeros((), int), jnp.zeros(()))
+
 
 class Measured:
     """What each of a list's edits changes; filled while JAX traces a run.
@@ -60,6 +65,8 @@ class Measured:
 
     def note(self, place: Place, value: Array, without: Array) -> None:
         """Notes a site's value under all edits, and under all but one."""
+        if not value.size:
+            return
         differs = value != without
         if jnp.issubdtype(value.dtype, jnp.inexact):
             differs &= ~(jnp.isnan(value) & jnp.isnan(without))
@@ -67,7 +74,7 @@ class Measured:
         else:
             size = jnp.abs(value.astype(float) - without.astype(float))
         # Infinity minus infinity is NaN.
-        size = jnp.max(jnp.where(differs, size, 0), initial=0).astype(float)
+        size = jnp.max(jnp.where(differs, size, 0)).astype(float)
         new = Change(jnp.sum(differs), size)
         if before := self.changes.get(place):
             new = Change(

@@ -157,7 +157,7 @@ def effects(
     found = []
     for i, edit in enumerate(edits):
         # A graft of the last layers runs as a graft of this model's first layers.
-        change = ran.changes[places.get(id(edit), (0,))]
+        change = ran.changes.get(places.get(id(edit), (0,)), Change.none())
         without = ran_with(model, inputs, (), (*edits[:i], *edits[i + 1 :]))
         outputs = largest_difference(ran.outputs, without.outputs)
         entries = int(np.asarray(change.entries).sum(dtype=np.int64))

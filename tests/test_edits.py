@@ -91,6 +91,7 @@ MORE_NOTHINGS = {
 }
 
 
+@pytest.mark.filterwarnings("ignore::opto.NoEffectWarning")
 @pytest.mark.parametrize("name", MODELS)
 def test_nothing_is_nothing_to_the_bit(name):
     model, inputs = MODELS[name]()

@@ -283,20 +283,20 @@ def test_other_sizes_and_shorter_contexts(pairs):
         ({"model_class": "ICLTransformerNoPoss"}, "did you mean 'ICLTransformerNoPos'"),
         ({"model_class": "GPT"}, "no model_class 'GPT'; known: ICLTransformer"),
         ({"model_kwargs": {"d_in": 3}}, "model_kwargs lacks 'd_model'"),
-        ({"model_kwargs": {**SIZES, "d_in": "3"}}, "d_in must be a positive integer"),
         ({"model_kwargs": {**SIZES, "n_heads": 3}}, "num_heads must divide d_model=8"),
         ({"model_kwargs": 3}, "model_kwargs must be a mapping, got a int"),
-        ({"model_class": ["GPT"]}, "no model_class"),
         ({"activatoin": "relu"}, "no setting 'activatoin'; did you mean 'activation'"),
         ({"dim_feedforward": 1}, "dim_feedforward is 1, but parameters are of 12"),
         ({"model_kwargs": {**SIZES, "n_ctx": 9}}, "n_ctx is 9, but .* are of 5"),
         ({"model_kwargs": {**SIZES, "activation": "relu"}}, "activation must be 'gelu"),
         ({"n_heads": 2}, "config: n_heads is 2, in model_kwargs 4"),
         ({"model_class": "ICLTransformerNoPos"}, "pos_emb must be 0 in .*NoPos, got"),
-        ({"norm": "pre"}, "norm must be 'post', got 'pre'"),
         ({"activation": "relu"}, "activation must be 'gelu exact', got 'relu'"),
         ({"layer_norm_eps": 1e-6}, "layer_norm_eps must be 1e-05, got 1e-06"),
-        ({"model_class": "ICLTransformerNoLabels"}, "has no parameters y_proj.bias"),
+        (
+            {"model_class": "ICLTransformerNoLabels"},
+            "does not have: y_proj",
+        ),
     ],
 )
 def test_another_architecture_is_refused(changes, message):
@@ -312,10 +312,10 @@ def test_another_architecture_is_refused(changes, message):
         (lambda p: p.update(pos_emb=np.ones(8)), r"shape \[1, token, d_model\], got"),
         (lambda p: p.update(pos_emb=np.ones((2, 6, 8))), r"shape \[1, token, d_model"),
         (lambda p: p.update(pos_emb=np.ones((6, 8), int)), "of type .*, got int64"),
-        (lambda p: p.update(extra=np.ones(3)), "has no parameters extra"),
+        (lambda p: p.update(extra=np.ones(3)), "model does not have: extra"),
         (
             lambda p: p.update({"head.weight": np.ones((2, 8))}),
-            "head.weight has the wrong",
+            r"head.weight must have the shape \[1, 8\], got",
         ),
     ],
 )
@@ -359,14 +359,10 @@ def test_attention_goes_both_ways_but_labels_do_not_reach_the_query_token():
 @pytest.mark.parametrize(
     ("make", "message"),
     [
-        (lambda: EncoderConfig(num_layers=0), "num_layers must be a positive"),
         (
             lambda: EncoderConfig(d_model=10, num_heads=4),
             "num_heads must divide d_model",
         ),
-        (lambda: EncoderConfig(num_heads=2.0), "num_heads must be a positive integer"),
-        (lambda: EncoderConfig(mlp_ratio=0.0), "mlp_ratio must be positive"),
-        (lambda: EncoderConfig(init_scale=-1.0), "init_scale must be positive"),
         (
             lambda: EncoderConfig().build(
                 induction().build().task.interface, key=jax.random.key(0)

@@ -272,11 +272,8 @@ def test_a_mask_of_other_tokens_is_refused(name):
 
 WRONG = {
     "constructor lacks 'n_dims'": lambda c: c.pop("n_dims"),
-    "constructor: n_layer must be a positive integer, got 0": lambda c: c.update(
-        n_layer=0
-    ),
     "constructor: n_head must divide n_embd=12, got 5": lambda c: c.update(n_head=5),
-    "constructor: family must be gpt2, nanogpt; got 'lstm'": lambda c: c.update(
+    "constructor: no family 'lstm'; known: gpt2, nanogpt": lambda c: c.update(
         family="lstm"
     ),
     "constructor: no attention_type 'favour'; did you mean 'favor'?": lambda c: (
@@ -309,18 +306,6 @@ WRONG = {
     "rela has no attention_kwargs 'rf_dim'; known: none": lambda c: c.update(
         attention_type="rela", attention_kwargs={"rf_dim": 5}
     ),
-    "constructor: rf_dim must be a positive integer, got '5'": lambda c: c.update(
-        attention_kwargs={"rf_dim": "5"}
-    ),
-    "global_attn_indices must be a list of whole numbers, got [1.7]": lambda c: (
-        c.update(
-            attention_type="local_global",
-            attention_kwargs={"local_window_size": 2, "global_attn_indices": [1.7]},
-        )
-    ),
-    "constructor: attention_kwargs must have keys, got a list": lambda c: c.update(
-        attention_kwargs=["rf_dim"]
-    ),
     "constructor: no argument 'n_layers'; did you mean 'n_layer'?": lambda c: c.update(
         n_layers=3
     ),
@@ -348,7 +333,7 @@ def test_a_constructor_that_is_no_mapping_is_refused(text):
     [
         (np.ones(8, np.int32), "must be of type .*, got int32"),
         (np.ones(8, np.complex64), "must be of type .*, got complex64"),
-        (np.full(8, np.nan, np.float32), "must be finite, got .* numbers that are not"),
+        (np.full(8, np.nan, np.float32), "must be finite, got 12 of 12 that are not"),
     ],
 )
 def test_arrays_of_another_type_are_refused(array, message):
@@ -358,19 +343,6 @@ def test_arrays_of_another_type_are_refused(array, message):
     arrays[name] = np.resize(array, arrays[name].shape)
     with pytest.raises(ValueError, match=f"{re.escape(name)} {message}"):
         load_model(arrays, constructor)
-
-
-@pytest.mark.usefixtures("unchecked")
-def test_parameters_that_are_no_arrays_by_name_are_refused():
-    constructor = sized("favor")
-    arrays = arrays_of(constructor)
-    with pytest.raises(ValueError, match="parameters must be arrays by name, got None"):
-        load_model(None, constructor)
-    with pytest.raises(ValueError, match="names of parameters must be texts, got 3"):
-        load_model({**arrays, 3: np.ones(3)}, constructor)
-    name = next(x for x in arrays if x.endswith("ln_f.weight"))
-    with pytest.raises(ValueError, match=f"{re.escape(name)} must be an array: "):
-        load_model({**arrays, name: [[1.0], [1.0, 2.0]]}, constructor)
 
 
 # Files of torch.save
@@ -481,9 +453,6 @@ def test_a_plain_state_dict_is_read(tmp_path):
 REFUSED = {
     "asks for builtins.eval": lambda: archive({"a": Named("builtins", "eval", "1")}),
     "asks for torch.nn.Linear": lambda: archive({"a": Named("torch.nn", "Linear")}),
-    "asks for torch._utils._rebuild_sparse_tensor": lambda: archive(
-        {"a": Named("torch._utils", "_rebuild_sparse_tensor", 1)}
-    ),
     "has a tensor of shape (2, 4) beyond its 6": lambda: archive(
         {"a": tensor((2, 4), (4, 1))}
     ),
@@ -503,10 +472,6 @@ REFUSED = {
         {"a": tensor((2,), (1,))}, byteorder=b"big"
     ),
     "must hold tensors by name, got int at 'a'": lambda: archive({"a": 3}),
-    "must hold tensors by name, got list": lambda: archive([]),
-    "must hold tensors by name, got str at 'x'": lambda: archive(
-        {"model_state_dict": {"x": "y"}}
-    ),
     "has no data.pkl, so torch.save did not write it": lambda: archive({}, root="a/b"),
     "torch.save writes zip archives since version 1.6": lambda: pickle.dumps({"a": 1}),
     "Bad CRC-32": lambda: WRITTEN.replace(b"collections", b"collectionz", 1),

@@ -21,17 +21,11 @@ from icl.data import LowRankClasses
 from icl.edits import Induction
 from icl.measures import (
     _hessian,
-    copying,
     descent,
-    descent_terms,
     EachSequence,
     GroupMean,
-    layer_losses,
     Measure,
-    noisy_pairs,
     OfModel,
-    out_of_range,
-    roll_out,
     SequenceMean,
     Under,
 )
@@ -557,23 +551,6 @@ TEXTS = {
     "descent_difference(rate=6.0, power=2.0)": descent.descent_difference(
         rate=6.0, power=2.0
     ),
-    "descent_cosine(steps=2)": descent.descent_cosine(2),
-    "descent_distance(rate=6.0, curvature=0.1)": descent.descent_distance(
-        rate=6.0, curvature=0.1
-    ),
-    "descent_rate(steps=2)": descent.descent_rate(2),
-    "descent_terms": descent_terms.descent_terms(),
-    "loss_without_values(reads='v')": descent_terms.loss_without_values("v"),
-    "noise_attention": noisy_pairs.noise_attention(),
-    "noise_auroc(mask='shuffled')": noisy_pairs.noise_auroc("shuffled"),
-    "noise_influence": noisy_pairs.noise_influence(),
-    "influence_auroc": noisy_pairs.influence_auroc(),
-    "copying": copying.copying(),
-    "ood_curve(scales=(0.5, 2.0))": out_of_range.ood_curve((0.5, 2.0)),
-    "roll_out(steps=3)": roll_out.roll_out(3),
-    "layer_losses": layer_losses.layer_losses(),
-    "constructed_losses(rate=6.0)": layer_losses.constructed_losses(6.0),
-    "interpolation_losses(points=3)": layer_losses.interpolation_losses(points=3),
 }
 
 
@@ -611,15 +588,11 @@ WRONG = {
     "in_context_acuracy": "no measure .*did you mean 'in_context_accuracy",
     "loss(1)": "the metric loss takes no arguments",
     "induction_strength(layr=1)": "'layr'; the form is induction_strength(layer=None)",
-    "induction_strength(layer='x')": "layer must be a layer, 0 or more, got 'x'",
-    "induction_strength(layer=-1)": "layer must be a layer, 0 or more, got -1",
-    "induction_strength(layer=True)": "layer must be a layer, 0 or more, got True",
+    "induction_strength(layer=-1)": "layer must be an integer of at least 0, got -1",
     "induction_strength(1, 2)": "too many positional arguments; the form is induction",
     "induction_strength(layer=1, layer=2)": "layer= is given twice",
     "induction_strength(over=3)": "character 20: over= cannot be given in a text",
-    "induction_strength(**{})": "** is not allowed here",
     "query_attention(to='labels')": "must be one of correct label, .* got 'labels'",
-    "previous_token_excess(queries='x')": "queries must be one of label, .* got 'x'",
     "composition(writer=1)": "writer must be a layer before reader, got 1 and 1",
     "composition(into='keyes')": "must be one of queries, keys, values, got 'keyes'",
     "match_clamped(loss)": "missing a required argument: 'heads'",
@@ -628,8 +601,6 @@ WRONG = {
     "": "invalid syntax",
     "3": "expected a measure such as",
     "__import__('os').system('x')": "expected a measure such as",
-    "qk_matching(layer=1 + 1)": "expected a number, a string or a measure, got '1 + 1'",
-    "qk_matching(layer=open('x'))": "no measure 'open'",
 }
 
 

@@ -1,18 +1,13 @@
 """Settings that come with the weights of a public code."""
 
-import reprlib
 from collections.abc import Iterable, Mapping
+from pathlib import Path
 from typing import Any
-
-import numpy as np
-from jaxtyping import ArrayLike
 
 from opto.hints import did_you_mean
 
+from ..checks import positive
 from ..text import read_json
-
-
-_FLOATS = ("float16", "bfloat16", "float32", "float64")
 
 
 def read_config(what: str, given: Mapping[str, Any] | str) -> dict[str, Any]:
@@ -28,6 +23,29 @@ def read_config(what: str, given: Mapping[str, Any] | str) -> dict[str, Any]:
     if not isinstance(found, Mapping):
         raise ValueError(f"{wanted}, got a {type(found).__name__}")
     return dict(found)
+
+
+def read_file(path: Path) -> dict[str, Any]:
+    """The settings of a JSON file.
+
+    **Raises:** `ValueError`, in one line, for a file that cannot be read.
+    """
+    try:
+        found = read_json(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or error
+        raise ValueError(f"cannot read {path}: {reason}") from None
+    if not isinstance(found, dict):
+        raise ValueError(f"{path} must be a JSON object, got {type(found).__name__}")
+    return found
+
+
+def check_sizes(what: str, given: Mapping[str, Any], names: Iterable[str]) -> None:
+    """Raises `ValueError` unless all these settings are positive integers."""
+    for name in names:
+        if name not in given:
+            raise ValueError(f"{what} lacks {name!r}")
+        positive(f"{what}: {name}", given[name])
 
 
 def check_misspelt(what: str, given: Iterable[str], known: Iterable[str]) -> None:
@@ -51,54 +69,3 @@ def check_known(what: str, given: Iterable[Any], known: Iterable[str]) -> None:
             hint = did_you_mean(str(name), known)
             hint = hint or f"; known: {', '.join(known) or 'none'}"
             raise ValueError(f"{what} {name!r}{hint}")
-
-
-def check_switch(name: str, value: object) -> None:
-    """Raises `ValueError` unless the value is true or false."""
-    if not isinstance(value, bool):
-        raise ValueError(f"{name} must be true or false, got {reprlib.repr(value)}")
-
-
-def arrays_of(parameters: Mapping[str, ArrayLike]) -> dict[str, np.ndarray]:
-    """The stored arrays of a model by name.
-
-    **Raises:** `ValueError` unless these are arrays, and their names are texts.
-    """
-    if not isinstance(parameters, Mapping):
-        got = reprlib.repr(parameters)
-        raise ValueError(f"parameters must be arrays by name, got {got}")
-    return {_text(name): _array(name, x) for name, x in parameters.items()}
-
-
-def _text(name: Any) -> str:
-    if not isinstance(name, str):
-        raise ValueError(f"the names of parameters must be texts, got {name!r}")
-    return name
-
-
-def _array(name: Any, values: Any) -> np.ndarray:
-    try:
-        return np.asarray(values)
-    except ValueError as error:
-        raise ValueError(f"{name} must be an array: {error}") from None
-
-
-def floats_of(parameters: Mapping[str, ArrayLike]) -> dict[str, np.ndarray]:
-    """Like `arrays_of`, and each must be as `floats` wants it."""
-    return {name: floats(name, x) for name, x in arrays_of(parameters).items()}
-
-
-def floats(name: str, array: np.ndarray) -> np.ndarray:
-    """A stored array. Floats of 16 bits become 32.
-
-    **Raises:** `ValueError` if its numbers are no floats, or not finite.
-    """
-    if array.dtype.name not in _FLOATS:
-        wanted = f"{name} must be of type {' or '.join(_FLOATS)}"
-        raise ValueError(f"{wanted}, got {array.dtype.name}")
-    if array.dtype.itemsize < 4:
-        array = array.astype(np.float32)
-    if not np.isfinite(array).all():
-        wrong = np.count_nonzero(~np.isfinite(array))
-        raise ValueError(f"{name} must be finite, got {wrong} numbers that are not")
-    return array

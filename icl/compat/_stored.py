@@ -1,4 +1,4 @@
-"""Arrays by their names in PyTorch as a GPT-2 of ours, and back.
+"""Arrays by their names in a public code as a model of ours, and back.
 
 A stored array may be several of ours side by side, and it may be transposed.
 """
@@ -13,16 +13,18 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array
+from jaxtyping import Array, ArrayLike
 
+from ..checks import finite
 from ..models.gpt2 import AbstractGPT2
 from ..protocols import Interface, ModelConfig
-from ._config import floats
 
 
 _MASKS = re.compile(r"h\.(\d+)\.attn\.(bias|masked_bias|causal_mask|local_global_mask)")
 
-Model = TypeVar("Model", bound=AbstractGPT2)
+Model = TypeVar("Model", bound=eqx.Module)
+
+_FLOATS = ("float16", "bfloat16", "float32", "float64")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -84,7 +86,7 @@ def body(
 
 
 def without_masks(
-    arrays: Mapping[str, np.ndarray], model: AbstractGPT2, prefix: str = ""
+    arrays: Mapping[str, ArrayLike], model: AbstractGPT2, prefix: str = ""
 ) -> dict[str, np.ndarray]:
     """The arrays without masks of attention, which some versions also store.
 
@@ -92,7 +94,8 @@ def without_masks(
     versions of Hugging Face have one for `n_ctx` tokens.
     """
     kept = {}
-    for name, array in arrays.items():
+    for name, values in arrays.items():
+        array = np.asarray(values)
         found = _MASKS.fullmatch(name.removeprefix(prefix))
         if found is None or int(found[1]) >= len(model.blocks):
             kept[name] = array
@@ -116,7 +119,7 @@ def empty(config: ModelConfig, interface: Interface) -> Any:
 
 
 def filled(
-    model: Model, arrays: Mapping[str, np.ndarray], stored: Mapping[str, Stored]
+    model: Model, arrays: Mapping[str, ArrayLike], stored: Mapping[str, Stored]
 ) -> Model:
     """The model with these arrays in place of its own. Floats of 16 bits become 32.
 
@@ -124,14 +127,14 @@ def filled(
 
     - `stored`: What each array is; together they are all arrays of the model.
 
-    **Raises:** `ValueError` for arrays that are missing, left over, of another shape or
-    no floats.
+    **Raises:** `ValueError` for arrays that are missing, left over, of another shape,
+    no floats or not finite.
     """
     _check_names(arrays, stored)
     leaves = dict(_leaves(model))
     values: dict[str, Array] = {}
     for name, how in stored.items():
-        values |= _parts(name, arrays[name], how, leaves)
+        values |= _parts(name, np.asarray(arrays[name]), how, leaves)
     fill = lambda path, leaf: values[_path(path)] if _is_leaf(leaf) else leaf
     return jax.tree_util.tree_map_with_path(fill, model)
 
@@ -163,7 +166,8 @@ def _parts(
     name: str, array: np.ndarray, how: Stored, leaves: Mapping[str, Any]
 ) -> Iterator[tuple[str, Array]]:
     """The arrays of ours that a stored one fills, by path."""
-    shapes = [leaves[path].shape for path in how.paths]
+    # A number is stored as a matrix.
+    shapes = [leaves[path].shape or (1, 1) for path in how.paths]
     whole = (sum(shape[0] for shape in shapes), *shapes[0][1:])
     wanted = whole[::-1] if how.transposed else whole
     if how.flat:
@@ -171,11 +175,19 @@ def _parts(
     if array.shape != wanted:
         got = f"got {[*array.shape]}"
         raise ValueError(f"{name} must have the shape {[*wanted]}, {got}")
-    array = floats(name, array)
+    array = _floats(name, array)
     array = array.T if how.transposed else array.reshape(whole)
     ends = np.cumsum([shape[0] for shape in shapes])[:-1]
     for path, part in zip(how.paths, np.split(array, ends), strict=True):
-        yield path, jnp.asarray(part)
+        yield path, jnp.asarray(part).reshape(leaves[path].shape)
+
+
+def _floats(name: str, array: np.ndarray) -> np.ndarray:
+    if array.dtype.name not in _FLOATS:
+        wanted = f"{name} must be of type {' or '.join(_FLOATS)}"
+        raise ValueError(f"{wanted}, got {array.dtype.name}")
+    finite(name, array)
+    return array.astype(np.float32) if array.dtype.itemsize < 4 else array
 
 
 def _is_leaf(leaf: Any) -> bool:

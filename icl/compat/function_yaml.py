@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from ..checks import check_scale, positive
+from ..checks import check_scale, instance, positive
 from ..experiments import Experiment
 from ..protocols import TaskSet
 from ..tasks.functions import Curriculum, FunctionClass, InContextFunction, Ramp
@@ -30,7 +30,7 @@ from ..tasks.functions.classes.noisy import ExpectedSize, KeptSize
 from ..training import Training
 from ..training.optimizers import Adam, Constant
 from ..training.schedules import Every
-from ._config import check_known, check_switch
+from ._config import check_known
 from ._yaml import read_keys
 from .limits_of_icl import model_config
 
@@ -188,8 +188,7 @@ def _task(model: Mapping[str, Any], training: Mapping[str, Any]) -> InContextFun
 
 def _ramp(name: str, given: Mapping[str, Any], batch: int) -> Ramp:
     for part, value in given.items():
-        if isinstance(value, bool) or not isinstance(value, int):
-            raise ValueError(f"{name}: {part} must be a whole number, got {value!r}")
+        instance(f"{name}: {part}", value, int)
     start, end = given["start"], given["end"]
     # A ramp that does not grow may have any increment.
     increment = max(given["inc"], 1) if start == end else given["inc"]
@@ -242,7 +241,7 @@ def _function(task: str, arguments: Mapping[str, Any], dim: int) -> FunctionClas
     given = {}
     for name, value in arguments.items():
         if name in _SWITCHES:
-            check_switch(f"training.task_kwargs: {name}", value)
+            instance(f"training.task_kwargs: {name}", value, bool)
         whole = name in (*_SWITCHES, *_WHOLE)
         given[names[name]] = value if whole else _number(name, value)
     try:
@@ -258,7 +257,7 @@ _SWITCHES = ("renormalize_ys",)
 
 
 def _number(name: str, value: Any) -> float:
-    if isinstance(value, bool) or not isinstance(value, int | float):
+    if not isinstance(value, int | float):
         raise ValueError(f"{name} must be a number, got {value!r}{_as_number(value)}")
     return float(value)
 
@@ -275,17 +274,9 @@ def _as_number(given: Any) -> str:
 
 
 def _check_types(given: Mapping[str, Any]) -> None:
-    """Checks the texts and the keywords, and that weights are kept every n steps."""
-    model, training = given["model"], given["training"]
-    texts = {
-        "out_dir": given["out_dir"],
-        "model.family": model["family"],
-        "model.attention_type": model["attention_type"],
-        "training.task": training["task"],
-    }
-    for name, value in texts.items():
-        if not isinstance(value, str) or not value:
-            raise ValueError(f"{name} must be a text, got {value!r}")
+    """Checks the folder, the keywords, and that weights are kept every n steps."""
+    training = given["training"]
+    instance("out_dir", given["out_dir"], str)
     keywords = training["task_kwargs"]
     if not isinstance(keywords, dict | None):
         raise ValueError(f"training.task_kwargs must have keys, got {keywords!r}")

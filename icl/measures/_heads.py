@@ -21,9 +21,9 @@ from jaxtyping import Array, Bool, Float, PyTree
 
 import opto
 
-from ..checks import check_one_of
+from ..checks import check_index, check_one_of
 from ..roles import LABELS, PAIR, QUERY, ROLE, ROLES
-from ._layers import check_layer, stacked
+from ._layers import stacked
 from ._measure import check_shares, Measure, Reduction, SequenceMean
 from ._text import register
 
@@ -164,7 +164,7 @@ def _measure(
 ) -> Measure:
     """Makes a measure from a score of a pattern, for one layer or for every layer."""
     if layer is not None:
-        check_layer("layer", layer)
+        check_index("layer", layer)
     at = "*" if layer is None else layer
     sites = (f"blocks.{at}.attn.pattern", *needs)
     axes = f"layer {axes}" if layer is None else axes

@@ -6,6 +6,8 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
+from ..checks import check_index
+
 
 def stacked(layers: Sequence[Float[Array, "_ ..."]]) -> Float[Array, "layer head ..."]:
     """Stacks the heads of all layers; layers with fewer heads are padded with NaN."""
@@ -16,12 +18,6 @@ def stacked(layers: Sequence[Float[Array, "_ ..."]]) -> Float[Array, "layer head
         return jnp.pad(heads, missing, constant_values=jnp.nan)
 
     return jnp.stack([padded(heads) for heads in layers])
-
-
-def check_layer(argument: str, layer: object) -> None:
-    """Raises `ValueError` unless `layer` is a whole number, 0 or more."""
-    if isinstance(layer, bool) or not isinstance(layer, int) or layer < 0:
-        raise ValueError(f"{argument} must be a layer, 0 or more, got {layer!r}")
 
 
 def strongest(
@@ -50,7 +46,7 @@ def strongest(
     if values.ndim != 2:
         raise ValueError(f"strengths must be [layer, head], got shape {values.shape}")
     if layer is not None:
-        check_layer("layer", layer)
+        check_index("layer", layer)
         if layer >= len(values):
             raise ValueError(f"layer must be below {len(values)}, got {layer}")
         values = np.where(np.arange(len(values))[:, None] == layer, values, np.nan)

@@ -41,7 +41,8 @@ class GroupMean:
         **Raises:** `ValueError` for an index outside [-1, `count`).
         """
         found = np.asarray(index if np.ndim(index) else [*index])  # pyright: ignore
-        if found.ndim != 1 or not found.size or not _whole(found):
+        whole = np.issubdtype(found.dtype, np.integer)
+        if found.ndim != 1 or not found.size or not whole:
             got = f"{found.dtype}{list(found.shape)}"
             raise ValueError(f"index must be a whole number per sequence, got {got}")
         largest = int(found.max())
@@ -189,7 +190,3 @@ def sites_of(measures: Mapping[str, Measure] | Iterable[Measure]) -> list[str]:
     """The sites that the measures read, each once."""
     found = measures.values() if isinstance(measures, Mapping) else measures
     return list(dict.fromkeys(site for measure in found for site in measure.record))
-
-
-def _whole(index: np.ndarray) -> bool:
-    return np.issubdtype(index.dtype, np.integer)

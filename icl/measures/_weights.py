@@ -17,9 +17,9 @@ from jaxtyping import Array, Float, PyTree
 import opto
 from opto.circuits import copying_score, Factored, HeadWeights, ov, qk
 
-from ..checks import check_one_of
+from ..checks import check_index, check_one_of
 from ..models import ExemplarLabelModel, fold_layer_norms
-from ._layers import check_layer, stacked
+from ._layers import stacked
 from ._measure import OfModel
 from ._text import register
 
@@ -147,7 +147,7 @@ def _per_head(
     label: str,
 ) -> OfModel:
     if layer is not None:
-        check_layer("layer", layer)
+        check_index("layer", layer)
 
     def fn(model: Any, task: Any, batch: PyTree, edits: tuple) -> Array:
         model = fold_layer_norms(model)
@@ -195,8 +195,8 @@ def _read(
 
 
 def _check_order(writer: int, reader: int) -> None:
-    check_layer("writer", writer)
-    check_layer("reader", reader)
+    check_index("writer", writer)
+    check_index("reader", reader)
     if writer >= reader:
         raise ValueError(
             f"writer must be a layer before reader, got {writer} and {reader}"

@@ -6,19 +6,18 @@ curves set panels and labels for one kind of data. Code that reads a run to draw
 belongs to `icl.report`.
 """
 
-from ._ablation import ablation as ablation
 from ._bars import bars as bars, intervals as intervals
-from ._changes import change_bars as change_bars, change_maps as change_maps
-from ._curves import learning_curves as learning_curves
+from ._changes import (
+    ablation as ablation,
+    change_bars as change_bars,
+    change_maps as change_maps,
+)
 from ._dots import dots as dots
 from ._drawn import (
     DrawnFigure as DrawnFigure,
     Quantity as Quantity,
     read_drawn as read_drawn,
 )
-from ._groups import TooManyGroups as TooManyGroups
-from ._head_lines import head_lines as head_lines
-from ._head_maps import head_maps as head_maps
 from ._heads import (
     attention_over_time as attention_over_time,
     average_strength as average_strength,
@@ -31,23 +30,32 @@ from ._interval import (
     Interval as Interval,
     Quantiles as Quantiles,
 )
-from ._learning_times import learning_times as learning_times
-from ._lines import Line as Line, lines as lines
-from ._log_map import log_map as log_map
+from ._legend import TooManyGroups as TooManyGroups
+from ._lines import (
+    head_lines as head_lines,
+    learning_times as learning_times,
+    Line as Line,
+    lines as lines,
+)
+from ._maps import head_maps as head_maps, log_map as log_map
 from ._patterns import (
     attention_patterns as attention_patterns,
     token_maps as token_maps,
+    token_pairs as token_pairs,
 )
 from ._recovered import recovered_maps as recovered_maps
 from ._save import save as save
 from ._similarity import integral_by_similarity as integral_by_similarity
 from ._style import style as style
-from ._tokens import token_pairs as token_pairs
 from ._toys import (
     clamped_descents as clamped_descents,
     mechanism_seeds as mechanism_seeds,
     two_mechanisms as two_mechanisms,
     vector_progress as vector_progress,
 )
-from ._traces import output_biases as output_biases, traces as traces
-from ._training_loss import training_loss as training_loss
+from ._traces import (
+    learning_curves as learning_curves,
+    output_biases as output_biases,
+    traces as traces,
+    training_loss as training_loss,
+)

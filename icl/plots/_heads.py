@@ -5,6 +5,7 @@ from collections.abc import Mapping
 import numpy as np
 from numpy.typing import ArrayLike
 
+from ..checks import check_axes
 from ._drawn import DrawnFigure
 from ._interval import Interval
 from ._panels import as_panels, draw, Limits, Look, Panel
@@ -55,7 +56,7 @@ def average_strength(
     - `by`: What the second axis of `strengths` is, if not layers.
     """
     strengths = np.asarray(strengths)
-    _check_rank("strengths", strengths, "[checkpoint, layer, head]", (3,))
+    check_axes(strengths=(strengths, "checkpoint layer head"))
     there = ~np.isnan(strengths).all(0)
     groups = np.nonzero(there)[0]
     panel = Panel(strengths[:, there], groups, label=label)
@@ -93,8 +94,10 @@ def heads_over_time(
     """
     given = as_panels(values)
     for name, array in given.items():
-        wanted = "[checkpoint, layer, head] or [checkpoint, layer, head, trace]"
-        _check_rank(f"values {name}".strip(), array, wanted, (3, 4))
+        if array.ndim not in (3, 4):
+            wanted = "[checkpoint, layer, head] or [checkpoint, layer, head, trace]"
+            got = f"{name} {list(array.shape)}".strip()
+            raise ValueError(f"values: wanted {wanted}, got {got}")
     if groups is None:
         panels = _panels_of_layers(given, label, limits)
         columns = len(given) if isinstance(values, Mapping) else 4
@@ -173,7 +176,7 @@ def previous_token_scores(
 def _by_head(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Makes `[checkpoint, head(, trace)]` traces, labelled by their heads."""
     values = values[..., None] if values.ndim == 2 else values
-    _check_rank("strengths", values, "[checkpoint, head] or with traces", (3,))
+    check_axes(strengths=(values, "checkpoint head trace"))
     there = ~np.isnan(values).all((0, 2))
     heads = np.arange(values.shape[1])[there]
     flat = values[:, there].reshape(len(values), -1)
@@ -214,8 +217,3 @@ def _panels_of_heads(
             name = f"layer {layer}, head {head}"
             panels.append(Panel(values, groups, name, name, label, limits))
     return panels
-
-
-def _check_rank(what: str, array: np.ndarray, wanted: str, ranks: tuple) -> None:
-    if array.ndim not in ranks:
-        raise ValueError(f"{what}: wanted {wanted}, got {list(array.shape)}")

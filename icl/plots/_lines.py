@@ -1,4 +1,4 @@
-"""Curves against any number: steps, layers, scales; with bands and markers."""
+"""Curves against any number: steps, layers, scales, sizes of a task."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -6,7 +6,7 @@ from typing import Literal
 
 import numpy as np
 from jaxtyping import Float, Num
-from matplotlib.ticker import NullFormatter
+from matplotlib.ticker import LogFormatter, NullFormatter, NullLocator
 
 from ..checks import check_scale
 from ._drawn import DrawnFigure, Quantity
@@ -113,3 +113,91 @@ def _quantities(prefix: str, line: Line, x: str, y: str) -> dict[str, Quantity]:
         for end, values in parts.items()
         if values is not None
     }
+
+
+def head_lines(
+    x: Float[np.ndarray, " point"],
+    values: Mapping[str, Float[np.ndarray, "point head"]],
+    *,
+    of: str,
+    label: str,
+    limits: tuple[float, float] = (0, 1.02),
+    threshold: float | None = None,
+) -> DrawnFigure:
+    """Draws a line for each head, with a panel for each title.
+
+    **Arguments:**
+
+    - `x`: The horizontal coordinates of the lines; `of` names them.
+    - `values`: The values of each head, by the title of the panel; `label` names them.
+    - `limits`: The limits of the vertical axis.
+    - `threshold`: Where to draw a horizontal line, such as chance.
+    """
+    with style():
+        fig = figure(3.0 * len(values) + 0.6, 2.6)
+        axes = fig.subplots(1, len(values), sharey=True, squeeze=False)[0]
+        for ax, (title, heads) in zip(axes, values.items(), strict=True):
+            for head, line in enumerate(heads.T):
+                ax.plot(x, line, label=f"{head}", **line_style(head))
+            if threshold is not None:
+                ax.axhline(threshold, color="0.6", lw=0.8, ls=":")
+            ax.set_xlabel(of)
+            ax.set_title(title)
+        axes[0].set(ylabel=label, ylim=limits)
+        lines, names = axes[0].get_legend_handles_labels()
+        fig.legend(lines, names, loc="outside right upper", title="head")
+    where = {" ".join(of.split()): np.asarray(x)}
+    fig.drawn = {
+        title: Quantity(
+            heads, {**where, "head": np.arange(heads.shape[1])}, " ".join(label.split())
+        )
+        for title, heads in values.items()
+    }
+    return fig
+
+
+def learning_times(
+    panels: Mapping[str, Mapping[str, Mapping[int, float]]], *, by: str
+) -> DrawnFigure:
+    """Draws the sequences seen until something is learnt, against sizes of the task.
+
+    **Arguments:**
+
+    - `panels`: By what is varied, such as `"classes"`, and by the name of a line: the
+        sequences seen, by size. `inf` means never learnt and is not drawn.
+    - `by`: What the lines are; the title of the legend.
+    """
+    label = "thousands of sequences"
+    with style():
+        fig = figure(3.0 * len(panels) + 1.3, 2.9)
+        axes = fig.subplots(1, len(panels), sharey=True, squeeze=False)[0]
+        # A logarithmic axis cannot be drawn without a number.
+        learnt = any(
+            np.isfinite([*times.values()]).any()
+            for lines in panels.values()
+            for times in lines.values()
+        )
+        for ax, (name, lines) in zip(axes, panels.items(), strict=True):
+            for line, times in lines.items():
+                sizes = np.array([*times], int)
+                values = np.array([*times.values()], float)
+                shown = np.where(np.isfinite(values), values, np.nan) / 1e3
+                ax.plot(sizes, shown, "o-", ms=4, label=line)
+                where = {f"number of {name}": sizes}
+                fig.drawn = {
+                    **fig.drawn,
+                    f"{name}/{line}": Quantity(values, where, "sequences seen"),
+                }
+            ax.set_xscale("log", base=2)
+            if learnt:
+                ax.set_yscale("log")
+            every = sorted({size for times in lines.values() for size in times})
+            ax.set_xticks(every, [str(size) for size in every])
+            ax.xaxis.set_minor_locator(NullLocator())
+            ax.yaxis.set_major_formatter("{x:g}")
+            ax.yaxis.set_minor_formatter(LogFormatter())  # Avoids mathtext.
+            ax.set_xlabel(f"number of {name}")
+            ax.set_ylabel(label if ax is axes[0] else "")
+        handles, labels = axes[0].get_legend_handles_labels()
+        fig.legend(handles, labels, loc="outside right upper", title=by)
+    return fig

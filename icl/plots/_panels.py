@@ -13,10 +13,10 @@ from matplotlib import patheffects
 from matplotlib.axes import Axes
 from matplotlib.collections import LineCollection
 
+from ..checks import check_axes
 from ._drawn import Drawn, DrawnFigure, Quantity
-from ._groups import Key, key_of, Numbered
 from ._interval import Interval
-from ._legend import add_legend, handles_of, legend_width, MARK
+from ._legend import add_legend, handles_of, Key, key_of, legend_width, MARK, Numbered
 from ._style import figure, sequences_axis, style, unit_of
 
 
@@ -277,15 +277,14 @@ def _trim(grid: np.ndarray, count: int, alike: bool) -> None:
 
 
 def _check(sequences: np.ndarray, panels: Sequence[Panel]) -> None:
-    if sequences.ndim != 1 or not len(sequences) or not panels:
-        got = f"sequences of shape {list(sequences.shape)} and {len(panels)} panels"
-        raise ValueError(f"wanted sequences [checkpoint] and some values, got {got}")
+    """Raises `ValueError` unless the arrays fit together and have numbers."""
+    if not sequences.size or not panels:
+        raise ValueError("wanted sequences [checkpoint] and some values, got none")
     for panel in panels:
         where = f"values of {panel.name!r}" if panel.name else "values"
-        shape = np.shape(panel.values)
-        if len(shape) != 2 or shape[0] != len(sequences) or not shape[1]:
-            wanted = f"[checkpoint={len(sequences)}, trace]"
-            raise ValueError(f"{where}: wanted {wanted}, got {list(shape)}")
-        if panel.groups is not None and np.shape(panel.groups) != shape[1:]:
-            got = list(np.shape(panel.groups))
-            raise ValueError(f"{where}: groups must be [trace={shape[1]}], got {got}")
+        arrays = {where: (np.asarray(panel.values), "checkpoint trace")}
+        if panel.groups is not None:
+            arrays[f"groups of {where}"] = (panel.groups, "trace")
+        check_axes(sequences=(sequences, "checkpoint"), **arrays)
+        if not np.size(panel.values):
+            raise ValueError(f"{where} must have at least one trace, got none")

@@ -5,9 +5,8 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 from matplotlib.figure import Figure
 
-from ._grid import heat_map, inches
+from ._maps import explain_undefined, heat_map, inches, largest_size
 from ._style import figure, style
-from ._undefined import explain_undefined, largest_size
 
 
 Ticks = Sequence[Sequence[str]]

@@ -3,6 +3,7 @@
 import numpy as np
 from jaxtyping import Float
 
+from ..checks import check_axes, positive
 from ._drawn import DrawnFigure, Quantity
 from ._interval import Interval, Quantiles
 from ._style import figure, line_style, style
@@ -46,7 +47,14 @@ def integral_by_similarity(
     """
     sequences, values = np.asarray(sequences, float), np.asarray(values, float)
     similarity = np.asarray(similarity, float)
-    _check(sequences, values, similarity, bins)
+    check_axes(
+        sequences=(sequences, "checkpoint"),
+        values=(values, "checkpoint trace"),
+        similarity=(similarity, "trace"),
+    )
+    positive("bins", bins)
+    if np.ptp(sequences) <= 0:
+        raise ValueError("sequences must be two checkpoints or more")
     integral = np.trapezoid(values, sequences, axis=0) / np.ptp(sequences)
     there = np.flatnonzero(np.isfinite(integral) & np.isfinite(similarity))
     if not there.size:
@@ -94,19 +102,3 @@ def _binned(
         low, high = interval.bounds(inside[None])
         rows.append((x[index == k].mean(), inside.mean(), low[0], high[0]))
     return tuple(np.array(rows).T)
-
-
-def _check(
-    sequences: np.ndarray, values: np.ndarray, similarity: np.ndarray, bins: int
-) -> None:
-    if sequences.ndim != 1 or np.ptp(sequences) <= 0:
-        got = list(sequences.shape)
-        raise ValueError(f"sequences: wanted two checkpoints or more, got {got}")
-    if values.ndim != 2 or len(values) != len(sequences):
-        wanted = f"[checkpoint={len(sequences)}, trace]"
-        raise ValueError(f"values: wanted {wanted}, got {list(values.shape)}")
-    if similarity.shape != values.shape[1:]:
-        wanted, got = f"[trace={values.shape[1]}]", list(similarity.shape)
-        raise ValueError(f"similarity: wanted {wanted}, got {got}")
-    if bins < 1:
-        raise ValueError(f"bins must be positive, got {bins}")

@@ -1,13 +1,14 @@
-"""Traces over training, in groups: the general figure of curves."""
+"""Traces over training, in groups: the general figure of curves, and its kinds."""
 
 from collections.abc import Mapping
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from ._drawn import DrawnFigure
+from ._drawn import DrawnFigure, Quantity
 from ._interval import Interval
 from ._panels import as_panels, draw, Limits, Look, named_level, Panel
+from ._style import unit_of
 
 
 def traces(
@@ -90,3 +91,94 @@ def output_biases(
         trace="label",
         phase_change=phase_change,
     )
+
+
+def learning_curves(
+    sequences: np.ndarray,
+    losses: Mapping[str, np.ndarray],
+    accuracies: Mapping[str, np.ndarray] | None = None,
+    *,
+    loss_label: str = "loss (nats)",
+    accuracy_label: str = "accuracy among labels in context",
+    threshold_unit: str = "nats",
+    trace: str = "seed",
+    band: Interval | None = None,
+    phase_change: float | None = None,
+    threshold: float | None = None,
+) -> DrawnFigure:
+    """Draws loss and accuracy over training, with one line for each evaluation set.
+
+    **Arguments:**
+
+    - `sequences`: Sequences seen, `[event]`.
+    - `losses`, `accuracies`: The values of each set, `[event]`, or `[event, trace]` for
+        several seeds, with their mean drawn on top. Accuracies are in [0, 1].
+    - `loss_label`, `accuracy_label`: What they are, with their units.
+    - `threshold_unit`: The unit of the threshold.
+    - `trace`: What one trace is, in the singular.
+    - `band`: What to draw around each mean, such as `Confidence(0.95)` over seeds.
+    - `phase_change`: Where to draw a vertical line, in sequences seen.
+    - `threshold`: Where to draw a horizontal line on the loss.
+    """
+    level = None if threshold is None else named_level(threshold, threshold_unit)
+    panels = [_panel(losses, "loss", loss_label, (0, None), level)]
+    if accuracies:
+        panels.append(_panel(accuracies, "accuracy", accuracy_label, (0, 1.02), None))
+    look = Look(by="evaluation set", trace=trace, band=band, phase_change=phase_change)
+    return draw(sequences, panels, look)
+
+
+def _panel(
+    by_set: Mapping[str, np.ndarray],
+    name: str,
+    label: str,
+    limits: Limits,
+    threshold: tuple[float, str] | None,
+) -> Panel:
+    arrays = {key: np.asarray(values) for key, values in by_set.items()}
+    columns = [x[:, None] if x.ndim == 1 else x for x in arrays.values()]
+    groups = [
+        key.replace("_", " ")
+        for key, values in zip(arrays, columns, strict=True)
+        for _ in range(values.shape[1])
+    ]
+    values = np.concatenate(columns, 1)
+    return Panel(
+        values, np.array(groups), name, label=label, limits=limits, threshold=threshold
+    )
+
+
+def training_loss(
+    sequences: np.ndarray,
+    loss: np.ndarray,
+    changes: ArrayLike = (),
+    *,
+    label: str,
+    groups: ArrayLike | None = None,
+    by: str = "",
+) -> DrawnFigure:
+    """Draws the loss of batches over training, with ticks where a curriculum changes.
+
+    **Arguments:**
+
+    - `sequences`, `loss`: Sequences seen before each step, `[step]`, and its loss,
+        `[step]`, or `[step, seed]` for several runs.
+    - `changes`: The sequences seen at which the training data change.
+    - `label`: What the loss is, with its unit.
+    - `groups`, `by`: The group of each run, `[seed]`, and what the groups are.
+    """
+    runs = np.asarray(loss)
+    runs = runs[:, None] if runs.ndim == 1 else runs
+    look = {"label": label, "limits": (0, None), "trace": "seed"}
+    fig = traces(sequences, runs, groups=groups, by=by, **look)
+    ax = fig.axes[0]
+    marks = np.asarray(changes, float)
+    unit, _ = unit_of(float(np.max(sequences, initial=0)))
+    for mark in marks:
+        ax.axvline(mark / unit, color="0.6", ls="--", lw=0.5, zorder=0)
+    if len(marks):
+        ax.set_title("dashed lines: the training data change", fontsize=8)
+        axes = {"change": np.arange(len(marks))}
+        found = Quantity(marks, axes, "sequences seen")
+        fig.drawn = {**fig.drawn, "changes": found}
+    return fig

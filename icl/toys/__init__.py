@@ -6,7 +6,6 @@ gradient; it can clamp entries and take measures on the way. `induction` and
 `icl.models`.
 """
 
-from ._clamp import ToyClamp as ToyClamp
 from ._descent import descend as descend, ToyDescent as ToyDescent
 from ._events import half_time as half_time, plateau as plateau, rise as rise
 from ._form import (
@@ -19,6 +18,8 @@ from ._loss import (
     Coopetition as Coopetition,
     RankOne as RankOne,
     Size as Size,
+    ToyMeasure as ToyMeasure,
+    Vectors as Vectors,
 )
 from ._measures import (
     Distance as Distance,
@@ -27,7 +28,10 @@ from ._measures import (
     Misalignment as Misalignment,
     Norm as Norm,
 )
-from ._presets import coopetition as coopetition, induction as induction
-from ._study import run as run, ToyStudy as ToyStudy
-from ._toy import Toy as Toy, Trace as Trace
-from ._vectors import ToyMeasure as ToyMeasure, Vectors as Vectors
+from ._presets import (
+    coopetition as coopetition,
+    induction as induction,
+    run as run,
+    ToyStudy as ToyStudy,
+)
+from ._toy import Toy as Toy, ToyClamp as ToyClamp, Trace as Trace

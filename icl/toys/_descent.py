@@ -8,9 +8,9 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float
 
-from ._clamp import ToyClamp
-from ._toy import Toy, Trace
-from ._vectors import ToyMeasure, Vectors
+from ..checks import check_not_negative, check_scale, positive
+from ._loss import ToyMeasure, Vectors
+from ._toy import Toy, ToyClamp, Trace
 
 
 @dataclasses.dataclass(frozen=True)
@@ -25,14 +25,9 @@ class ToyDescent:
     """Stop when the loss is below this; 0 never stops."""
 
     def __post_init__(self):
-        if self.steps < 1:
-            raise ValueError(f"steps must be at least 1, got {self.steps}")
-        if not self.learning_rate > 0:
-            raise ValueError(
-                f"learning_rate must be positive, got {self.learning_rate}"
-            )
-        if not self.tolerance >= 0:
-            raise ValueError(f"tolerance must be at least 0, got {self.tolerance}")
+        positive("steps", self.steps)
+        check_scale("learning_rate", self.learning_rate)
+        check_not_negative("tolerance", self.tolerance)
 
 
 @eqx.filter_jit

@@ -2,13 +2,19 @@
 
 import abc
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import equinox as eqx
 from jaxtyping import Array, Float
 
 from ._form import AbstractForm, Tensor
-from ._vectors import Vectors
+
+
+Vectors = Mapping[str, Float[Array, " _"]]
+"""Vectors by name, of any size."""
+
+ToyMeasure = Callable[[Vectors, Vectors], Array]
+"""A function of the learned and the true vectors; it gives a number or an array."""
 
 
 class AbstractLoss(eqx.Module):

@@ -11,8 +11,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from ._loss import AbstractLoss
-from ._vectors import Vectors
+from ._loss import AbstractLoss, Vectors
 
 
 class Misalignment(eqx.Module):

@@ -4,10 +4,15 @@ Each is called with a prompt's points and values and predicts each value from th
 before it. Algorithms that improve step by step are in `icl.baselines.descent`.
 """
 
-from ._learner import ContextLearner as ContextLearner
-from .averaging import Averaging as Averaging
-from .lasso import Lasso as Lasso
-from .least_squares import LeastSquares as LeastSquares
-from .nearest import NearestNeighbours as NearestNeighbours
-from .network import TwoLayerNetwork as TwoLayerNetwork
-from .trees import BoostedTrees as BoostedTrees, GreedyTree as GreedyTree
+from ._learners import (
+    Averaging as Averaging,
+    ContextLearner as ContextLearner,
+    LeastSquares as LeastSquares,
+    NearestNeighbours as NearestNeighbours,
+    TwoLayerNetwork as TwoLayerNetwork,
+)
+from ._sklearn import (
+    BoostedTrees as BoostedTrees,
+    GreedyTree as GreedyTree,
+    Lasso as Lasso,
+)

@@ -4,5 +4,4 @@ Models of every size are read and written, with a language-model head. Tokeniser
 architectures and other file formats do not belong here.
 """
 
-from ._load import load as load
-from ._save import save as save
+from ._folder import load as load, save as save

@@ -8,11 +8,11 @@ import equinox as eqx
 
 from opto.hints import did_you_mean
 
-from ...checks import check_not_negative, positive
+from ...checks import check_not_negative, instance, positive
 from ...models import Causal, SoftmaxAttention, TransformerBlock
 from ...models.gpt2 import ExactGelu, GPT2Config, GPT2Tokens, Relu, TanhGelu
 from ...protocols import Input, Interface
-from .._config import check_misspelt, check_switch
+from .._config import check_misspelt
 
 
 ACTIVATIONS = {"gelu_new": TanhGelu(), "gelu": ExactGelu(), "relu": Relu()}
@@ -72,7 +72,7 @@ def read_settings(given: Mapping[str, Any]) -> tuple[GPT2Config, Interface]:
         wanted = f"n_head must divide n_embd={of['n_embd']}"
         raise ValueError(f"{wanted}, got {of['n_head']}")
     for name in _SWITCHES:
-        check_switch(name, of[name])
+        instance(name, of[name], bool)
     name, epsilon = of["activation_function"], of["layer_norm_epsilon"]
     if not isinstance(name, str) or name not in ACTIVATIONS:
         hint = did_you_mean(str(name), ACTIVATIONS)

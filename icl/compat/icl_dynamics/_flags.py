@@ -28,8 +28,8 @@ from opto import (
 )
 
 from ...edits import CopyFromPattern, PerfectPreviousToken
+from .._config import read_file
 from ._kinds import SilenceNonLabels, UnnormalisedInduction, UnnormalisedMatch
-from ._options import read_config
 from ._weights import load_model
 
 
@@ -249,7 +249,7 @@ def _grafted_in(flags: _Flags, folder: Path) -> Iterator[AbstractEdit]:
     if layer is None or flags.graft_in_model_cfg is None:
         raise ValueError("opto_graft_in_model_ckpt needs …_cfg and …_till_layer")
     path = folder / flags.graft_in_model_ckpt
-    config = read_config(folder / flags.graft_in_model_cfg)
+    config = read_file(folder / flags.graft_in_model_cfg)
     edits = edits_from_config(config, folder)
     graft = Graft(str(path), until=layer, edits=edits)
     yield graft.loaded(load_model(config, path))
@@ -262,7 +262,7 @@ def _grafted_out(flags: _Flags, folder: Path) -> Iterator[AbstractEdit]:
     if layer is None or flags.graft_out_model_cfg is None:
         raise ValueError("opto_graft_out_model_ckpt needs …_cfg and …_from_layer")
     path = folder / flags.graft_out_model_ckpt
-    config = read_config(folder / flags.graft_out_model_cfg)
+    config = read_file(folder / flags.graft_out_model_cfg)
     # Their number is the layer whose output is passed on; ours is the next layer, the
     # first one taken. Edits of the other model do not apply.
     yield Graft(str(path), from_=layer + 1).loaded(load_model(config, path))

@@ -18,9 +18,10 @@ from ...models import ExemplarLabelModel
 from ...runs import keep, open_run
 from ...tasks.exemplar_label import load_sequences, save_sequences, Sequence
 from ...training import check_set_names
+from .._config import read_file
 from ._experiment import experiment_from
 from ._log import read_log
-from ._options import Options, read_config, read_options
+from ._options import Options, read_options
 from ._sequences import approximations
 from ._weights import checkpoint_files, open_model
 
@@ -75,7 +76,7 @@ def import_run(
     if os.path.lexists(target):
         raise ValueError(f"{target} exists and is not overwritten; name another folder")
     check_writable(target.parent)
-    config = read_config(source / "config.json")
+    config = read_file(source / "config.json")
     files = checkpoint_files(source)
     model, options = open_model(config, files[max(files)])
     experiment = experiment_from(config, options, source, data)

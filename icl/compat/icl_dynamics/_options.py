@@ -2,11 +2,9 @@
 
 import dataclasses
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
 from ...config import from_json
-from ...text import read_json
 
 
 Numbers = tuple[float, ...] | None
@@ -113,16 +111,3 @@ def read_options(config: Mapping[str, Any]) -> Options:
     except ValueError as error:
         reason = str(error).removeprefix("config: ")
         raise ValueError(f"icl-dynamics config: {reason}") from None
-
-
-def read_config(file: Path) -> dict[str, Any]:
-    """A `config.json`; raises `ValueError` if it cannot be read."""
-    try:
-        config = read_json(file.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise ValueError(f"cannot read {file}: {error.strerror or error}") from None
-    except ValueError as error:
-        raise ValueError(f"{file} is not readable JSON: {error}") from None
-    if not isinstance(config, dict):
-        raise ValueError(f"{file} must hold an object, got {type(config).__name__}")
-    return config

@@ -24,8 +24,9 @@ from ...models import (
     TransformerBlock,
     TransformerConfig,
 )
+from .._config import read_file
 from ._file import Weights
-from ._options import Options, read_config
+from ._options import Options
 
 
 Layer = TypeVar("Layer", bound=eqx.Module)
@@ -51,7 +52,7 @@ def load_run(
     **Raises:** `ValueError` if there is no such run or checkpoint; also as
     `load_model`.
     """
-    config = read_config(Path(folder) / "config.json")
+    config = read_file(Path(folder) / "config.json")
     files = checkpoint_files(folder)
     if checkpoint == -1:
         return load_model(config, files[max(files)]), config

@@ -17,7 +17,7 @@ from ...models import (
 )
 from ...models.gpt2 import ExactGelu, GPT2Config, GPT2Points, TanhGelu
 from ...protocols import Input, Interface
-from .._config import arrays_of, check_known, read_config
+from .._config import check_known, check_sizes, read_config
 from .._stored import APART, body, empty, filled, layer, Stored, TOGETHER, without_masks
 
 
@@ -69,7 +69,7 @@ def load_model(
     )
     model = empty(config, Interface(inputs, num_outputs=1))
     prefix = _PREFIXES[settings["family"]]
-    arrays = without_masks(arrays_of(parameters), model, prefix)
+    arrays = without_masks(parameters, model, prefix)
     arrays.pop(f"{prefix}wte.weight", None)
     return filled(model, arrays, _stored(model, kind, prefix))
 
@@ -92,15 +92,9 @@ def model_config(
 def _kind(settings: Mapping[str, Any], what: str) -> str:
     """The kind of attention; checks all settings."""
     check_known(f"{what}: no argument", settings, _NAMES)
-    for name in ("family", *_SIZES):
-        if name not in settings:
-            raise ValueError(f"{what} lacks {name!r}")
-    for name in _SIZES:
-        positive(f"{what}: {name}", settings[name])
-    family = settings["family"]
-    if not isinstance(family, str) or family not in _PREFIXES:
-        known = ", ".join(_PREFIXES)
-        raise ValueError(f"{what}: family must be {known}; got {family!r}")
+    check_sizes(what, settings, _SIZES)
+    family = settings.get("family")
+    check_known(f"{what}: no family", [family], _PREFIXES)
     if settings["n_embd"] % settings["n_head"]:
         wanted = f"{what}: n_head must divide n_embd={settings['n_embd']}"
         raise ValueError(f"{wanted}, got {settings['n_head']}")
@@ -125,9 +119,9 @@ def _check_keywords(what: str, kind: str, given: Any) -> None:
         if given.get(name) is not None:
             positive(f"{what}: {name}", given[name])
     positions = given.get("global_attn_indices")
-    whole = lambda x: isinstance(x, int) and not isinstance(x, bool)
     if positions is not None and not (
-        isinstance(positions, list | tuple) and all(map(whole, positions))
+        isinstance(positions, list | tuple)
+        and all(isinstance(x, int) for x in positions)
     ):
         wanted = f"{what}: global_attn_indices must be a list of whole numbers"
         raise ValueError(f"{wanted}, got {positions!r}")

@@ -1,16 +1,17 @@
-"""Arrays by their names in PyTorch as an `Encoder`."""
+"""Weights of implicit-likelihood-ratio-transformer, the code of arXiv 2603.10573.
 
-from collections.abc import Iterator, Mapping
+Its variants differ in what is trained and in what is done to the context. The first is
+`freeze` of an experiment here, the second `context_change` of a task.
+"""
+
+from collections.abc import Mapping
 from typing import Any
 
-import equinox as eqx
-import jax
-import jax.numpy as jnp
-from jaxtyping import Array, ArrayLike
+import numpy as np
+from jaxtyping import ArrayLike
 
-from ...checks import positive
-from ...models import Learned, NoPositions
-from ...models.encoder import (
+from ..models import Learned, NoPositions
+from ..models.encoder import (
     Encoder,
     EncoderConfig,
     InterleavedTokens,
@@ -18,8 +19,9 @@ from ...models.encoder import (
     SummedEmbedding,
     SummedTokens,
 )
-from ...protocols import Input, Interface
-from .._config import check_known, check_misspelt, floats_of, read_config
+from ..protocols import Input, Interface
+from ._config import check_known, check_misspelt, check_sizes, read_config
+from ._stored import empty, filled, layer, Stored
 
 
 _TOKENS = {
@@ -59,12 +61,12 @@ def load_model(
     of another shape, no floats or not finite.
     """
     kind, settings = _settings(read_config("config", config))
-    arrays = {name: jnp.asarray(x) for name, x in floats_of(parameters).items()}
+    arrays = {name: np.asarray(x) for name, x in parameters.items()}
     table = arrays.get("pos_embed", arrays.get("pos_emb"))
     positions = NoPositions()
     found = {}
     if kind == "ICLTransformerNoPos":
-        if arrays.pop("pos_emb", jnp.zeros(1)).any():
+        if arrays.pop("pos_emb", np.zeros(1)).any():
             raise ValueError(f"pos_emb must be 0 in {kind}, got other numbers")
     else:
         if table is None:
@@ -73,8 +75,10 @@ def load_model(
             wanted = "positions must have shape [1, token, d_model]"
             raise ValueError(f"{wanted}, got {[*table.shape]}")
         rows = table.shape[-2]
+        name = "pos_embed" if "pos_embed" in arrays else "pos_emb"
+        arrays[name] = table.reshape(table.shape[-2:])
         positions = Learned(rows)
-        found = {"max_len": rows} if "pos_embed" in arrays else {"n_ctx": rows - 1}
+        found = {"max_len": rows} if name == "pos_embed" else {"n_ctx": rows - 1}
     hidden = arrays.get("transformer.layers.0.linear1.weight")
     d_model = settings["d_model"]
     # Without this array there is an error below, which names it.
@@ -84,7 +88,7 @@ def load_model(
             raise ValueError(
                 f"config: {name} is {said!r}, but parameters are of {there}"
             )
-    template = EncoderConfig(
+    wanted = EncoderConfig(
         num_layers=settings["n_layers"],
         d_model=d_model,
         num_heads=settings["n_heads"],
@@ -92,8 +96,8 @@ def load_model(
         tokens=_TOKENS[kind],
         positions=positions,
     )
-    empty = template.build(_interface(settings), key=jax.random.key(0))
-    return _filled(empty, arrays, kind)
+    model = empty(wanted, _interface(settings))
+    return filled(model, arrays, _stored(model))
 
 
 def _settings(config: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
@@ -108,10 +112,7 @@ def _settings(config: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
         raise ValueError(f"config: model_kwargs must be a mapping, got a {got}")
     settings = {**config, **sizes}
     check_misspelt("config", settings, ("model_class", "model_kwargs", *_NAMES))
-    for name in _SIZES:
-        if name not in sizes:
-            raise ValueError(f"config: model_kwargs lacks {name!r}")
-        positive(f"config: {name}", sizes[name])
+    check_sizes("config: model_kwargs", sizes, _SIZES)
     for name, said in config.items():
         if said != (other := settings[name]):
             raise ValueError(f"config: {name} is {said!r}, in model_kwargs {other!r}")
@@ -133,58 +134,29 @@ def _interface(sizes: Mapping[str, Any]) -> Interface:
     )
 
 
-def _paths(model: Encoder) -> Iterator[tuple[str, tuple[str, ...]]]:
-    """Each array of the state dict, and the paths in our model that it fills."""
+def _stored(model: Encoder) -> dict[str, Stored]:
+    """What each array of the state dict is."""
     embedding = model.embedding
     if isinstance(embedding, SummedEmbedding):
-        yield from _layer("x_proj", "embedding.x")
-        yield from _layer("query_proj", "embedding.query")
+        found = layer("x_proj", "embedding.x") | layer("query_proj", "embedding.query")
         if embedding.y is not None:
-            yield from _layer("y_proj", "embedding.y")
+            found |= layer("y_proj", "embedding.y")
+        positions = "pos_emb"
     else:
-        yield from _layer("x_embed", "embedding.x")
-        yield "y_embed.weight", ("embedding.y.weight",)
+        found = layer("x_embed", "embedding.x")
+        found["y_embed.weight"] = Stored(("embedding.y.weight",))
+        positions = "pos_embed"
     if hasattr(model.positions, "table"):
-        summed = isinstance(embedding, SummedEmbedding)
-        yield "pos_emb" if summed else "pos_embed", ("positions.table",)
-    yield from _layer("head", "head")
+        found[positions] = Stored(("positions.table",))
+    found |= layer("head", "head")
     for i in range(len(model.blocks)):
         theirs, ours = f"transformer.layers.{i}", f"blocks.{i}"
         for part in ("weight", "bias"):
             names = (f"{ours}.attn.{name}.{part}" for name in ("query", "key", "value"))
-            yield f"{theirs}.self_attn.in_proj_{part}", tuple(names)
-        yield from _layer(f"{theirs}.self_attn.out_proj", f"{ours}.attn.output")
-        yield from _layer(f"{theirs}.linear1", f"{ours}.mlp.expand")
-        yield from _layer(f"{theirs}.linear2", f"{ours}.mlp.contract")
-        yield from _layer(f"{theirs}.norm1", f"{ours}.attn_norm")
-        yield from _layer(f"{theirs}.norm2", f"{ours}.mlp_norm")
-
-
-def _layer(theirs: str, ours: str) -> Iterator[tuple[str, tuple[str, ...]]]:
-    for part in ("weight", "bias"):
-        yield f"{theirs}.{part}", (f"{ours}.{part}",)
-
-
-def _filled(model: Encoder, arrays: Mapping[str, Array], kind: str) -> Encoder:
-    paths = dict(_paths(model))
-    if missing := sorted(paths.keys() - arrays.keys()):
-        raise ValueError(f"parameters of {kind} lack {', '.join(missing)}")
-    if left := sorted(arrays.keys() - paths.keys()):
-        raise ValueError(f"a {kind} has no parameters {', '.join(left)}")
-    values: dict[str, Array] = {}
-    for name, to in paths.items():
-        array = arrays[name].reshape(arrays[name].shape[-2:])  # [1, T, C] of positions.
-        if len(to) > 1 and len(array) % len(to):
-            wanted = f"{name} must have {len(to)} equal parts"
-            raise ValueError(f"{wanted}, got {[*array.shape]}")
-        values |= zip(to, jnp.split(array, len(to)), strict=True)
-
-    def fill(path, leaf):
-        name = jax.tree_util.keystr(path, simple=True, separator=".")
-        if values[name].shape != leaf.shape:
-            got = f"{[*values[name].shape]} for {[*leaf.shape]}"
-            raise ValueError(f"parameters: {name} has the wrong shape, {got}")
-        return values[name].astype(leaf.dtype)
-
-    own, rest = eqx.partition(model, eqx.is_array)
-    return eqx.combine(jax.tree_util.tree_map_with_path(fill, own), rest)
+            found[f"{theirs}.self_attn.in_proj_{part}"] = Stored(tuple(names))
+        found |= layer(f"{theirs}.self_attn.out_proj", f"{ours}.attn.output")
+        found |= layer(f"{theirs}.linear1", f"{ours}.mlp.expand")
+        found |= layer(f"{theirs}.linear2", f"{ours}.mlp.contract")
+        found |= layer(f"{theirs}.norm1", f"{ours}.attn_norm")
+        found |= layer(f"{theirs}.norm2", f"{ours}.mlp_norm")
+    return found

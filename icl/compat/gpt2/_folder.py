@@ -1,5 +1,6 @@
-"""A folder of Hugging Face as a model."""
+"""A folder of Hugging Face as a model, and back."""
 
+import json
 import os
 from collections.abc import Mapping
 from pathlib import Path
@@ -7,12 +8,19 @@ from typing import Any
 
 import numpy as np
 import safetensors
+from safetensors.numpy import save as to_bytes
 
+from ...config import of_kind
+from ...files import write_bytes
 from ...models.gpt2 import GPT2Tokens
-from ...text import read_json
-from .._stored import empty, filled, without_masks
-from ._names import HEAD, INDEX, PREFIX, stored, WEIGHTS
-from ._settings import read_settings
+from .._config import read_file
+from .._stored import body, empty, filled, read, Stored, without_masks
+from ._settings import read_settings, write_settings
+
+
+_WEIGHTS, _INDEX = "model.safetensors", "model.safetensors.index.json"
+_PREFIX = "transformer."
+_HEAD = "lm_head.weight"
 
 
 def load(folder: str | os.PathLike[str]) -> GPT2Tokens:
@@ -29,7 +37,7 @@ def load(folder: str | os.PathLike[str]) -> GPT2Tokens:
     """
     folder = Path(folder)
     path = folder / "config.json"
-    settings = _read_object(path)
+    settings = read_file(path)
     try:
         config, interface = read_settings(settings)
     except ValueError as error:
@@ -40,43 +48,71 @@ def load(folder: str | os.PathLike[str]) -> GPT2Tokens:
         arrays = without_masks(_without_prefix(arrays), model)
         if config.tied:
             _drop_tied(arrays)
-        return filled(model, arrays, stored(model))
+        return filled(model, arrays, _stored(model))
     except ValueError as error:
         raise ValueError(f"{folder}: {error}") from None
 
 
-def _read_object(path: Path) -> dict[str, Any]:
+def save(model: GPT2Tokens, folder: str | os.PathLike[str]) -> None:
+    """Writes `config.json` and `model.safetensors`; `load` gives the same bits back.
+
+    Files of these names in the folder are replaced. An index of weights in several
+    files is removed.
+
+    **Raises:** `ValueError` for a model that a GPT-2 of Hugging Face cannot be: one of
+    points, with another kind of attention, or with folded norms; and if there can be no
+    folder at this path.
+    """
+    of_kind(model, GPT2Tokens, "save")
+    if model.untied is not None and model.untied.bias is not None:
+        raise ValueError("the unembedding must have no bias; were the norms folded?")
+    settings = write_settings(model)
+    found = read(model, _stored(model))
+    arrays = {name if name == _HEAD else _PREFIX + name: x for name, x in found.items()}
+    folder = Path(folder)
     try:
-        found = read_json(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
-        reason = getattr(error, "strerror", None) or " ".join(str(error).split())
-        raise ValueError(f"cannot read {path}: {reason}") from None
-    if not isinstance(found, dict):
-        raise ValueError(f"{path} must be a JSON object, got {type(found).__name__}")
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        reason = error.strerror or error
+        raise ValueError(f"cannot make the folder {folder}: {reason}") from None
+    # Hugging Face refuses files without this note.
+    weights = to_bytes(arrays, metadata={"format": "pt"})
+    write_bytes(folder / _WEIGHTS, weights)
+    (folder / _INDEX).unlink(missing_ok=True)
+    text = json.dumps(settings, indent=2) + "\n"
+    write_bytes(folder / "config.json", text.encode())
+
+
+def _stored(model: GPT2Tokens) -> dict[str, Stored]:
+    """What each array is, without prefix; a tied unembedding has none."""
+    found = {"wte.weight": Stored(("embedding.weight",))}
+    found |= body(model, transposed=True)
+    if model.untied is not None:
+        found[_HEAD] = Stored(("untied.weight",))
     return found
 
 
 def _read_weights(folder: Path) -> dict[str, np.ndarray]:
-    single, index = folder / WEIGHTS, folder / INDEX
+    single, index = folder / _WEIGHTS, folder / _INDEX
     if not index.is_file():
         if not single.is_file():
-            raise ValueError(f"{folder} has neither {WEIGHTS} nor {INDEX}")
+            raise ValueError(f"{folder} has neither {_WEIGHTS} nor {_INDEX}")
         return _read_file(single)
-    where = _read_object(index).get("weight_map")
+    where = read_file(index).get("weight_map")
     if not isinstance(where, dict) or not all(map(_is_file_name, where.values())):
         wanted = "weight_map, from the name of an array to that of a file beside it"
         raise ValueError(f"{index} must have a {wanted}")
     if single.is_file():
         # Hugging Face leaves an index behind where one file replaces several.
-        if any((folder / name).is_file() for name in {*where.values()} - {WEIGHTS}):
-            raise ValueError(f"{folder} has both {WEIGHTS} and {INDEX}: remove one")
+        if any((folder / name).is_file() for name in {*where.values()} - {_WEIGHTS}):
+            raise ValueError(f"{folder} has both {_WEIGHTS} and {_INDEX}: remove one")
         return _read_file(single)
     found: dict[str, np.ndarray] = {}
     for name in sorted({*where.values()}):
         shard = _read_file(folder / name)
         wanted = {array for array, file in where.items() if file == name}
         if different := sorted(wanted ^ shard.keys()):
-            raise ValueError(f"{folder / name} and {INDEX} differ in {different[0]}")
+            raise ValueError(f"{folder / name} and {_INDEX} differ in {different[0]}")
         found |= shard
     return found
 
@@ -95,16 +131,16 @@ def _read_file(path: Path) -> dict[str, np.ndarray]:
 
 
 def _without_prefix(arrays: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
-    short = {name.removeprefix(PREFIX): array for name, array in arrays.items()}
+    short = {name.removeprefix(_PREFIX): array for name, array in arrays.items()}
     if len(short) < len(arrays):
-        twice = next(name for name in arrays if f"{PREFIX}{name}" in arrays)
-        raise ValueError(f"{twice} is there with and without {PREFIX!r}")
+        twice = next(name for name in arrays if f"{_PREFIX}{name}" in arrays)
+        raise ValueError(f"{twice} is there with and without {_PREFIX!r}")
     return short
 
 
 def _drop_tied(arrays: dict[str, np.ndarray]) -> None:
     """Removes an unembedding that is stored although it is the embedding's table."""
-    own = arrays.pop(HEAD, None)
+    own = arrays.pop(_HEAD, None)
     if own is not None and not np.array_equal(own, arrays.get("wte.weight", own)):
         why = "tie_word_embeddings is true"
-        raise ValueError(f"{HEAD} must be equal to wte.weight, because {why}")
+        raise ValueError(f"{_HEAD} must be equal to wte.weight, because {why}")

@@ -244,8 +244,8 @@ def _check_apply(
             for place, change in ran.changes.items():
                 count = int(np.asarray(change.entries).sum())
                 changed[place] = changed.get(place, 0) + count
-        if measured:
-            warn_without_effect(ran.edits, changed, ran.table)
+            if measured and start + _CHECKED >= len(batch):
+                warn_without_effect(ran.edits, changed, ran.table)
 
 
 def _bases(found: opto.Combinations) -> Iterator[tuple[opto.AbstractEdit, ...]]:

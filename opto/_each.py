@@ -72,8 +72,10 @@ class Each(AbstractSwept):
             raise ValueError("heads= picks pairs; sweep those with opto.stack")
 
     def check(self, table: Sites) -> None:
-        self.expand(table)
-        self.edit.check(table)
+        points = self.expand(table)
+        # The points differ only in their indices, which `expand` has checked.
+        for first in np.flatnonzero(points.exists)[:1]:
+            points.at(int(first)).check(table)
 
     def expand(self, table: Sites) -> Expanded:
         """The edit at every point of the grid.

@@ -112,7 +112,9 @@ def warn_without_effect(
     for place, edit in placed(edits):
         at = _where(edit, table) if len(place) == 1 else ()
         count = entries.get(place)
-        if count is not None and not isinstance(count, Tracer) and _is_zero(count):
+        if count is None or isinstance(count, Tracer):
+            continue
+        if _is_zero(count):
             there = f" at {', '.join(at[:3])}{' …' * (len(at) > 3)}" if at else ""
             message = f"{shown(edit, 200)} changes nothing{there} {when}"
         elif at and table.unread.issuperset(at) and not {*recorded} & {*at}:

@@ -1,6 +1,7 @@
 """The sites of a model: what can be recorded and edited, found without computing."""
 
 import dataclasses
+import functools
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
@@ -11,7 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.ad_checkpoint import checkpoint_name
 from jax.core import Tracer
-from jax.extend.core import Jaxpr, Literal
+from jax.extend.core import Literal
 
 from ._checks import takes_tap
 from ._names import last_name, MIXED, scope_of
@@ -36,8 +37,6 @@ class Site:
     - `shape`: The length of each axis.
     - `dtype`: The dtype of the value.
     - `rows`: What the rows of attention are, if the model says it.
-    - `read`: Whether the model uses what its tap returns. If not, an edit there has no
-        effect.
     """
 
     name: str
@@ -45,7 +44,6 @@ class Site:
     shape: tuple[int, ...]
     dtype: np.dtype
     rows: Rows | None = None
-    read: bool = True
 
     @property
     def layer(self) -> int | None:
@@ -90,9 +88,23 @@ def glob(pattern: str) -> re.Pattern[str]:
 class Sites(Mapping[str, Site]):
     """The sites of a model in the order of computation; prints as a table."""
 
-    def __init__(self, table: Mapping[str, Site]):
+    def __init__(self, table: Mapping[str, Site], unread: Callable[[], frozenset[str]]):
         self._table = dict(table)
-        self.unread = frozenset(name for name, site in table.items() if not site.read)
+        # This needs another trace, so it is found on request.
+        self._find_unread = unread
+
+    @functools.cached_property
+    def unread(self) -> frozenset[str]:
+        """The sites where the model does not use what its tap returns.
+
+        An edit there has no effect. Empty if this is not known.
+        """
+        try:
+            return self._find_unread()
+        except Exception:
+            # Not every model runs with all its values replaced, and a function may
+            # close over a value that is gone.
+            return frozenset()
 
     def __getitem__(self, name: str) -> Site:
         return self._table[name]
@@ -107,7 +119,7 @@ class Sites(Mapping[str, Site]):
         width = max((len(name) for name in self), default=0)
         never = "  (the model does not use what its tap returns)"
         return "\n".join(
-            f"{s.name:{width}}  {s.dtype}{s.dims}{'' if s.read else never}"
+            f"{s.name:{width}}  {s.dtype}{s.dims}{never * (s.name in self.unread)}"
             for s in self.values()
         )
 
@@ -209,11 +221,8 @@ def discover(fn: Callable[..., Any], *args: Any) -> Sites:
     """`sites` of any function `fn(*args, tap=)`, which may close over tracers."""
     takes_tap("model", fn)
     table: dict[str, Site] = {}
-    marked: set[str] = set()
-    arrays, static = eqx.partition((fn, args), _has_shape)
 
-    def visited(arrays):
-        fn, args = eqx.combine(arrays, static)
+    def visited(fn, args):
         outside = get_opaque_trace_state()
 
         def visit(name, value, axes, rows):
@@ -226,36 +235,42 @@ def discover(fn: Callable[..., Any], *args: Any) -> Sites:
                 raise ValueError(f"two values are named {name!r}; use tap.scope")
             _check_value(name, value, axes)
             table[name] = Site(name, axes, value.shape, np.dtype(value.dtype), rows)
-            if not isinstance(value, Tracer):  # Known now, so not in the program.
-                return value
-            marked.add(name)
-            return checkpoint_name(value, _MARK + name)
+            return value
 
-        out = fn(*args, tap=VisitorTap(visit, wanted=lambda name: True))
-        return eqx.filter(out, eqx.is_array)
+        fn(*args, tap=VisitorTap(visit, wanted=lambda name: True))
 
-    program = jax.make_jaxpr(visited)(jax.tree.map(_shape, arrays)).jaxpr
-    unread = marked - _read_marks(program)
-    return Sites(
-        {n: dataclasses.replace(s, read=n not in unread) for n, s in table.items()}
-    )
+    eqx.filter_eval_shape(visited, fn, args)
+    arrays, static = eqx.partition((fn, args), _has_shape)
+    shapes = jax.tree.map(_shape, arrays)
+    return Sites(table, lambda: _unread(shapes, static))
 
 
 _MARK = "opto site "
 
 
-def _read_marks(program: Jaxpr) -> set[str]:
-    """The marked sites whose values the outputs of a program depend on."""
+def _unread(shapes: Any, static: Any) -> frozenset[str]:
+    """The sites whose taps return values that a call's outputs do not depend on."""
+    marked: set[str] = set()
+
+    def visit(name, value, axes, rows):
+        if not isinstance(value, Tracer):  # Known now, so not in the program.
+            return value
+        marked.add(name)
+        return checkpoint_name(value, _MARK + name)
+
+    def call(shapes):
+        fn, args = eqx.combine(shapes, static)
+        out = fn(*args, tap=VisitorTap(visit, wanted=lambda name: True))
+        return eqx.filter(out, eqx.is_array)
+
+    program = jax.make_jaxpr(call)(shapes).jaxpr
     needed = {v for v in program.outvars if not isinstance(v, Literal)}
-    read: set[str] = set()
     for step in reversed(program.eqns):
         if needed.isdisjoint(step.outvars) and not step.effects:
             continue
         needed.update(v for v in step.invars if not isinstance(v, Literal))
-        name = str(step.params.get("name", ""))
-        if name.startswith(_MARK):
-            read.add(name.removeprefix(_MARK))
-    return read
+        marked.discard(str(step.params.get("name", "")).removeprefix(_MARK))
+    return frozenset(marked)
 
 
 def _shape(x: Any) -> jax.ShapeDtypeStruct:

@@ -1,6 +1,5 @@
 """Ideal attention patterns, made from the roles of the tokens."""
 
-from collections.abc import Mapping
 from typing import Any
 
 import jax
@@ -50,9 +49,6 @@ class Induction(opto.Kind):
         row = jnp.where(jnp.any(correct), row, jnp.nan)
         return jnp.broadcast_to(row, (size, size)), role == QUERY
 
-    def rows(self, size, constants):
-        return _of_query(constants)
-
     def arguments(self) -> dict[str, Any]:
         return {"weight": self.weight}
 
@@ -94,15 +90,8 @@ class Match(opto.Kind):
         row = jnp.where(jnp.any(label), row, jnp.nan)
         return jnp.broadcast_to(row, (size, size)), role == QUERY
 
-    def rows(self, size, constants):
-        return _of_query(constants)
-
     def arguments(self) -> dict[str, Any]:
         return {"temperature": self.temperature}
-
-
-def _of_query(constants: Mapping[str, np.ndarray]) -> np.ndarray | None:
-    return constants[ROLE] == QUERY if ROLE in constants else None
 
 
 def cosines(exemplars: Array) -> Float[Array, " exemplar"]:

@@ -145,9 +145,9 @@ class AsPattern:
             kernel = kernel * jnp.exp(logs - highest)
         if not seen.all():
             kernel = jnp.where(visible, kernel, 0)
-        kernel = self.kind.name_before(self.tap, kernel, form.head, seen=seen)
+        kernel = self.kind.name_before(self.tap, kernel, form.head)
         pattern = rule.over_sum(kernel, jnp.sum(kernel, form.key, keepdims=True))
-        pattern = self.kind.name_pattern(self.tap, pattern, form.head, seen=seen)
+        pattern = self.kind.name_pattern(self.tap, pattern, form.head)
         return form.mixed(pattern, v)
 
 

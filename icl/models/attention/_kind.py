@@ -17,9 +17,6 @@ else:
     from equinox import AbstractClassVar
 
 
-Seen = Bool[np.ndarray, "seq kv_seq"]
-
-
 class AbstractAttention(eqx.Module):
     """Turns the queries, keys and values of one sequence into what each head gathers.
 
@@ -68,13 +65,8 @@ class AbstractAttention(eqx.Module):
         tap: Tap,
         value: Float[Array, "a b c"],
         head: int = 0,
-        *,
-        seen: Seen | None = None,
     ) -> Float[Array, "a b c"]:
-        """Names the scores or the kernel; `head` is their axis of heads.
-
-        With `seen`, edits of keys that no query sees can be refused.
-        """
+        """Names the scores or the kernel; `head` is their axis of heads."""
         rows = Rows(self.before, self.name)
         return by_head(tap, self._before_site, value, head, rows)
 
@@ -83,8 +75,6 @@ class AbstractAttention(eqx.Module):
         tap: Tap,
         value: Float[Array, "a b c"],
         head: int = 0,
-        *,
-        seen: Seen | None = None,
     ) -> Float[Array, "a b c"]:
         """Names the effective weights; `head` is their axis of heads."""
         return by_head(tap, "pattern", value, head, Rows(self.rows, self.name))

@@ -31,8 +31,8 @@ class _Mixed(AbstractAttention):
         share = jax.nn.sigmoid(10 * self.mix)
         mixed = share * jax.nn.softmax(scores, form.key) + (1 - share) * products
         kernel = jnp.where(visible, mixed, 0)
-        kernel = self.name_before(tap, kernel, form.head, seen=seen)
-        pattern = self.name_pattern(tap, kernel, form.head, seen=seen)
+        kernel = self.name_before(tap, kernel, form.head)
+        pattern = self.name_pattern(tap, kernel, form.head)
         return form.mixed(pattern, v)
 
 

@@ -29,8 +29,8 @@ class _Product(AbstractAttention):
         kernel = self.scale * form.scores(q, k)
         if not seen.all():
             kernel = jnp.where(jnp.expand_dims(seen, form.head), kernel, 0)
-        kernel = self.name_before(tap, kernel, form.head, seen=seen)
-        pattern = self.name_pattern(tap, kernel, form.head, seen=seen)
+        kernel = self.name_before(tap, kernel, form.head)
+        pattern = self.name_pattern(tap, kernel, form.head)
         return form.mixed(pattern, v)
 
 

@@ -28,9 +28,9 @@ class _Rela(AbstractMixingAttention):
         kernel = self.scale * form.scores(q, k)
         if not seen.all():
             kernel = jnp.where(jnp.expand_dims(seen, form.head), kernel, 0)
-        kernel = self.name_before(tap, kernel, form.head, seen=seen)
+        kernel = self.name_before(tap, kernel, form.head)
         pattern = jax.nn.relu(kernel)
-        pattern = self.name_pattern(tap, pattern, form.head, seen=seen)
+        pattern = self.name_pattern(tap, pattern, form.head)
         return form.mixed(pattern, v)
 
     def mix(self, z):

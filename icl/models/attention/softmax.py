@@ -31,9 +31,9 @@ class _Softmax(AbstractAttention):
         scores = self.scale * form.scores(q, k)
         if not seen.all():
             scores = jnp.where(jnp.expand_dims(seen, form.head), scores, MASKED)
-        scores = self.name_before(tap, scores, form.head, seen=seen)
+        scores = self.name_before(tap, scores, form.head)
         pattern = jax.nn.softmax(scores, form.key)
-        pattern = self.name_pattern(tap, pattern, form.head, seen=seen)
+        pattern = self.name_pattern(tap, pattern, form.head)
         return form.mixed(pattern, v)
 
 

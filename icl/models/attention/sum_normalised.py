@@ -25,8 +25,8 @@ class _SumNormalised(AbstractAttention):
         q, k = (x / (x.sum(-1, keepdims=True) + 1e-6) for x in (q, k))
         kernel = self.scale * form.scores(q, k)
         kernel = jnp.where(jnp.expand_dims(seen, form.head), kernel, 0)
-        kernel = self.name_before(tap, kernel, form.head, seen=seen)
-        pattern = self.name_pattern(tap, kernel, form.head, seen=seen)
+        kernel = self.name_before(tap, kernel, form.head)
+        pattern = self.name_pattern(tap, kernel, form.head)
         return form.mixed(pattern, v)
 
 

@@ -61,8 +61,8 @@ def sweeps(*arguments, **options):
     return done.returncode, done.stdout, done.stderr
 
 
-def one_line(capsys, *arguments):
-    """The one line that a refused command prints; its status is 2."""
+def refused(capsys, *arguments):
+    """What a refused command prints; its status is 2."""
     from sweeps.cli import main
 
     with pytest.raises(SystemExit) as stop:
@@ -70,8 +70,14 @@ def one_line(capsys, *arguments):
     captured = capsys.readouterr()
     assert stop.value.code == 2
     assert captured.out == ""
-    assert captured.err.count("\n") == 1
     return captured.err
+
+
+def one_line(capsys, *arguments):
+    """The one line that a refused command prints."""
+    message = refused(capsys, *arguments)
+    assert message.count("\n") == 1
+    return message
 
 
 # Plans
@@ -212,7 +218,7 @@ def test_wrong_commands_are_refused(capsys, tmp_path, monkeypatch, arguments, me
     monkeypatch.chdir(tmp_path)
     (tmp_path / "broken.py").write_text("import nothing_of_this_name")
     (tmp_path / "empty.py").write_text("trials = None")
-    assert message in one_line(capsys, *arguments)
+    assert message in refused(capsys, *arguments)
     assert {file.name for file in tmp_path.iterdir()} <= {"broken.py", "empty.py"}
 
 

@@ -180,24 +180,16 @@ def visit(
     """
     if not edits and not record:
         return fn(*args, tap=identity), Record({})
-    ran = visited_with(fn, args, record, as_edits(edits))
-    raise_wrong(ran.findings)
-    ran.warn()
-    return ran.outputs, ran.record
-
-
-def visited_with(
-    fn: Any, args: tuple[Any, ...], record: Request, edits: Sequence[AbstractEdit]
-) -> Ran:
-    """`visit` without its errors and warnings about the inputs."""
-    fn, args, edits = swapped(fn, args, edits)
+    fn, args, edits = swapped(fn, args, as_edits(edits))
     table = find_sites(fn, *args)
     requests = _requests(record, table)
     check_given(edits, table, requests)
     _check_donors(fn, args, edits)
     measured = Measured(edits)
     out, values, findings = _visit(fn, args, edits, requests, table, measured)
-    return Ran(out, values, edits, table, findings, measured.changes)
+    raise_wrong(findings)
+    Ran(out, values, edits, table, findings, measured.changes).warn()
+    return out, values
 
 
 def lift(fn: Callable[..., PyTree]) -> Callable[..., PyTree]:

@@ -192,6 +192,15 @@ def test_of_a_model_as_a_whole(trained):
     close(found["norm"], wanted)
 
 
+def test_two_weights_of_one_shape_are_two_questions(trained):
+    """Their programs differ only in which argument they read."""
+    for layer in (0, 1):
+        fn = lambda model, layer=layer: jnp.sum(model.blocks[layer].attn.query.weight)
+        (values,) = replay(trained, {"sum": OfModel(fn)}).values.values()
+        expected = np.asarray(trained.model.blocks[layer].attn.query.weight).sum()
+        np.testing.assert_allclose(values[-1], expected, rtol=1e-4, atol=1e-4)
+
+
 @pytest.mark.parametrize("lapack", [False, True])
 def test_programs_with_lapack_run_alone(trained, monkeypatch, lapack):
     """Two threads in LAPACK at the same time can make XLA wait forever on a CPU."""

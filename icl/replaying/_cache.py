@@ -31,8 +31,12 @@ def text_of(fn: Callable[..., Any], *inputs: PyTree) -> str | None:
 
     **Returns:** `None` if the function calls back into Python, which has no text.
     """
-    text = jax.jit(fn).lower(*inputs).as_text()
-    return None if "callback" in text else text
+    # Without unused arguments, the programs of two weights of one shape look the same.
+    text = jax.jit(fn, keep_unused=True).lower(*inputs).as_text()
+    names = [
+        jax.tree_util.keystr(path) for path, _ in jax.tree.leaves_with_path(inputs)
+    ]
+    return None if "callback" in text else "\n".join([*names, text])
 
 
 def key_of(text: str, arrays: PyTree) -> str:

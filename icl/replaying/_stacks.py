@@ -184,13 +184,14 @@ def _compiled(
         return jax.lax.fori_loop(0, count, at, rows)
 
     # Programs with the same text differ at most in the names of their edits.
-    key = (tuple((n, question.program) for n, question in asked.items()), stack)
+    texts = tuple((name, question.program) for name, question in asked.items())
+    arrays = eqx.filter(trained.model, eqx.is_array)
+    key = texts, stack, jax.tree.structure((arrays, leaves))
     if key not in _PROGRAMS:
         if len(_PROGRAMS) >= 32:
             _PROGRAMS.clear()
         stacked = jax.tree.map(
-            lambda x: jax.ShapeDtypeStruct((stack, *x.shape), x.dtype),
-            eqx.filter(trained.model, eqx.is_array),
+            lambda x: jax.ShapeDtypeStruct((stack, *x.shape), x.dtype), arrays
         )
         lower: Any = jit(program)
         lowered = lower.lower(stacked, 0, leaves)

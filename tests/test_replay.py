@@ -195,10 +195,13 @@ def test_of_a_model_as_a_whole(trained):
 def test_two_weights_of_one_shape_are_two_questions(trained):
     """Their programs differ only in which argument they read."""
     for layer in (0, 1):
-        fn = lambda model, layer=layer: jnp.sum(model.blocks[layer].attn.query.weight)
-        (values,) = replay(trained, {"sum": OfModel(fn)}).values.values()
-        expected = np.asarray(trained.model.blocks[layer].attn.query.weight).sum()
-        np.testing.assert_allclose(values[-1], expected, rtol=1e-4, atol=1e-4)
+
+        def fn(model, task, batch, edits, layer=layer):
+            return jnp.sum(model.blocks[layer].attn.query.weight ** 2)
+
+        found = replay(trained, {"sum": OfModel(fn)})
+        weight = np.asarray(trained.model.blocks[layer].attn.query.weight)
+        np.testing.assert_allclose(found["sum"][-1], (weight**2).sum(), rtol=1e-4)
 
 
 @pytest.mark.parametrize("lapack", [False, True])

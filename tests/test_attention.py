@@ -159,17 +159,6 @@ LACKING = {
         "is for rows that are 'distribution'; at 'blocks.0.attn.pattern' "
         "RelaAttention has 'non-negative'",
     ),
-    "scale_of_rows": (
-        LinearAttention(),
-        lambda: opto.Scale("**.kernel", 0.5, head=1),
-        "changes nothing: each row of 'blocks.0.attn.kernel' is divided by its sum; "
-        "choose some of the keys",
-    ),
-    "scale_of_queries": (
-        LinearAttention(),
-        lambda: opto.Scale("**.kernel", [1, 2, 3, 4, 5], axes="seq"),
-        "changes nothing: each row of 'blocks.0.attn.kernel' is divided by its sum",
-    ),
     "kernel": (
         TransformerConfig().attention,
         lambda: opto.Zero("**.kernel"),

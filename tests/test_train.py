@@ -164,7 +164,7 @@ def eight():
             model=linear(seed=k),
             task=Regression(jnp.asarray([1.0, -k, 0.3 * k]), 0.1),
             train_seed=k,
-            edits=(opto.Clamp("terms", 0.5 * k, dim=k % 3, strength=0.1 * k),),
+            edits=(opto.Clamp("terms", 0.5 * k, dim=k % 3, strength=0.1 + 0.1 * k),),
             evaluations={"held": examples(regression(), 10, seed=k)},
         )
         for k in range(8)

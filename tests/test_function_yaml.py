@@ -190,10 +190,6 @@ REFUSED = {
         "linear_regression\n  task_kwargs: {}",
         "sparse_linear_regression\n  task_kwargs: {sparsity: 30}",
     ),
-    "end=20 must come after at most 2147483647 sequences, got": (
-        "interval: 2000",
-        "interval: 20000000",
-    ),
     "n_embd stands there twice": ("n_embd: 256", "n_embd: 256\n  n_embd: 128"),
     "model: attention_type must be softmax_causal if family is gpt2, got 'rela'": (
         "nanogpt\n  n_dims: 20\n  n_embd: 256\n  n_head: 8\n  n_layer: 12\n"

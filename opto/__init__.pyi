@@ -13,7 +13,7 @@ from ._edit import AbstractEdit as AbstractEdit, At as At, Edit as Edit
 from ._edits import Clamp as Clamp, Scale as Scale, Steer as Steer, Zero as Zero
 from ._effects import (
     Effect as Effect,
-    Effects as Effects,
+    EffectTable as EffectTable,
     NoEffectWarning as NoEffectWarning,
 )
 from ._examples import on_examples as on_examples, OnExamples as OnExamples

@@ -47,7 +47,7 @@ class Change(NamedTuple):
         return Change(jnp.zeros((), int), jnp.zeros(()))
 
 
-class Measured:
+class LeaveOneOut:
     """What each of a list's edits changes; filled while JAX traces a run.
 
     **Fields:** `changes`: By place. Edits that make other edits count for these.
@@ -155,7 +155,7 @@ class Effect:
     outputs: float
 
 
-class Effects(tuple[Effect, ...]):
+class EffectTable(tuple[Effect, ...]):
     """A table with an `Effect` for each edit; see `opto.effects`."""
 
     def _rows(self) -> list[tuple[str, ...]]:

@@ -18,9 +18,9 @@ from ._edit import AbstractEdit, Edit, several
 from ._effects import (
     Change,
     Effect,
-    Effects,
+    EffectTable,
     largest_difference,
-    Measured,
+    LeaveOneOut,
     Place,
     placed,
     warn_without_effect,
@@ -137,7 +137,7 @@ def ran_with(
 
 def effects(
     model: Callable[..., Any], *inputs: Any, edits: Sequence[AbstractEdit]
-) -> Effects:
+) -> EffectTable:
     """What each edit of a list changes; prints as a table.
 
     **Arguments:** As for `run`.
@@ -164,7 +164,7 @@ def effects(
         found.append(
             Effect(edit, entries, float(np.max(np.asarray(change.largest))), outputs)
         )
-    return Effects(found)
+    return EffectTable(found)
 
 
 def visit(
@@ -185,7 +185,7 @@ def visit(
     requests = _requests(record, table)
     check_given(edits, table, requests)
     _check_donors(fn, args, edits)
-    measured = Measured(edits)
+    measured = LeaveOneOut(edits)
     out, values, findings = _visit(fn, args, edits, requests, table, measured)
     raise_wrong(findings)
     Ran(out, values, edits, table, findings, measured.changes).warn()
@@ -210,7 +210,7 @@ def _run(model, inputs, mapped, rest, requests, lead):
     def one(mapped, *example):
         table = known_sites(model, example)
         edits = rest if mapped is None else eqx.combine(mapped, rest)
-        measured = Measured(edits)
+        measured = LeaveOneOut(edits)
         found = _visit(model, example, edits, dict(requests), table, measured)
         return *found, measured.changes
 
@@ -220,7 +220,7 @@ def _run(model, inputs, mapped, rest, requests, lead):
 
 
 def _visit(
-    fn, args, edits, requests, table: Sites, measured: Measured
+    fn, args, edits, requests, table: Sites, measured: LeaveOneOut
 ) -> tuple[PyTree, Record, Findings]:
     findings: Findings = {}
     by_site: dict[str, list[tuple[Place | None, Edit]]] = {}
@@ -266,7 +266,7 @@ def _edited(
     value: Array,
     site: Site,
     edits: Sequence[tuple[Place | None, Edit]],
-    measured: Measured,
+    measured: LeaveOneOut,
 ) -> Array:
     """A site's value under edits; measures each against the value without it."""
 
@@ -289,7 +289,7 @@ def _resolved(
     edits: Sequence[AbstractEdit],
     table: Sites,
     findings: Findings,
-    measured: Measured,
+    measured: LeaveOneOut,
 ) -> list[tuple[Place | None, Edit]]:
     """The edits of sites that a list of edits becomes on these inputs.
 

@@ -21,7 +21,7 @@ from icl.plots import read_drawn
 from icl.runs import Log
 from sweeps.analysis import Estimate
 from sweeps.figures import (
-    _place,
+    _study_folder,
     ACCURACY,
     Alike,
     all_figures,
@@ -249,7 +249,7 @@ def test_other_data_and_scales_get_another_folder(tmp_path):
             return _figure._experiments(module, scale, Folder(path), data)
 
         runs = ["seed-10-none"]
-        folder, notes = _place.place(tmp_path, "clamps", scale, planned, runs)
+        folder, notes = _study_folder.place(tmp_path, "clamps", scale, planned, runs)
         assert [("data" in note) for note in notes] == [True] * bool(data)
         return folder.path
 

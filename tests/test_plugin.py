@@ -349,7 +349,7 @@ LACKING = {
     "distribution": ["eval", "--edit", "Pattern(Uniform())"],
     "labels": ["plot", "similarity"],
     "class labels": ["plot", "metric", "--by", "label"],
-    "other labels": ["patch", "--source", "labels-swapped"],
+    "other labels": ["patch", "--corruption", "labels-swapped"],
     "an unembedding": ["plot", "biases"],
     "dense": ["plot", "metric", "--data", "dense"],
 }

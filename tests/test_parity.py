@@ -30,6 +30,8 @@ def files():
     )
 
 
+# A freeze with nothing to hold changes nothing.
+@pytest.mark.filterwarnings("ignore::opto.NoEffectWarning")
 @pytest.mark.parametrize("case", FLAGS or [pytest.param("", marks=needs_data)])
 def test_logits_and_patterns_under_flags(case):
     data, model = files()

@@ -277,7 +277,7 @@ def test_a_member_that_diverges_leaves_the_others_alone(alone):
     bad = member(
         Adam(Constant(1e30), b1=0.5),
         task=Regression(jnp.asarray([1.0, 2.0, 3.0]), 0.1),
-        edits=(opto.Clamp("terms", 0.0, dim=1, strength=0.0),),
+        edits=(opto.Clamp("terms", 0.0, dim=1, strength=0.1),),
         evaluations={"held": examples(regression(), 10)},
     )
     message = "member 1: the loss is inf at step 1; the others continue"

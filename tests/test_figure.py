@@ -21,7 +21,6 @@ from icl.plots import read_drawn
 from icl.runs import Log
 from sweeps.analysis import Estimate
 from sweeps.figures import (
-    _study_folder,
     ACCURACY,
     Alike,
     all_figures,
@@ -41,6 +40,7 @@ from sweeps.figures import (
     verdict_of_row,
     Within,
 )
+from sweeps.figures._study_folder import study_folder
 from sweeps.figures._verdict import verdict_of_claim
 from sweeps.folder import Folder
 from sweeps.plan import pinned
@@ -249,7 +249,7 @@ def test_other_data_and_scales_get_another_folder(tmp_path):
             return _figure._experiments(module, scale, Folder(path), data)
 
         runs = ["seed-10-none"]
-        folder, notes = _study_folder.study_folder(
+        folder, notes = study_folder(
             tmp_path, "clamps", scale, planned, runs
         )
         assert [("data" in note) for note in notes] == [True] * bool(data)

@@ -249,9 +249,7 @@ def test_other_data_and_scales_get_another_folder(tmp_path):
             return _figure._experiments(module, scale, Folder(path), data)
 
         runs = ["seed-10-none"]
-        folder, notes = study_folder(
-            tmp_path, "clamps", scale, planned, runs
-        )
+        folder, notes = study_folder(tmp_path, "clamps", scale, planned, runs)
         assert [("data" in note) for note in notes] == [True] * bool(data)
         return folder.path
 

@@ -2,7 +2,7 @@
 
 import abc
 import inspect
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from typing import Any
 
 import equinox as eqx
@@ -14,12 +14,15 @@ from jaxtyping import Array, ArrayLike, Float
 from ._checks import named
 from ._each import AbstractSwept, Each
 from ._literal import literal, Written
-from ._site import Site, Sites
+from ._site import Site, Sites, structure_of
 from ._where import Chosen, is_concrete, known, Where
 from .hints import brief
 
 
 Heads = str | Sequence[Sequence[int]] | None
+
+# Structures of edits, each with a site that its new values fit. In order of time.
+_FITTING: dict[tuple[Hashable, Site], None] = {}
 
 
 class AbstractEdit(Written, eqx.Module):
@@ -126,17 +129,24 @@ class Edit(AbstractEdit, Selection):
         check_strength(self.strength)
         self.check_values(sites)
         for site in self.where.within(sites):
-            for value in self.given(site):
+            for value in self.constants(site):
                 check_cast(type(self).__name__, value, site)
 
     def check_values(self, sites: Sequence[Site]) -> None:
         """Raises `ValueError` if the new values do not fit at all of `sites`."""
+        structure = structure_of(self)
         for site in sites:
+            if (structure, site) in _FITTING:
+                continue
             value = jax.ShapeDtypeStruct(site.shape, site.dtype)
             new = jax.eval_shape(lambda v, s=site: self.replacement(v, s), value)
             check_fits(type(self).__name__, new, site)
+            if structure is not None:
+                _FITTING[structure, site] = None
+        while len(_FITTING) > 4096:
+            del _FITTING[next(iter(_FITTING))]
 
-    def given(self, site: Site) -> Sequence[Any]:
+    def constants(self, site: Site) -> Sequence[Any]:
         """The numbers that give the new values at a site, before the cast."""
         return ()
 

@@ -61,7 +61,7 @@ class Clamp(Edit):
     def replacement(self, value: Array, site: Site) -> Array:
         return _spread(self.value, self.axes, site)
 
-    def given(self, site: Site) -> Sequence[Any]:
+    def constants(self, site: Site) -> Sequence[Any]:
         return (self.value,)
 
     def arguments(self) -> dict[str, Any]:
@@ -125,7 +125,7 @@ class Scale(Edit):
     def replacement(self, value: Array, site: Site) -> Array:
         return value * _fitting("Scale", self.factor, self.axes, site)
 
-    def given(self, site: Site) -> Sequence[Any]:
+    def constants(self, site: Site) -> Sequence[Any]:
         return (self.factor,)
 
     def arguments(self) -> dict[str, Any]:
@@ -163,7 +163,7 @@ class Steer(Edit):
     def replacement(self, value: Array, site: Site) -> Array:
         return value + _fitting("Steer", self.direction, self.axes, site)
 
-    def given(self, site: Site) -> Sequence[Any]:
+    def constants(self, site: Site) -> Sequence[Any]:
         return (self.direction,)
 
     def arguments(self) -> dict[str, Any]:

@@ -110,11 +110,14 @@ def warn_without_effect(
     - `recorded`: The recorded sites: a record reads them.
     """
     for place, edit in placed(edits):
-        at = _where(edit, table) if len(place) == 1 else ()
         count = entries.get(place)
         if count is None or isinstance(count, Tracer):
             continue
-        if _is_zero(count):
+        zero = _is_zero(count)
+        if not zero and not table.unread:
+            continue
+        at = _where(edit, table) if len(place) == 1 else ()
+        if zero:
             there = f" at {', '.join(at[:3])}{' …' * (len(at) > 3)}" if at else ""
             message = f"{shown(edit, 200)} changes nothing{there} {when}"
         elif at and table.unread.issuperset(at) and not {*recorded} & {*at}:

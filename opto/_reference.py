@@ -63,7 +63,7 @@ class Patch(Edit):
     def replacement(self, value: Array, site: Site) -> Array:
         return _of(self.values.arrays, site, "Patch")
 
-    def given(self, site: Site) -> Sequence[Any]:
+    def constants(self, site: Site) -> Sequence[Any]:
         return [x for name, x in self.values.arrays.items() if name == site.name]
 
     def arguments(self) -> dict[str, Any]:
@@ -115,7 +115,7 @@ class Resample(Edit):
     def replacement(self, value: Array, site: Site) -> Array:
         return _of(self.values.arrays, site, "Resample")
 
-    def given(self, site: Site) -> Sequence[Any]:
+    def constants(self, site: Site) -> Sequence[Any]:
         return [x for name, x in self.values.arrays.items() if name == site.name]
 
     def arguments(self) -> dict[str, Any]:
@@ -160,7 +160,7 @@ class Mean(Edit):
             raise ValueError(f"Mean: {site} does not hold floating-point numbers")
         return _of(self.means, site, "Mean")
 
-    def given(self, site: Site) -> Sequence[Any]:
+    def constants(self, site: Site) -> Sequence[Any]:
         return [x for name, x in self.means.items() if name == site.name]
 
     def arguments(self) -> dict[str, Any]:

@@ -3,7 +3,7 @@
 import dataclasses
 import functools
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from typing import Any
 
 import equinox as eqx
@@ -365,23 +365,36 @@ def known_sites(model: Any, example: Sequence[Any]) -> Sites:
     function is recognised by its identity, as `jax.jit` does for `run`; `find_sites`
     traces it every time.
     """
-    shapes, static = eqx.partition((model, example), _has_shape)
-    leaves, structure = jax.tree.flatten(shapes)
-    weak = lambda x: getattr(x, "weak_type", False)
-    dims = tuple((jnp.shape(x), jnp.result_type(x), weak(x)) for x in leaves)
-    rest, rest_structure = jax.tree.flatten(static)
-    try:
-        # 1, 1.0 and True are equal, but not the same program.
-        kinds = tuple(type(leaf) for leaf in rest)
-        key = (structure, dims, tuple(rest), kinds, rest_structure)
-        table = _TABLES.get(key)
-    except TypeError:  # A static part cannot be hashed: trace every time.
+    key = structure_of((model, example))
+    if key is None:
         return discover(model, *example)
+    table = _TABLES.get(key)
     if table is None:
         if len(_TABLES) >= 256:
             _TABLES.clear()
         table = _TABLES[key] = discover(model, *example)
     return table
+
+
+def structure_of(tree: Any) -> Hashable | None:
+    """All that a compiled program depends on: a tree without its arrays' numbers.
+
+    `None` if a static part of the tree cannot be hashed.
+    """
+    leaves, structure = jax.tree.flatten(tree)
+    # 1, 1.0 and True are equal, but not the same program.
+    parts = [
+        (x.shape, x.dtype, getattr(x, "weak_type", False))
+        if _has_shape(x)
+        else (x, type(x))
+        for x in leaves
+    ]
+    key = (structure, *parts)
+    try:
+        hash(key)
+    except TypeError:
+        return None
+    return key
 
 
 def _has_shape(leaf: Any) -> bool:

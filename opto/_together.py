@@ -66,6 +66,8 @@ def check_together(
     **Arguments:** `recorded`: The recorded sites. The layers that a graft replaces are
         still computed, so an edit there may change what is recorded.
     """
+    if len(edits) < 2:
+        return
     _check_clamps(edits, table)
     check_before_graft(edits, table)
     order = {name: i for i, name in enumerate(table)}

@@ -1,6 +1,7 @@
 """Which entries of a site an edit selects: by the names of axes, as arrays."""
 
 import contextlib
+import dataclasses
 import operator
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
@@ -10,7 +11,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.core import Tracer
-from jaxtyping import Array, Bool, Int
+from jaxtyping import Array, Bool
 
 from ._site import Site
 from .hints import brief, did_you_mean
@@ -20,7 +21,10 @@ from .hints import brief, did_you_mean
 Chosen = int | np.integer | Sequence[Any] | np.ndarray | Array
 
 
-class Where(eqx.Module):
+# Not an Equinox module, whose methods take 30 times as long to look up.
+@jax.tree_util.register_dataclass
+@dataclasses.dataclass(frozen=True, eq=False)
+class Where:
     """A selection: for some axes, the indices that are selected.
 
     `indices` maps the names of axes that are chosen together (`"head"`, or
@@ -29,8 +33,9 @@ class Where(eqx.Module):
     it. `layer` is the number in the site's name.
     """
 
-    indices: dict[str, Int[Array, "*sweep choice axis"]]
-    entries: Bool[Array, "..."] | None = None
+    # JAX rebuilds a tree with leaves of any kind, so these types are not checked.
+    indices: dict[str, Any]  # Int[Array, "*sweep choice axis"]
+    entries: Any = None  # Bool[Array, "..."] | None
 
     @staticmethod
     def of(
@@ -74,39 +79,16 @@ class Where(eqx.Module):
 
     def mask(self, site: Site) -> Bool[Array, "..."] | None:
         """True at the selected entries, broadcasting over the site; `None`: all."""
-        return self._mask(site, jnp)
-
-    def _mask(self, site: Site, xp: Any) -> Any:
-        """`mask` by `jax.numpy`, or by `numpy` for checks."""
-        mask = (
-            self.entries
-            if xp is jnp or self.entries is None
-            else np.asarray(self.entries)
-        )
+        mask = self.entries
         for name, chosen in self.indices.items():
             # Axes: choice, then the site's, of length one unless this group names it.
             hit: Any = True
             for j, axis in enumerate(name.split()):
-                index = xp.asarray(chosen)[:, j].reshape(-1, *[1] * len(site.shape))
-                hit = hit & _points_at(axis, index, site, xp)
+                index = chosen[:, j].reshape(-1, *[1] * len(site.shape))
+                hit = hit & _points_at(axis, index, site)
             group = hit.any(axis=0)
             mask = group if mask is None else mask & group
         return mask
-
-    def entries_at(self, site: Site) -> Bool[np.ndarray, "..."] | None:
-        """`mask` by NumPy, for checks; `None` if indices are not known yet.
-
-        It broadcasts over the site and has the same number of axes.
-        """
-        arrays = [*self.indices.values()]
-        arrays += [] if self.entries is None else [self.entries]
-        if not all(map(is_concrete, arrays)):
-            return None
-        if any(chosen.ndim != 2 for chosen in self.indices.values()):
-            return None
-        mask = self._mask(site, np)
-        found = np.ones((1,) * len(site.shape), bool)
-        return found if mask is None else np.asarray(found & mask)
 
     def within(self, sites: Sequence[Site]) -> tuple[Site, ...]:
         """The sites that are in the selected layers."""
@@ -209,17 +191,17 @@ def _holds_tracer(x: Any) -> bool:
     return any(isinstance(leaf, Tracer) for leaf in jax.tree.leaves(x))
 
 
-def _points_at(axis: str, index: Any, site: Site, xp: Any) -> Any:
-    """Which entries an index means; `xp` is `jax.numpy`, or `numpy` for checks."""
+def _points_at(axis: str, index: Any, site: Site) -> Any:
+    """Which entries an index means."""
     if axis == "layer" and "layer" not in site.axes:
         return index == site.layer
     i = find_axis(axis, site)
     size = site.shape[i]
     # A leading axis for the choices.
-    positions = xp.arange(size).reshape(
+    positions = jnp.arange(size).reshape(
         [1, *(size if j == i else 1 for j in range(len(site.axes)))]
     )
-    return xp.where(index < 0, index + size, index) == positions
+    return jnp.where(index < 0, index + size, index) == positions
 
 
 def _check_mask(shape: tuple[int, ...], site: Site) -> None:

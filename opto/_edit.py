@@ -21,8 +21,8 @@ from .hints import brief
 
 Heads = str | Sequence[Sequence[int]] | None
 
-# Structures of edits, each with a site that its new values fit. In order of time.
-_FITTING: dict[tuple[Hashable, Site], None] = {}
+# Structures of edits, each with a site that its new values fit.
+_FITTING: set[tuple[Hashable, Site]] = set()
 
 
 class AbstractEdit(Written, eqx.Module):
@@ -142,9 +142,9 @@ class Edit(AbstractEdit, Selection):
             new = jax.eval_shape(lambda v, s=site: self.replacement(v, s), value)
             check_fits(type(self).__name__, new, site)
             if structure is not None:
-                _FITTING[structure, site] = None
-        while len(_FITTING) > 4096:
-            del _FITTING[next(iter(_FITTING))]
+                if len(_FITTING) >= 4096:
+                    _FITTING.clear()
+                _FITTING.add((structure, site))
 
     def constants(self, site: Site) -> Sequence[Any]:
         """The numbers that give the new values at a site, before the cast."""

@@ -69,7 +69,6 @@ It may be repeated. The study's own file may define them too."""
 class LaunchOptions(CommandOptions):
     """Train the runs of a study. Finished runs are skipped, unfinished ones resumed."""
 
-    USAGE: ClassVar[str] = "--out DIR [options]"
     EXAMPLE: ClassVar[str] = (
         "python -m sweeps induction --out runs/induction --scale smoke"
     )
@@ -136,7 +135,6 @@ def _launch(name: str, arguments: list[str]) -> int:
 class CancelOptions(CommandOptions):
     """Stop a study's jobs. They save first, and the next launch resumes them."""
 
-    USAGE: ClassVar[str] = "DIR"
     EXAMPLE: ClassVar[str] = "python -m sweeps cancel runs/induction"
 
     folder: tyro.conf.Positional[Path]

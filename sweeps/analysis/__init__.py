@@ -17,20 +17,11 @@ from ._curves import (
     logged_curve as logged_curve,
     MetricCurves as MetricCurves,
     together as together,
-    training_curve as training_curve,
 )
 from ._emergence import (
     crossing as crossing,
-    emergence as emergence,
     Estimate as Estimate,
-    estimates as estimates,
-    final as final,
     HALF as HALF,
-)
-from ._losses import (
-    emergence_table as emergence_table,
-    loss_figure as loss_figure,
-    losses as losses,
 )
 from ._passage import Passage as Passage, passage as passage
 from ._places import (

@@ -94,20 +94,3 @@ def together(
     ]
     empty = np.empty((len(points), 0))
     return points, np.stack(values, 1) if values else empty
-
-
-def training_curve(run: str | os.PathLike, metric: str = "loss") -> Curve:
-    """A metric on the training batches, averaged between evaluations.
-
-    **Returns:**
-
-    Sequences seen at each evaluation, and the mean over the steps since the previous
-    one, `[event]` each. Empty if the run is missing or has no event after step 0.
-    """
-    found = Run(run) if is_run(run) else None
-    if found is None or not found.log.events.any():
-        return np.empty(0, np.int64), np.empty(0)
-    log, size = found.log, found.config["training"]["batch_size"]
-    ends = log.events[log.events > 0] // size
-    parts = np.split(log.train[metric][: ends[-1]], ends[:-1])
-    return ends * size, np.array([part.mean(dtype=np.float64) for part in parts])

@@ -1,7 +1,7 @@
 """When a circuit emerges: the sequences seen when the loss falls to a level."""
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 import numpy as np
@@ -9,8 +9,6 @@ from jaxtyping import Float
 
 from icl.experiments.events import first_below, HALF_LN_2
 from icl.plots import Confidence
-
-from ._study import Study
 
 
 HALF = float(HALF_LN_2)
@@ -83,10 +81,6 @@ class Estimate:
         interval = f" [{_short(self.low)}, {_short(self.high)}]"
         return _short(self.value) + (interval if math.isfinite(self.low) else "")
 
-    def __truediv__(self, unit: float) -> "Estimate":
-        low, high = self.low / unit, self.high / unit
-        return Estimate(self.value / unit, low, high, self.known, self.count)
-
 
 def _short(value: float) -> str:
     return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.3g}"
@@ -126,50 +120,3 @@ def crossing(sequences: np.ndarray, losses: np.ndarray, level: float = HALF) -> 
         return math.nan
     found = first_below(np.asarray(sequences)[there], np.asarray(losses)[there], level)
     return math.inf if found is None else found
-
-
-def emergence(
-    study: Study,
-    runs: Iterable[str],
-    *,
-    level: float = HALF,
-    data: str = "train",
-) -> Float[np.ndarray, " run"]:
-    """When the loss of each run falls to a level, in sequences seen.
-
-    Infinite for a run whose loss never does, NaN for a missing run.
-
-    **Arguments:**
-
-    - `level`: In nats.
-    - `data`: The evaluation set on which the mean loss is taken.
-    """
-    curves = (study.curve(name, data=data) for name in runs)
-    return np.array([crossing(x, y, level) for x, y in curves], float)
-
-
-def estimates(
-    study: Study,
-    groups: Mapping[str, Iterable[str]],
-    *,
-    level: float = HALF,
-    data: str = "train",
-) -> dict[str, Estimate]:
-    """The `emergence` of each group of runs as one estimate; its runs differ in seed.
-
-    Missing runs are skipped.
-    """
-    return {
-        name: Estimate.of(
-            emergence(study, [r for r in runs if r in study], level=level, data=data)
-        )
-        for name, runs in groups.items()
-    }
-
-
-def final(
-    study: Study, runs: Iterable[str], *, metric: str = "loss", data: str = "train"
-) -> Estimate:
-    """A metric at the end of runs that differ in seed; missing runs are skipped."""
-    curves = (study.curve(name, metric, data=data) for name in runs)
-    return Estimate.of(values[-1] for _, values in curves if len(values))

@@ -7,7 +7,6 @@ from pathlib import Path
 
 import numpy as np
 
-from icl.experiments import load, Trained
 from icl.runs import is_finished
 
 from ..folder import Folder
@@ -60,12 +59,6 @@ class Study:
             return f"{self.path.name}: not run"
         runs = f"{len(self.names)} of {self.planned} runs"
         return f"{self.path.name}: scale {self.scale!r}, {runs}"
-
-    def load(self, name: str, checkpoint: int = -1) -> Trained:
-        """Loads a run as `icl.load` does; raises `ValueError` if it is not finished."""
-        if name not in self:
-            raise ValueError(f"{self.path} has no finished run {name!r}")
-        return load(self.path / name, checkpoint)
 
     def curve(self, name: str, metric: str = "loss", *, data: str = "train") -> Curve:
         """A metric of a run over training: its mean over an evaluation set.

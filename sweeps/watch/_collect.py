@@ -6,7 +6,7 @@ import os
 import re
 import sys
 import warnings
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -21,15 +21,13 @@ from icl.config import from_json
 from icl.files import check_writable, write_bytes, write_hdf5
 from icl.plugins import made_with
 from icl.protocols import Summary, TaskConfig
-from icl.runs import is_run, logged_rows, open_log, Run
+from icl.runs import Run
 from icl.summaries import over_events, scalars
 
 from ..folder import Folder
 from ..plan import matching
 from ..text import counted
 
-
-Summaries = Mapping[str, Summary | None]
 
 TRAINING = "training"
 """The set of the training metrics: means over the steps since the last event."""
@@ -44,14 +42,13 @@ class CollectOptions(CommandOptions):
     fields in which runs differ, the sequences seen, and each metric.
     """
 
-    USAGE: ClassVar[str] = "DIR [options]"
     EXAMPLE: ClassVar[str] = "python -m sweeps collect runs/induction --out all.csv"
 
     folder: tyro.conf.Positional[Path]
     """The study's folder."""
     out: Path | None = None
     """The file to write, .h5 or .csv; by default collected.h5 in the study's folder. An
-    existing file is replaced."""
+    earlier table is replaced; any other file is refused."""
     only: tyro.conf.UseAppendAction[tuple[str, ...]] = ()
     """A pattern of run names, such as 'clamp-*'. May be repeated."""
 
@@ -70,6 +67,8 @@ def collect_command(arguments: list[str]) -> int:
         raise ValueError(f"--out: {out} must end in .h5 or .csv")
     if not out.parent.is_dir():
         raise ValueError(f"--out: there is no folder {out.parent}")
+    if out.exists() and not _is_table(out):
+        raise ValueError(f"--out: {out} exists and is not a table of this command")
     check_writable(out.parent)
     runs = matching(options.only, configs)
     table, problems = _gather(folder, configs, runs)
@@ -88,6 +87,16 @@ def collect_command(arguments: list[str]) -> int:
         _write_hdf5(out, table, study, unfinished)
     print(f"{counted(len(table), 'row')} of {counted(len(logged), 'run')}: {out}")
     return 1 if problems else 0
+
+
+def _is_table(file: Path) -> bool:
+    """Whether this command wrote a file, so that it may replace it."""
+    if file.suffix == ".csv":
+        return file.read_bytes().startswith(b"run,")
+    if not h5py.is_hdf5(file):
+        return False
+    with h5py.File(file) as found:
+        return "columns" in found.attrs
 
 
 def collect(folder: str | os.PathLike, only: Sequence[str] = ()) -> pd.DataFrame:
@@ -123,117 +132,60 @@ def _gather(
 ) -> tuple[pd.DataFrame, dict[str, str]]:
     """The table, and why a run's config or log could not be read, by run."""
     study = folder.read()
-    parts: list[tuple[str, pd.DataFrame]] = []
+    frames: list[pd.DataFrame] = []
     problems: dict[str, str] = {}
-    loss_units: dict[str, str] = {}
+    units: dict[str, set[str]] = {}
     for run in tqdm(runs, desc="collecting", unit="run", disable=None, leave=False):
-        file = folder.run(run) / "log.h5"
+        path = folder.run(run)
+        if not (path / "log.h5").exists():
+            continue
         try:
-            if is_run(folder.run(run)):
-                # A damaged config is reported: the planned one does not replace it.
-                _ = Run(folder.run(run)).config
             with made_with(study.get("plugins", ())):
-                task = from_json(TaskConfig, configs[run]["task"])
+                task = from_json(TaskConfig, Run(path).config["task"])
+            logged = [*_logged(Run(path), task.summaries)]
         except ValueError as error:
             problems[run] = f"{run} cannot be read: {error}"
             continue
-        try:
-            logged = [*_logged(file, task.summaries)] if file.exists() else []
-        except ValueError as error:
-            problems[run] = str(error)
-            continue
-        parts += [(run, each) for each in logged]
-        loss_units[run] = task.loss_unit
+        frames += [each.assign(run=run) for each in logged]
+        for name in {str(name) for each in logged for name in each}:
+            if name == "loss" or name.endswith("_loss"):
+                units.setdefault(name, set()).add(task.loss_unit)
     none = pd.DataFrame({"run": [], "sequences": [], "set": []}, dtype=str)
-    frames = [part.assign(run=run) for run, part in parts]
     rows = pd.concat(frames or [none], ignore_index=True)
     metrics = [name for name in rows if name not in none]
     fields = differing(study["folder"], configs)
     table = rows[["run"]].join(fields, on="run")
     table = pd.concat([table, rows[["sequences", "set", *metrics]]], axis=1)
-    table.attrs["units"] = _units(parts, loss_units)
+    # A loss has a unit if the tasks of all runs have the same.
+    same = {name: min(each) for name, each in units.items() if len(each) == 1}
+    losses = {name: unit for name, unit in same.items() if unit}
+    table.attrs["units"] = {"sequences": "sequences seen", **losses}
     return table, problems
 
 
-def _units(
-    parts: Iterable[tuple[str, pd.DataFrame]], loss_units: Mapping[str, str]
-) -> dict[str, str]:
-    """The units of columns; losses have one if the tasks of all runs have the same."""
-    found: dict[str, set[str]] = {}
-    for run, part in parts:
-        for name in map(str, part):
-            if name == "loss" or name.endswith("_loss"):
-                found.setdefault(name, set()).add(loss_units[run])
-    same = {name: min(units) for name, units in found.items() if len(units) == 1}
-    losses = {name: unit for name, unit in same.items() if unit}
-    return {"sequences": "sequences seen", **losses}
-
-
-def _logged(file: Path, summaries: Summaries) -> Iterator[pd.DataFrame]:
-    """The metrics of each set of a log at each event.
-
-    One array of the log is in memory at a time.
+def _logged(
+    run: Run, summaries: Mapping[str, Summary | None]
+) -> Iterator[pd.DataFrame]:
+    """The metrics of each set of a run's log at each event.
 
     **Raises:** `ValueError` if the log cannot be read.
     """
-    try:
-        with open_log(file) as log:
-            for name, events, metrics in _sets(log, summaries):
-                yield pd.DataFrame({"sequences": events, "set": name, **metrics})
-    except (
-        OSError,
-        KeyError,
-        RuntimeError,
-        AttributeError,
-        TypeError,
-        ValueError,
-    ) as e:
-        reason = " ".join(str(e).split())
-        raise ValueError(f"{file} is not a readable log: {reason}") from None
-
-
-def _sets(
-    log: Any, summaries: Summaries
-) -> Iterator[tuple[str, np.ndarray, dict[str, np.ndarray]]]:
-    events = np.asarray(log["eval/iter"][()], np.int64)
-    steps = log["train/iter"][()]
-    # No step comes before an event at 0, so that event has no row.
-    ends = np.searchsorted(steps, events, side="right")
+    log = run.log
+    ends = log.events // run.config["training"]["batch_size"]
     starts = np.concatenate([[0], ends[:-1]])
-    some = ends > starts
-    pairs = list(zip(starts[some], ends[some], strict=True))
-    means = {
-        name: np.array([rows[a:b].mean(dtype=np.float64) for a, b in pairs])
-        for name, rows in _rows(log["train"], len(steps))
-    }
-    if means and pairs:
-        yield TRAINING, events[some], means
-    for name, metrics in log["eval"].items():
+    some = ends > starts  # No step comes before an event at 0.
+    if some.any():
+        pairs = list(zip(starts[some], ends[some], strict=True))
+        means = {
+            name: [rows[a:b].mean(dtype=np.float64) for a, b in pairs]
+            for name, rows in log.train.items()
+        }
+        yield pd.DataFrame({"sequences": log.events[some], "set": TRAINING, **means})
+    for name, rows in log.evaluations.items():
         if name == TRAINING:
             raise ValueError(f"an evaluation set must not be named {TRAINING!r}")
-        if name != "iter" and len(events):
-            found = _summarised(metrics, len(events), summaries)
-            yield name, events, scalars(found, lead=1)
-
-
-def _summarised(group: Any, count: int, summaries: Summaries) -> dict[str, np.ndarray]:
-    """The summaries of a set at each event."""
-    numbers: dict[str, np.ndarray] = {}
-    for name, rows in _rows(group, count):
-        if name not in summaries:
-            numbers |= over_events({name: rows}, {})
-    if any(summary is not None for summary in summaries.values()):
-        rows = dict(_rows(group, count))
-        numbers |= over_events(rows, {**dict.fromkeys(rows), **summaries})
-    return numbers
-
-
-def _rows(group: Any, count: int) -> Iterator[tuple[str, np.ndarray]]:
-    for name, data in group.items():
-        if name != "iter":
-            if len(data) != count:
-                raise ValueError(f"{data.name} has {len(data)} rows, not {count}")
-            yield name, logged_rows(data)
+        numbers = scalars(over_events(rows, summaries), lead=1)
+        yield pd.DataFrame({"sequences": log.events, "set": name, **numbers})
 
 
 # The fields in which they differ

@@ -27,7 +27,6 @@ class StatusOptions(CommandOptions):
     """Show the progress of each run of a study. The exit status is 1 if a run has
     failed, or can never start because a run that it needs has failed."""
 
-    USAGE: ClassVar[str] = "DIR [options]"
     EXAMPLE: ClassVar[str] = "python -m sweeps status runs/induction --watch"
 
     folder: tyro.conf.Positional[Path]

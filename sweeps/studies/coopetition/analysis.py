@@ -3,33 +3,14 @@
 Layer 0 is the paper's layer 1, and layer 1 its layer 2.
 """
 
-import os
 from collections.abc import Sequence
 from typing import Any
 
 import opto
-from icl import Experiment, Run
 from icl.edits import Induction
-from icl.edits.grafts import sources
 from icl.experiments import Trained
-from icl.runs import is_run
 
 from ...analysis import check_two_layers
-
-
-def taken_at(run: str | os.PathLike) -> int | None:
-    """How many sequences a run's donor had seen when the weights were taken from it.
-
-    The donor is the run that this one starts from, or that is grafted into it. `None`
-    if there is no donor, or this run does not exist.
-    """
-    if not is_run(run):
-        return None
-    experiment = Run(run).read(Experiment)
-    if experiment.start is not None:
-        return experiment.start.checkpoint
-    grafted = sources(experiment.edits)
-    return grafted[0][1] if grafted else None
 
 
 def attention_differences(layer: int, differences: Sequence[float]) -> Any:

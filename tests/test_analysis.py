@@ -85,9 +85,6 @@ def test_a_study_has_the_runs_that_are_finished(folder):
     assert "main" in study
     assert "other" not in study
     assert str(study) == "small: scale 'smoke', 1 of 3 runs"
-    assert study.load("main").run.checkpoints[-1] == 320
-    with pytest.raises(ValueError, match="no finished run 'other'"):
-        study.load("other")
 
 
 def test_a_study_that_was_not_run_has_none(tmp_path):
@@ -95,7 +92,6 @@ def test_a_study_that_was_not_run_has_none(tmp_path):
     assert study.names == ()
     assert str(study) == "clamps: not run"
     assert study.curve("main")[0].size == 0
-    assert np.isnan(analysis.emergence(study, ["main"])).all()
 
 
 def test_a_damaged_study_is_said(tmp_path):
@@ -124,8 +120,6 @@ def test_curves_are_those_of_the_log(folder):
     rows = log.evaluations["train"]["loss"].astype(np.float64)
     assert np.allclose(losses, rows.mean(1), atol=1e-12)
     assert study.curve("main", data="nothing")[0].size == 0
-    end = analysis.final(study, ["main", "never"])
-    assert (end.count, end.value) == (1, pytest.approx(rows[-1].mean()))
 
 
 def test_curves_of_other_points_come_on_one_axis():
@@ -158,8 +152,6 @@ def test_intervals_are_students():
         (values.mean(), low, high)
     )
     assert (found.known, found.count) == (4, 4)
-    halved = found / 2.0
-    assert (halved.value, halved.high) == pytest.approx((found.value / 2, high / 2))
 
 
 def test_what_some_seeds_never_reach_has_a_median_and_no_interval():
@@ -167,7 +159,7 @@ def test_what_some_seeds_never_reach_has_a_median_and_no_interval():
     assert found.value == 5.0
     assert math.isnan(found.low)
     assert str(found) == "median 5, reached in 4 of 5 seeds"
-    found = analysis.Estimate.of([3.0, np.inf]) / 10.0
+    found = analysis.Estimate.of([3.0, np.inf])
     assert math.isinf(found.value)
     assert str(found) == "reached in 1 of 2 seeds"
 
@@ -210,20 +202,6 @@ def test_a_value_out_of_bounds_is_refused():
     assert analysis.Estimate.of([1.0 + 1e-7, 1.0], (0.0, 1.0)).high == 1
     with pytest.raises(ValueError, match=r"must lie in \[0.0, 1.0\], got"):
         analysis.Estimate.of([1.2, 1.0], (0.0, 1.0))
-
-
-def test_losses_of_runs_that_are_there(folder):
-    study = analysis.Study.read(folder)
-    found = analysis.losses(study, {"a": ["main", "never"], "b": ["other"]})
-    assert found.labels == ("a",)
-    assert np.array_equal(found.values[:, 0], study.curve("main")[1])
-    figure = analysis.loss_figure(study, {"a": ["main"]})
-    assert np.allclose(figure.drawn["mean"].values[:, 0], study.curve("main")[1])
-    assert isinstance(analysis.loss_figure(study, {"b": ["never"]}), analysis.Table)
-    runs = {"a": ["main"], "b": ["never"]}
-    target = {"a": 1000.0, "b": None}
-    table = analysis.emergence_table("run", target, {"ours": (study, runs)}, level=99.0)
-    assert table.texts == [["a", "1", "0"], ["b", "–", "–"]]
 
 
 # Heads and paths

@@ -1,7 +1,6 @@
 """The analyses in the coopetition notebooks, against NumPy and runs by hand."""
 
 import dataclasses
-import json
 import math
 import shutil
 
@@ -13,16 +12,14 @@ from scipy import optimize
 import icl
 import opto
 from icl import plots
-from icl.config import to_json
 from icl.data import LowRankClasses
 from icl.measures import induction_strength, Measure
 from icl.presets.coopetition import coopetition
 from icl.training.schedules import At, Every
-from sweeps.analysis import begun, latest_run, logged_curve, passage, training_curve
+from sweeps.analysis import begun, latest_run, logged_curve, passage
 from sweeps.studies.coopetition.analysis import (
     attention_differences,
     lower_layer_ablations,
-    taken_at,
     without_way_past,
 )
 
@@ -101,16 +98,6 @@ def test_no_events_give_no_numbers():
 # How runs are made, and how they train
 
 
-def test_the_training_curve_is_the_mean_of_the_steps_between_events(run, tmp_path):
-    events, means = training_curve(run)
-    rows = icl.Run(run).log.train["loss"]
-    # An event after every 2 steps.
-    assert events.tolist() == [32, 64]
-    wanted = [rows[:2].mean(dtype=np.float64), rows[2:].mean(dtype=np.float64)]
-    np.testing.assert_allclose(means, wanted, rtol=1e-12)
-    assert [len(x) for x in training_curve(tmp_path / "absent")] == [0, 0]
-
-
 def test_curves_are_of_runs_as_far_as_they_are(run, tmp_path):
     events, values = logged_curve(run, "accuracy", data="flip")
     rows = icl.Run(run).log.evaluations["flip"]["accuracy"]
@@ -136,20 +123,6 @@ def test_begun_are_runs_with_a_log_and_the_latest_is_the_finished_one(run, tmp_p
     assert latest_run(places["absent"], places["a-1"]) == places["a-1"]
     with pytest.raises(ValueError, match="no checkpoints in any of"):
         latest_run(places["absent"])
-
-
-def test_taken_at_is_the_checkpoint_of_a_start_and_of_a_graft(tmp_path):
-    graft = "Graft('/some/run', from_=1, checkpoint=32)"
-    made = {
-        "graft": dataclasses.replace(_experiment(), edits=(graft,)),
-        "start": dataclasses.replace(_experiment(), start=icl.Start("/other/run", 64)),
-        "main": _experiment(),
-    }
-    for name, experiment in made.items():
-        (tmp_path / name).mkdir()
-        (tmp_path / name / "config.json").write_text(json.dumps(to_json(experiment)))
-    names = ("graft", "start", "main", "absent")
-    assert [taken_at(tmp_path / name) for name in names] == [32, 64, None, None]
 
 
 # Edits

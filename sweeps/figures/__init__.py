@@ -14,8 +14,16 @@ from ._claims import (
     Together as Together,
     Within as Within,
 )
-from ._curves import crossings as crossings, curves as curves, has_set as has_set
-from ._dotted import dotted as dotted
+from ._drawing import (
+    by_seed as by_seed,
+    BySeed as BySeed,
+    crossings as crossings,
+    curves as curves,
+    curves_by_set as curves_by_set,
+    dotted as dotted,
+    draw_curves as draw_curves,
+    of_each as of_each,
+)
 from ._figure import Figure as Figure, Measured as Measured, Runs as Runs
 from ._notebook import drawn_from as drawn_from, table_of as table_of
 from ._papers import (

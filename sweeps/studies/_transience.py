@@ -14,8 +14,7 @@ from ..analysis import MetricCurves, passage
 from ..figures import (
     ACCURACY,
     Claim,
-    curves,
-    has_set,
+    curves_by_set,
     Measured,
     Row,
     rows_of,
@@ -34,8 +33,7 @@ HEIGHTS = ("flip peak", "flip end", "icl peak", "icl end", "ciwl end")
 
 def comes_and_goes(runs: Runs) -> Measured:
     """Accuracies on each set over training, and when `flip` comes and goes."""
-    sets = [name for name in _SETS if has_set(runs, name)]
-    every = {name: curves(runs, name, _METRIC) for name in sets}
+    every = curves_by_set(runs, _SETS, _METRIC)
     flip = every["flip"]
     values = {
         "flip peak": _trained(flip).max(0),

@@ -251,8 +251,8 @@ def descent_rolled_out(task: LinearRegression) -> Float[np.ndarray, "step statis
 def by_order(folder: Path) -> dict[str, float]:
     """The loss on the same pairs in each of `ORDERS`.
 
-    Also `effect`: the largest root mean square difference of predictions between two
-    orders of the same tasks.
+    First `difference of predictions`: the largest root mean square difference between
+    two orders of the same tasks.
     """
     found: dict[str, float] = {}
     effect = 0.0
@@ -265,7 +265,7 @@ def by_order(folder: Path) -> dict[str, float]:
         found |= {name: loss for name, (loss, _) in given.items()}
         first, second = (answers for _, answers in given.values())
         effect = max(effect, float(np.sqrt(np.mean((first - second) ** 2))))
-    return found | {"effect": effect}
+    return {"difference of predictions": effect, **found}
 
 
 def ordered(task: LinearRegression, name: str) -> LinearRegression:

@@ -22,6 +22,7 @@ from icl.measures.label_directions import ov_alignment, ov_alignment_p
 
 from ...figures import (
     ACCURACY,
+    by_seed,
     CORRELATION,
     crossings,
     curves,
@@ -102,19 +103,15 @@ def _escapes(runs: Runs) -> Measured:
 
 
 def _bayes(runs: Runs) -> Measured:
-    rows: dict[str, list[float]] = {}
-
-    def add(prefix: str, found: Mapping[str, float]) -> None:
-        for what, value in found.items():
-            rows.setdefault(f"{prefix}: {what}", []).append(value)
-
-    for folder in runs.folders[_BASE]:
-        add("A", against_bayes(folder))
-        add("A wide", against_bayes(folder, wide_shift(folder)))
-    for folder in runs.folders.get(_OTHER, ()):
-        add("B", against_bayes(folder))
-    values = {name: np.array(each) for name, each in rows.items()}
-    for task in {name.split(":")[0] for name in values}:
+    base, other = runs.folders[_BASE], runs.folders.get(_OTHER, ())
+    wide = lambda folder: against_bayes(folder, wide_shift(folder))
+    found = {"A": by_seed(base, against_bayes), "A wide": by_seed(base, wide)}
+    if other:
+        found["B"] = by_seed(other, against_bayes)
+    values = {
+        f"{k}: {what}": x for k, each in found.items() for what, x in each.items()
+    }
+    for task in found:
         gap = values[f"{task}: accuracy"] - values[f"{task}: Bayes accuracy"]
         values[f"{task}: accuracy minus Bayes"] = gap
     values = {name: values[name] for name in _BAYES if name in values}
@@ -140,8 +137,7 @@ _MEASURES: Mapping[str, Callable[[], icl.measures.AnyMeasure]] = {
 
 
 def _mechanism(runs: Runs) -> Measured:
-    each = [_read(folder) for folder in runs.folders[_BASE]]
-    values = {name: np.array([found[name] for found in each]) for name in each[0]}
+    values = by_seed(runs.folders[_BASE], _read)
     label = "correlation, share, cosine or ratio"
     return Measured(values, dotted(values, _MECHANISM, label))
 

@@ -3,15 +3,11 @@ in transformers" (arXiv 2311.08360)."""
 
 import math
 
-import numpy as np
-
-from icl import plots
-
 from ...figures import (
     ACCURACY,
-    curves,
+    curves_by_set,
+    draw_curves,
     Figure,
-    has_set,
     Measured,
     rows_of,
     Runs,
@@ -27,8 +23,7 @@ _SETS = ("flip", "icl", "ciwl")
 
 def _by_noise(runs: Runs) -> Measured:
     """Accuracies at the end, by the noise of a class's exemplars."""
-    sets = [name for name in _SETS if has_set(runs, name)]
-    every = {name: curves(runs, name, "in_context_accuracy") for name in sets}
+    every = curves_by_set(runs, _SETS, "in_context_accuracy")
     values = {
         f"{label}: {name} end": found.by_label[label][-1]
         for name, found in every.items()
@@ -39,13 +34,10 @@ def _by_noise(runs: Runs) -> Measured:
         f"{label}: flip peak": found[first.sequences > 0].max(0)
         for label, found in first.by_label.items()
     }
-    figure = plots.traces(
-        first.sequences,
-        {f"on {name}": found.values for name, found in every.items()},
-        groups=np.array(first.labels),
-        label="accuracy among\nlabels in context",
+    figure = draw_curves(
+        {f"on {name}": found for name, found in every.items()},
+        "accuracy among\nlabels in context",
         by="noise of exemplars",
-        trace="seed",
         limits=(0, 1.02),
         threshold=0.5,
         columns=3,

@@ -2,15 +2,14 @@
 emerge, and too much CIWL hinders it."""
 
 import math
+from typing import Any
 
 import numpy as np
 
-from icl import plots
-
-from ....analysis import MetricCurves
 from ....figures import (
     ACCURACY,
     curves,
+    draw_curves,
     Figure,
     Measured,
     NATS,
@@ -28,7 +27,8 @@ def _last(runs: Runs) -> Measured:
     """The loss of the `icl` evaluator, which figures 4a and 4b of the paper show."""
     found = curves(runs, "icl")
     values = {label: each[-1] for label, each in found.by_label.items()}
-    return Measured(values, _by_run(found, "loss on icl (nats)"))
+    label = "loss on icl (nats)"
+    return Measured(values, draw_curves(found, label, by="run", trace="run"))
 
 
 def _peaks(runs: Runs) -> Measured:
@@ -38,39 +38,24 @@ def _peaks(runs: Runs) -> Measured:
         label: np.nanmax(each[found.sequences > 0], axis=0)
         for label, each in found.by_label.items()
     }
-    return Measured(values, _by_run(found, "accuracy on flip", threshold=0.5))
+    looks: dict[str, Any] = {"by": "run", "trace": "run", "threshold": 0.5}
+    return Measured(values, draw_curves(found, "accuracy on flip", **looks))
 
 
 def _ends(runs: Runs) -> Measured:
     """Whether in-context learning stays if a class is shown as one exemplar."""
     found = {name: curves(runs, name, METRIC) for name in ("matched_flip", "flip")}
     values = {f"{name} at the end": each.values[-1] for name, each in found.items()}
-    first = found["matched_flip"]
-    figure = plots.traces(
-        first.sequences,
-        {f"on {name}": each.values for name, each in found.items()},
-        label="accuracy among\nlabels in context",
+    figure = draw_curves(
+        {f"on {name}": each for name, each in found.items()},
+        "accuracy among\nlabels in context",
+        groups=None,
         trace="run",
         limits=(0, 1.02),
         threshold=0.5,
         columns=2,
     )
     return Measured(values, figure)
-
-
-def _by_run(
-    found: MetricCurves, label: str, threshold: float | None = None
-) -> plots.DrawnFigure:
-    return plots.traces(
-        found.sequences,
-        found.values,
-        groups=np.array(found.labels),
-        by="run",
-        trace="run",
-        label=label,
-        limits=(0, None),
-        threshold=threshold,
-    )
 
 
 _INSIDE, _BEFORE, _AFTER = "CIWL's, in the window", "CIWL's, before", "CIWL's, after"

@@ -5,16 +5,18 @@ is good on `ciwl`. The paper's CIWL needs heads; on `flip` they turn to the wron
 """
 
 import math
-
-import numpy as np
+from pathlib import Path
 
 import icl
-from icl import measures, plots
+from icl import measures
 
-from ....analysis import curves_of, Estimate
+from ....analysis import curves_of
 from ....figures import (
     ACCURACY,
     ATTENTION,
+    by_seed,
+    dotted,
+    draw_curves,
     Exceeds,
     Figure,
     Measured,
@@ -41,11 +43,11 @@ def _strengths(runs: Runs) -> Measured:
         "mean of heads at its peak": curves.values[curves.sequences > 0].max(0),
         "mean of heads at the end": curves.values[-1],
     }
-    figure = plots.traces(
-        curves.sequences,
-        curves.values,
-        label="induction strength on flip,\nmean of layer 1's heads",
-        trace="seed",
+    figure = draw_curves(
+        curves,
+        "induction strength on flip,\nmean of layer 1's heads",
+        groups=None,
+        limits=None,
         threshold=0.0,
     )
     return Measured(values, figure)
@@ -71,34 +73,28 @@ _NAMES = {
     else f"{data} without {what}"
     for data, what in _ABLATED
 }
+_TARGETS = rows_of(ACCURACY, {_NAMES[key]: x for key, x in _ABLATED.items()})
 
 
 def _ablations(runs: Runs) -> Measured:
-    rows: dict[str, list[float]] = {name: [] for name in _NAMES.values()}
-    for folder in runs.folders["main"]:
-        trained = icl.load(folder)
-        edits = lower_layer_ablations(trained)
-        for (data, what), name in _NAMES.items():
-            if data not in trained.evaluations:
-                rows[name].append(math.nan)
-                continue
-            metric = "accuracy" if data == "iwl" else METRIC
-            measure = measures.task_metric(trained.task, metric)
-            asked = {metric: measures.Under(edits[what], measure)}
-            found = icl.replay(trained, asked, data=data, checkpoints=[-1])
-            rows[name].append(float(found[metric][0]))
-    every = {name: Estimate.of(each, ACCURACY.bounds) for name, each in rows.items()}
-    figure = plots.intervals(
-        {
-            "paper (one seed)": {
-                _NAMES[key]: (target, np.nan, np.nan)
-                for key, target in _ABLATED.items()
-            },
-            "ours": {name: (e.value, e.low, e.high) for name, e in every.items()},
-        },
-        label="accuracy at the end",
-    )
-    return Measured({name: np.array(each) for name, each in rows.items()}, figure)
+    values = by_seed(runs.folders["main"], _ablated)
+    label, known = "accuracy at the end", "paper (one seed)"
+    return Measured(values, dotted(values, _TARGETS, label, known=known))
+
+
+def _ablated(folder: Path) -> dict[str, float]:
+    trained = icl.load(folder)
+    edits, found = lower_layer_ablations(trained), {}
+    for (data, what), name in _NAMES.items():
+        if data not in trained.evaluations:
+            found[name] = math.nan
+            continue
+        metric = "accuracy" if data == "iwl" else METRIC
+        measure = measures.task_metric(trained.task, metric)
+        asked = {metric: measures.Under(edits[what], measure)}
+        replayed = icl.replay(trained, asked, data=data, checkpoints=[-1])
+        found[name] = replayed[metric][0]
+    return found
 
 
 FIGURES = (
@@ -126,7 +122,7 @@ FIGURES = (
         cost="40 min",
         about="accuracy among labels in context at the end (iwl: among all labels)",
         measure=_ablations,
-        rows=rows_of(ACCURACY, {_NAMES[key]: x for key, x in _ABLATED.items()}),
+        rows=_TARGETS,
         claims=(
             Within("train with everything", low=0.9),
             Within("train without all heads", high=0.7),

@@ -1,7 +1,7 @@
 """What the figures of these studies share."""
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -25,12 +25,6 @@ GREEN, PURPLE, GREY = "#2a9d3a", "#7b3fa0", "0.5"
 """Gradient descent, trained transformers, and closed forms."""
 DESCENT: Mapping[str, Any] = {"colour": "#8ed29a", "width": 5.0}
 """How plain gradient descent looks: wide and pale, as it is often under other lines."""
-
-
-def by_name(each: Iterable[Mapping[str, float]]) -> dict[str, np.ndarray]:
-    """The numbers of all seeds, `[seed]` by name."""
-    rows = [*each]
-    return {name: np.array([row[name] for row in rows], float) for name in rows[0]}
 
 
 def over_seeds(

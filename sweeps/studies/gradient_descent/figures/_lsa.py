@@ -1,15 +1,16 @@
 """Linear self-attention beside gradient descent, seed by seed."""
 
+import functools
+
 import numpy as np
 
 from icl import plots
 
-from ....figures import dotted, Figure, Measured, rows_of, Runs, Within
+from ....figures import by_seed, dotted, Figure, Measured, rows_of, Runs, Within
 from .. import analysis
 from ..analysis import SCALES
 from ..order.runs import SEEDS
 from ._common import (
-    by_name,
     constant,
     COSINE,
     DESCENT,
@@ -33,7 +34,7 @@ def _alignment(runs: Runs) -> Measured:
     values: dict[str, np.ndarray] = {}
     for name, folders in runs.folders.items():
         steps = _MODELS[name]
-        found = by_name(analysis.aligned(folder, steps) for folder in folders)
+        found = by_seed(folders, functools.partial(analysis.aligned, steps=steps))
         escaped = found["escaped"] > 0
         if steps > 1:  # Descent has more loss than GD++, which the model finds.
             task = analysis.task_of(folders[0])
@@ -81,7 +82,7 @@ _ALIGNMENT = {
 def _basin(runs: Runs) -> Measured:
     values: dict[str, np.ndarray] = {}
     for name, folders in runs.folders.items():
-        found = by_name(analysis.aligned(folder, 1) for folder in folders)
+        found = by_seed(folders, functools.partial(analysis.aligned, steps=1))
         zero = analysis.zero_loss(analysis.task_of(folders[0]))
         stuck = found["escaped"] < 1
         values[f"{name}: escaped"] = found["escaped"]

@@ -1,11 +1,9 @@
 """Models trained on noisy contexts, beside the descent that is best with that noise."""
 
-import numpy as np
-
-from ....figures import dotted, Figure, Measured, rows_of, Runs, Within
+from ....figures import dotted, Figure, Measured, of_each, rows_of, Runs, Within
 from .. import analysis
 from ..noise.runs import NOISES, SEEDS, SEPARATED
-from ._common import AREA, by_name, LOSS, NAN, RATIO
+from ._common import AREA, LOSS, NAN, RATIO
 
 
 _LSA = {f"lsa, {name}": f"lsa-{name}-seed-{{seed}}" for name in NOISES}
@@ -19,22 +17,16 @@ _LAYERS = ("layer 0", "layer 1", "layer 2", "control")
 
 
 def _robustness(runs: Runs) -> Measured:
-    values: dict[str, np.ndarray] = {}
-    for name, folders in runs.folders.items():
-        found = by_name(analysis.beside_descent(folder) for folder in folders)
-        values |= {f"{name}: {what}": each for what, each in found.items()}
+    values = of_each(runs, analysis.beside_descent)
     shown = {k: v for k, v in values.items() if not k.endswith(": loss")}
     label = "loss, divided by that of one step of descent"
     return Measured(values, dotted(shown, _RATIOS, label))
 
 
 def _separation(runs: Runs) -> Measured:
-    values: dict[str, np.ndarray] = {}
-    for name, folders in runs.folders.items():
-        found = by_name(analysis.separation(folder) for folder in folders)
-        values |= {f"{name}: {what}": each for what, each in found.items()}
-    values = {k: values[k] for k in _AREAS if k in values}
-    return Measured(values, dotted(values, _AREAS, "AUROC; .5 is chance"))
+    values = of_each(runs, analysis.separation)
+    shown = {k: values[k] for k in _AREAS if k in values}
+    return Measured(values, dotted(shown, _AREAS, "AUROC; .5 is chance"))
 
 
 _RATIOS = {

@@ -1,14 +1,19 @@
 """Whether the order of the pairs changes what models predict."""
 
-import numpy as np
-
-from icl import plots
-
-from ....figures import dotted, Exceeds, Figure, Measured, rows_of, Runs, Within
+from ....figures import (
+    dotted,
+    Exceeds,
+    Figure,
+    Measured,
+    of_each,
+    rows_of,
+    Runs,
+    Within,
+)
 from .. import analysis
 from ..analysis import ORDERS
 from ..order.runs import FEW, ORDERS as TRAINED
-from ._common import by_name, LOSS, NAN, RATIO
+from ._common import LOSS, NAN, RATIO
 
 
 _RUNS = {
@@ -19,18 +24,10 @@ _RUNS = {
 
 
 def _sensitivity(runs: Runs) -> Measured:
-    values: dict[str, np.ndarray] = {}
-    for name, folders in runs.folders.items():
-        found = by_name(analysis.by_order(folder) for folder in folders)
-        values[f"{name}: difference of predictions"] = found["effect"]
-        for order in ORDERS:
-            values[f"{name}: {order}"] = found[order]
-    return Measured({k: values[k] for k in _ROWS if k in values}, _drawn(values))
-
-
-def _drawn(values: dict[str, np.ndarray]) -> plots.DrawnFigure:
+    values = of_each(runs, analysis.by_order)
     shown = {k: v for k, v in values.items() if not k.endswith("predictions")}
-    return dotted(shown, _ROWS, "loss, by order of training and of evaluation")
+    label = "loss, by order of training and of evaluation"
+    return Measured(values, dotted(shown, _ROWS, label))
 
 
 _ROWS = {

@@ -9,14 +9,13 @@ from collections.abc import Callable
 
 import numpy as np
 
-from icl import plots
-
 from ....analysis import HALF
 from ....figures import (
     crossings,
     curves,
+    curves_by_set,
+    draw_curves,
     Figure,
-    has_set,
     Measured,
     Ordering,
     rows_of,
@@ -26,7 +25,7 @@ from ....figures import (
 )
 from ..edits import but
 from ..replicas.runs import DONORS, SHARES
-from ._common import draw_losses, REPLICAS, SETS, TO_HALF
+from ._common import REPLICAS, SETS, TO_HALF
 from ._heads import PAPER, rank
 
 
@@ -38,7 +37,9 @@ def _given(by: str) -> Callable[[Runs], Measured]:
 
     def measure(runs: Runs) -> Measured:
         found = curves(runs)
-        return Measured(crossings(found, HALF), draw_losses(found, by=by))
+        return Measured(
+            crossings(found, HALF), draw_curves(found, by=by, threshold=HALF)
+        )
 
     return measure
 
@@ -48,23 +49,16 @@ _STRENGTHS = {f"{2 * share - 1:+.1f}": f"{share:.2f}" for share in SHARES}
 
 
 def _weaker_match(runs: Runs) -> Measured:
-    sets = [name for name in SETS if has_set(runs, name)]
-    every = {name: crossings(curves(runs, name), HALF) for name in sets}
+    every = curves_by_set(runs, SETS)
     values = {
         f"{name} at {strength}": times
         for name, found in every.items()
-        for strength, times in found.items()
+        for strength, times in crossings(found, HALF).items()
     }
-    losses = {name: curves(runs, name) for name in sets}
-    first = losses[sets[0]]
-    figure = plots.traces(
-        first.sequences,
-        {f"loss on {name} (nats)": found.values for name, found in losses.items()},
-        groups=np.array(first.labels),
-        label="",
+    figure = draw_curves(
+        {f"loss on {name} (nats)": found for name, found in every.items()},
+        "",
         by="induction strength",
-        trace="seed",
-        limits=(0, None),
         threshold=HALF,
     )
     return Measured(values, figure)
@@ -75,7 +69,7 @@ def _two_heads(runs: Runs) -> Measured:
     values = crossings(found, HALF)
     pairs = [each for label, each in values.items() if label != "alone"]
     values["median with one more"] = np.median(pairs, axis=0)
-    return Measured(values, draw_losses(found, by="strongest head"))
+    return Measured(values, draw_curves(found, by="strongest head", threshold=HALF))
 
 
 _WITH = {f"with the {rank(k)}": k for k in but(0)}

@@ -5,22 +5,24 @@ Targets are from the paper's text, for one seed; that of A18 is the mean over it
 """
 
 import math
-from collections.abc import Iterable
+from pathlib import Path
 from typing import Any
 
 import jax
 import numpy as np
-from jaxtyping import Float
 from scipy import stats
 
 import icl
 from icl import measures, plots
 from icl.experiments import Trained
 
-from ....analysis import crossing, curves_of, HALF
+from ....analysis import curves_of, HALF
 from ....figures import (
     ACCURACY,
     ATTENTION,
+    by_seed,
+    crossings,
+    draw_curves,
     Figure,
     Measured,
     NATS,
@@ -33,7 +35,7 @@ from ....figures import (
     Within,
 )
 from .. import analysis
-from ._common import CLAMPS, draw_losses
+from ._common import CLAMPS
 from ._heads import PAPER
 
 
@@ -63,11 +65,8 @@ def _progress(runs: Runs) -> Measured:
         after = icl.replay(trained, dict(zip(_PROGRESS, clamped, strict=True)))
         found += [(name, (after.sequences, after[name])) for name in _PROGRESS]
     curves = curves_of(found)
-    values = {
-        label: np.array([crossing(curves.sequences, y, HALF) for y in each.T])
-        for label, each in curves.by_label.items()
-    }
-    return Measured(values, draw_losses(curves, by="clamped afterwards"))
+    figure = draw_curves(curves, by="clamped afterwards", threshold=HALF)
+    return Measured(crossings(curves, HALF), figure)
 
 
 def _direct(runs: Runs) -> Measured:
@@ -78,21 +77,28 @@ def _direct(runs: Runs) -> Measured:
         found += [(name, (ways.sequences, ways[name])) for name in ways.values]
     curves = curves_of(found)
     values = {name: each[-1] for name, each in curves.by_label.items()}
-    return Measured(values, draw_losses(curves, by="without"))
+    return Measured(values, draw_curves(curves, by="without", threshold=HALF))
 
 
 def _copies(runs: Runs) -> Measured:
     """What heads copy if they attend perfectly to the right label."""
-    best, share, maps = [], [], []
-    for folder in runs.folders["main"]:
+    maps = []
+
+    def of(folder: Path) -> dict[str, float]:
         trained = icl.load(folder)
         every = _some(trained)
         match = analysis.perfect_match(trained, data=every)
         strongest = analysis.head_table(trained, data=every).best
         fixed = np.delete(analysis.mended(match.right, strongest), strongest)
-        best.append(match.accuracy[strongest])
-        share.append(np.nan if np.isnan(fixed).all() else np.nanmax(fixed))
         maps.append(match.by_label)
+        return {
+            "the strongest head": match.accuracy[strongest],
+            "share of its errors that another gets right": (
+                np.nan if np.isnan(fixed).all() else np.nanmax(fixed)
+            ),
+        }
+
+    values = by_seed(runs.folders["main"], of)
     figure = plots.head_maps(
         {"attention to the right label clamped": maps[0]},
         rows="head of layer 1, alone",
@@ -100,31 +106,30 @@ def _copies(runs: Runs) -> Measured:
         label="accuracy",
         limits=(0, 1),
     )
-    values = {
-        "the strongest head": np.array(best),
-        "share of its errors that another gets right": np.array(share),
-    }
     return Measured(values, figure)
 
 
 def _strength_and_accuracy(runs: Runs) -> Measured:
-    tables = []
-    for folder in runs.folders["main"]:
+    points = []
+
+    def of(folder: Path) -> dict[str, float]:
         trained = icl.load(folder)
-        tables.append(analysis.head_table(trained, data=_some(trained)))
-    values = {
-        "the strongest alone": _array(t.alone["accuracy"][t.best] for t in tables),
-        "rank correlation": _array(
-            np.asarray(stats.spearmanr(t.strength, t.alone["accuracy"])).item(0)
-            for t in tables
-        ),
-    }
-    points = {
-        f"seed {seed}": (t.strength, t.alone["accuracy"])
-        for seed, t in zip(runs.seeds, tables, strict=True)
-    }
+        table = analysis.head_table(trained, data=_some(trained))
+        strength, alone = table.strength, table.alone["accuracy"]
+        points.append((strength, alone))
+        correlation = np.asarray(stats.spearmanr(strength, alone)).item(0)
+        return {
+            "the strongest alone": alone[table.best],
+            "rank correlation": correlation,
+        }
+
+    values = by_seed(runs.folders["main"], of)
+    seeds = [f"seed {seed}" for seed in runs.seeds]
     figure = plots.dots(
-        {"": points}, x="induction strength", y="accuracy alone", by="run"
+        {"": dict(zip(seeds, points, strict=True))},
+        x="induction strength",
+        y="accuracy alone",
+        by="run",
     )
     return Measured(values, figure)
 
@@ -133,10 +138,6 @@ def _some(trained: Trained) -> Any:
     """A part of all sequences, as all of them would take long for ten seeds."""
     key = jax.random.key(0)
     return icl.dense_set(trained.task, max_class_pairs=300, key=key)
-
-
-def _array(values: Iterable[float]) -> Float[np.ndarray, " seed"]:
-    return np.array([*values], float)
 
 
 FIGURES = (

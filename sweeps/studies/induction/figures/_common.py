@@ -1,10 +1,5 @@
 """What the figures of the induction-head paper share."""
 
-import numpy as np
-
-from icl import plots
-
-from ....analysis import HALF, MetricCurves
 from ..clamps.runs import SEEDS
 
 
@@ -16,17 +11,3 @@ SETS = ("train", "heldout_labels", "heldout_classes")
 # down. Of the replicas, seed 5 had been.
 CLAMPS = {"study": "clamps", "fresh": SEEDS}
 REPLICAS = {"study": "replicas", "fresh": (6, 7, 8, 9)}
-
-
-def draw_losses(found: MetricCurves, by: str) -> plots.DrawnFigure:
-    """Draws the loss of each run over training, thin, and the mean of each label."""
-    return plots.traces(
-        found.sequences,
-        found.values,
-        groups=np.array(found.labels),
-        label="loss (nats)",
-        by=by,
-        trace="seed",
-        limits=(0, None),
-        threshold=HALF,
-    )

@@ -6,6 +6,7 @@ compared by their ranks.
 """
 
 from collections.abc import Mapping
+from pathlib import Path
 
 import jax
 import numpy as np
@@ -16,6 +17,8 @@ from icl import measures, plots
 from ....figures import (
     ACCURACY,
     ATTENTION,
+    by_seed,
+    BySeed,
     dotted,
     Exceeds,
     Figure,
@@ -76,20 +79,19 @@ def _strengths(runs: Runs) -> Measured:
 
 def _alone(runs: Runs) -> Measured:
     """The model with all heads, without each one, with one, with the strongest few."""
-    rows: dict[str, list[float]] = {}
-    for folder in runs.folders["main"]:
-        trained = icl.load(folder)
-        table = analysis.head_table(trained, data=icl.dense_set(trained.task))
-        alone = table.alone["accuracy"][table.order]
-        found = {
-            "all heads": table.whole["accuracy"],
-            "without the one missed most": table.without["accuracy"].min(),
-            **{f"{rank(k)} alone": x for k, x in enumerate(alone)},
-            **{_strongest(k): x for k, x in enumerate(table.added["loss"][:4])},
-        }
-        for row, value in found.items():
-            rows.setdefault(row, []).append(float(value))
-    return _against(rows, _ACCURACIES, "accuracy")
+    return _against(by_seed(runs.folders["main"], _of_heads), _ACCURACIES)
+
+
+def _of_heads(folder: Path) -> dict[str, float]:
+    trained = icl.load(folder)
+    table = analysis.head_table(trained, data=icl.dense_set(trained.task))
+    alone = table.alone["accuracy"][table.order]
+    return {
+        "all heads": table.whole["accuracy"],
+        "without the one missed most": table.without["accuracy"].min(),
+        **{f"{rank(k)} alone": x for k, x in enumerate(alone)},
+        **{_strongest(k): x for k, x in enumerate(table.added["loss"][:4])},
+    }
 
 
 def _strongest(k: int) -> str:
@@ -110,27 +112,26 @@ _LOSSES = {_strongest(k): loss for k, loss in enumerate((0.117, 0.044, 0.010, 0.
 
 
 def _paths(runs: Runs) -> Measured:
-    rows: dict[str, list[float]] = {}
-    for folder in runs.folders["main"]:
-        trained = icl.load(folder)
-        every = icl.dense_set(trained.task)
-        previous = analysis.previous_token_heads(trained, data=every)
-        others = [head for head in range(NUM_HEADS) if head not in previous]
-        sets = {"previous-token heads": previous, "the others": others}
-        if not others:
-            raise ValueError(
-                f"{folder}: all heads of layer 0 attend to previous tokens"
-            )
-        ablated = analysis.path_ablations(trained, sets, data=every)
-        pairs = analysis.path_pairs(trained)
-        best = analysis.head_table(trained).best
-        for path in (analysis.VALUES, analysis.KEYS):
-            for k, name in enumerate(sets):
-                row = f"{name}, missed through {path}"
-                rows.setdefault(row, []).append(float(ablated.metric[path][k]))
-            pair = f"best pair through {path}"
-            rows.setdefault(pair, []).append(float(pairs.metric[path][best].max()))
-    return _against(rows, _PATHS, "accuracy")
+    return _against(by_seed(runs.folders["main"], _of_paths), _PATHS)
+
+
+def _of_paths(folder: Path) -> dict[str, float]:
+    trained = icl.load(folder)
+    every = icl.dense_set(trained.task)
+    previous = analysis.previous_token_heads(trained, data=every)
+    others = [head for head in range(NUM_HEADS) if head not in previous]
+    sets = {"previous-token heads": previous, "the others": others}
+    if not others:
+        raise ValueError(f"{folder}: all heads of layer 0 attend to previous tokens")
+    ablated = analysis.path_ablations(trained, sets, data=every)
+    pairs = analysis.path_pairs(trained)
+    best = analysis.head_table(trained).best
+    found = {}
+    for path in (analysis.VALUES, analysis.KEYS):
+        for k, name in enumerate(sets):
+            found[f"{name}, missed through {path}"] = ablated.metric[path][k]
+        found[f"best pair through {path}"] = pairs.metric[path][best].max()
+    return found
 
 
 _PATHS = {
@@ -143,14 +144,11 @@ _PATHS = {
 }
 
 
-def _against(
-    rows: Mapping[str, list[float]], targets: Mapping[str, float], label: str
-) -> Measured:
-    """Rows beside their targets, as dots."""
-    values = {row: np.array(each) for row, each in rows.items()}
+def _against(values: BySeed, targets: Mapping[str, float]) -> Measured:
+    """Accuracies beside their targets, as dots."""
     shown = {row: values[row] for row in targets}
     known = rows_of(ACCURACY, dict(targets))
-    return Measured(values, dotted(shown, known, label, known="paper (one seed)"))
+    return Measured(values, dotted(shown, known, "accuracy", known="paper (one seed)"))
 
 
 FIGURES = (

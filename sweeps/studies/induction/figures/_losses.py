@@ -17,8 +17,9 @@ from ....analysis import HALF, MetricCurves
 from ....figures import (
     crossings,
     curves,
+    curves_by_set,
+    draw_curves,
     Figure,
-    has_set,
     Measured,
     NATS,
     Ordering,
@@ -31,7 +32,7 @@ from ....figures import (
     Within,
 )
 from ..edits import CLAMPS as EDITS, NUM_HEADS
-from ._common import CLAMPS, draw_losses, REPLICAS, SETS, TO_HALF
+from ._common import CLAMPS, REPLICAS, SETS, TO_HALF
 from ._heads import PAPER, rank
 
 
@@ -45,13 +46,12 @@ def _clamped(runs: Runs) -> Measured:
     values = crossings(found, HALF)
     to_tenth = crossings(found, 0.1)
     values |= {f"{label} to 0.1 nats": each for label, each in to_tenth.items()}
-    return Measured(values, draw_losses(found, by="clamped"))
+    return Measured(values, draw_curves(found, by="clamped", threshold=HALF))
 
 
 def _three_losses(runs: Runs) -> Measured:
-    sets = [name for name in SETS if has_set(runs, name)]
-    loss = {name: curves(runs, name) for name in sets}
-    accuracy = {name: curves(runs, name, "in_context_accuracy") for name in sets}
+    loss = curves_by_set(runs, SETS)
+    accuracy = curves_by_set(runs, SETS, "in_context_accuracy")
     values = {}
     for name, found in loss.items():
         values[name] = crossings(found, HALF)["main"]
@@ -76,7 +76,8 @@ def _one_head(runs: Runs) -> Measured:
     values["median head alone"] = np.median(alone, axis=0)
     with np.errstate(invalid="ignore"):  # Unknown if no head got there.
         values["last ÷ first"] = alone[-1] / alone[0]
-    return Measured(values, draw_losses(ranked, by="heads of layer 1"))
+    figure = draw_curves(ranked, by="heads of layer 1", threshold=HALF)
+    return Measured(values, figure)
 
 
 def _by_rank(

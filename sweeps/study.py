@@ -117,7 +117,7 @@ def list_trials(
     """The trials of a study.
 
     **Raises:** `ValueError` if there is none, two have the same name, one is not a
-    `Trial`, or the study raises an error.
+    `Trial`, none uses the given `data`, or the study raises an error.
     """
     try:
         found = list(study.trials(scale, folder, data))
@@ -135,6 +135,8 @@ def list_trials(
         if trial.name in seen:
             raise ValueError(f"the study has two trials named {trial.name!r}")
         seen.add(trial.name)
+    if data is not None and all(trial.experiment.data != data for trial in found):
+        raise ValueError("the study draws its own data; give it no --data")
     return found
 
 
@@ -150,9 +152,3 @@ def with_seeds(
         for name, experiment in experiments.items()
         for seed in seeds
     ]
-
-
-def refuse_data(study: str, data: Source | None) -> None:
-    """Raises `ValueError` if `data` is given, as the task draws its own."""
-    if data is not None:
-        raise ValueError(f"the study {study} draws its own points; give it no --data")

@@ -22,14 +22,15 @@ from ._emergence import (
     crossing as crossing,
     Estimate as Estimate,
     HALF as HALF,
+    Passage as Passage,
+    passage as passage,
 )
-from ._passage import Passage as Passage, passage as passage
-from ._places import (
+from ._study import (
     begun as begun,
     find_run as find_run,
     latest_run as latest_run,
     RUNS as RUNS,
     runs_folder as runs_folder,
+    Study as Study,
 )
-from ._study import Study as Study
 from ._table import cell as cell, Table as Table

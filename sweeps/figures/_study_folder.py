@@ -1,5 +1,6 @@
 """Finds the folder that holds a study's runs, or a new one for them."""
 
+import contextlib
 import hashlib
 import json
 from collections.abc import Callable, Collection
@@ -41,8 +42,12 @@ def study_folder(
             return folder, []
         notes.append(f"{folder.path} holds other runs: {other}")
     names = (study, f"{study}-{scale}", f"{study}-{scale}-{_content(planned, runs)}")
-    free = (Folder(out / name) for name in names if _free(out / name))
-    return next(free, Folder(out / names[-1])), notes
+    for folder in (Folder(out / name) for name in names):
+        with contextlib.suppress(ValueError):
+            folder.check(study, scale)
+            if not folder.is_study:
+                break
+    return folder, notes
 
 
 def _other(folder: Folder, planned: Planned, runs: Collection[str]) -> str:
@@ -53,16 +58,6 @@ def _other(folder: Folder, planned: Planned, runs: Collection[str]) -> str:
         return "none of these"
     texts = (text for run in known for text in changed(there[run], wanted[run]))
     return next(texts, "")
-
-
-def _free(path: Path) -> bool:
-    # A launch that was killed at once leaves only `_sweep`.
-    if not path.is_dir():
-        return not path.exists()
-    return (
-        not {file.name for file in path.iterdir()} - {"_sweep"}
-        and not (path / "_sweep" / "study.json").exists()
-    )
 
 
 def _content(planned: Planned, runs: Collection[str]) -> str:

@@ -6,7 +6,7 @@ import hashlib
 import json
 import multiprocessing
 import platform
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from pathlib import Path
@@ -23,7 +23,7 @@ from icl.config import from_json, to_json
 from icl.devices import divide_cpu
 from icl.edits.grafts import loaded, parse_edit, with_models
 from icl.files import write_bytes
-from icl.plugins import import_plugin, imported, origin
+from icl.plugins import import_plugin, imported
 from icl.runs import code_version, read_object
 from icl.training.cost import Cost, cost
 
@@ -186,24 +186,7 @@ def _digest(
     ]
     config = to_json(dataclasses.replace(experiment, start=None))
     here = [platform.node(), device, cpu_devices, jax.__version__, code_version()]
-    code = sorted(_own_code([experiment, *map(parse_edit, experiment.edits)]))
+    files = [Path(name) for name in imported() if Path(name).is_file()]
+    code = [hashlib.sha256(file.read_bytes()).hexdigest() for file in files]
     key = [config, grafted, program.members, program.own_data, *here, *code]
     return hashlib.sha256(json.dumps(key).encode()).hexdigest()[:32]
-
-
-def _own_code(things: Iterable[Any]) -> set[str]:
-    """Digests of the plug-in files that define these configs and edits."""
-    found: set[str] = set()
-    for thing in things:
-        kind = type(thing)
-        if dataclasses.is_dataclass(kind):
-            if kind.__module__.partition(".")[0] not in ("icl", "opto"):
-                file = Path(origin(kind)[0])
-                content = file.read_bytes() if file.is_file() else b""
-                found.add(hashlib.sha256(content).hexdigest())
-            found |= _own_code(getattr(thing, f.name) for f in dataclasses.fields(kind))
-        elif isinstance(thing, dict):
-            found |= _own_code(thing.values())
-        elif isinstance(thing, tuple):
-            found |= _own_code(thing)
-    return found

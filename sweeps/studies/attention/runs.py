@@ -33,7 +33,7 @@ from icl.presets.functions import (
 from icl.protocols import TaskSet
 from icl.training.schedules import Every
 
-from ...study import refuse_data, StudyScale, Trial, with_seeds
+from ...study import StudyScale, Trial, with_seeds
 
 
 SEEDS = (10, 11, 12)
@@ -61,11 +61,7 @@ WINDOWS: Mapping[str, Mapping[str, tuple[int, tuple[int, ...]]]] = {
 
 
 def trials(scale: StudyScale, folder: Path, data: Source | None) -> list[Trial]:
-    """The runs of the study; see `sweeps.study.StudyModule`.
-
-    **Raises:** `ValueError` if `data` is given, as the task draws its own.
-    """
-    refuse_data("attention", data)
+    """The runs of the study; see `sweeps.study.StudyModule`."""
     seeds = {"paper": SEEDS[:1], "small": SEEDS, "smoke": SEEDS[:1]}[scale]
     base = _base(scale)
     found = {kind: _with_model(base, **fields) for kind, fields in kinds(scale).items()}

@@ -1,8 +1,5 @@
 """What the studies of this folder share: how a model is trained at each scale."""
 
-import dataclasses
-from typing import Any
-
 from icl import Experiment, TaskSet
 from icl.protocols import ModelConfig
 from icl.tasks.regression import LinearRegression
@@ -56,8 +53,3 @@ def trained(
         ),
         evaluations={"train": TaskSet(20 if scale == "smoke" else 2000)},
     )
-
-
-def changed(task: LinearRegression, **fields: Any) -> LinearRegression:
-    """The task with other settings."""
-    return dataclasses.replace(task, **fields)

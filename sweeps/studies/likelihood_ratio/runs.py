@@ -30,7 +30,7 @@ from icl.tasks.discrimination import (
 )
 from icl.training.schedules import Every
 
-from ...study import refuse_data, StudyScale, Trial, with_seeds
+from ...study import StudyScale, Trial, with_seeds
 
 
 SEEDS = (10, 11, 12, 13, 14)
@@ -94,11 +94,7 @@ symmetry it can only be at chance."""
 
 
 def trials(scale: StudyScale, folder: Path, data: Source | None) -> list[Trial]:
-    """The runs of the study; see `sweeps.study.StudyModule`.
-
-    **Raises:** `ValueError` if `data` is given, as the tasks draw their own.
-    """
-    refuse_data("likelihood_ratio", data)
+    """The runs of the study; see `sweeps.study.StudyModule`."""
     seeds = {"paper": SEEDS[:3], "small": SEEDS, "smoke": SEEDS[:1]}[scale]
     first, second = shifted_mean, variance
     if scale == "paper":

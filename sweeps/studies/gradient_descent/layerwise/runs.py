@@ -5,6 +5,7 @@ The read-out is shared by all layers. `final` trains the last layer's prediction
 again. `rolled` is one layer of linear self-attention.
 """
 
+import dataclasses
 from pathlib import Path
 from typing import Any
 
@@ -15,8 +16,8 @@ from icl.models.regression_transformer import RegressionTransformerConfig
 from icl.models.supervision import EveryLayer
 from icl.tasks.regression import GaussianInputs, LinearRegression
 
-from ....study import refuse_data, StudyScale, Trial, with_seeds
-from .._trials import changed, trained
+from ....study import StudyScale, Trial, with_seeds
+from .._trials import trained
 
 
 SEEDS = (10, 11)
@@ -33,11 +34,7 @@ _PAPER_TASK = LinearRegression(20, 20, GaussianInputs(), noise=0.05, queries=20)
 
 
 def trials(scale: StudyScale, folder: Path, data: Source | None) -> list[Trial]:
-    """The runs of the study; see `sweeps.study.StudyModule`.
-
-    **Raises:** `ValueError` if `data` is given, as the task draws its own.
-    """
-    refuse_data("layerwise", data)
+    """The runs of the study; see `sweeps.study.StudyModule`."""
     task = _PAPER_TASK if scale == "paper" else TASK
     deepest = DEEPEST[scale]
     found = {
@@ -48,10 +45,10 @@ def trials(scale: StudyScale, folder: Path, data: Source | None) -> list[Trial]:
     found[f"tied-{deepest}"] = _transformer(scale, task, deepest, tied=True)
     if scale == "paper":
         for noise in NOISES:
-            other = changed(task, noise=noise)
+            other = dataclasses.replace(task, noise=noise)
             found[f"final-8-noise-{noise}"] = _transformer(scale, other, 8)
         for context in CONTEXTS:
-            other = changed(task, context=context)
+            other = dataclasses.replace(task, context=context)
             found[f"final-8-context-{context}"] = _transformer(scale, other, 8)
     found["rolled"] = _rolled(scale)
     return with_seeds(found, SEEDS)

@@ -4,6 +4,7 @@
 mixed with clean ones, so that no position tells them apart.
 """
 
+import dataclasses
 from pathlib import Path
 
 from icl import Experiment
@@ -18,8 +19,8 @@ from icl.tasks.regression import (
     RandomPairs,
 )
 
-from ....study import refuse_data, StudyScale, Trial, with_seeds
-from .._trials import changed, trained
+from ....study import StudyScale, Trial, with_seeds
+from .._trials import trained
 
 
 SEEDS = (10, 11, 12)
@@ -40,19 +41,15 @@ _FEWER = LinearRegression(dim=5, context=10, queries=4)
 
 
 def trials(scale: StudyScale, folder: Path, data: Source | None) -> list[Trial]:
-    """The runs of the study; see `sweeps.study.StudyModule`.
-
-    **Raises:** `ValueError` if `data` is given, as the task draws its own.
-    """
-    refuse_data("noise", data)
+    """The runs of the study; see `sweeps.study.StudyModule`."""
     found = {
-        f"lsa-{name}": _lsa(scale, changed(_TASK, pair_noise=noise))
+        f"lsa-{name}": _lsa(scale, dataclasses.replace(_TASK, pair_noise=noise))
         for name, noise in NOISES.items()
         if scale != "smoke" or name in ("clean", *SEPARATED)
     }
     found |= {
         f"transformer-{name}": _transformer(
-            scale, changed(_FEWER, pair_noise=NOISES[name])
+            scale, dataclasses.replace(_FEWER, pair_noise=NOISES[name])
         )
         for name in SEPARATED
     }

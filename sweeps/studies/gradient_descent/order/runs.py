@@ -7,6 +7,7 @@
 `small` has smaller batches and fewer steps than the paper, and a rate that falls to 0.
 """
 
+import dataclasses
 from pathlib import Path
 
 from icl import Experiment
@@ -21,8 +22,8 @@ from icl.tasks.regression import (
     UniformInputs,
 )
 
-from ....study import refuse_data, StudyScale, Trial, with_seeds
-from .._trials import changed, trained
+from ....study import StudyScale, Trial, with_seeds
+from .._trials import trained
 
 
 SEEDS = tuple(range(10, 18))
@@ -45,20 +46,18 @@ _PAPER = {"lsa-1": (5000, 2048), "lsa-2": (5000, 2048), "copy": (40_000, 2048)}
 
 
 def trials(scale: StudyScale, folder: Path, data: Source | None) -> list[Trial]:
-    """The runs of the study; see `sweeps.study.StudyModule`.
-
-    **Raises:** `ValueError` if `data` is given, as the task draws its own.
-    """
-    refuse_data("order", data)
+    """The runs of the study; see `sweeps.study.StudyModule`."""
     smoke = scale == "smoke"
     of_seeds = {
         "lsa-1": _lsa(scale, 1, _TASK),
         "lsa-2": _lsa(scale, 2, _TASK),
-        "lsa-1-wide": _lsa(scale, 1, changed(_TASK, input_distribution=WIDE)),
+        "lsa-1-wide": _lsa(
+            scale, 1, dataclasses.replace(_TASK, input_distribution=WIDE)
+        ),
     }
     ordered = {}
     for name, order in ORDERS.items():
-        task = changed(_TASK, ordering=order)
+        task = dataclasses.replace(_TASK, ordering=order)
         ordered[f"ordered-lsa-{name}"] = _lsa(scale, 1, task)
         ordered[f"ordered-copy-{name}"] = _copy(scale, task)
     return [

@@ -27,12 +27,7 @@ NOISES: dict[str, tuple[str, float, float | None]] = {
 
 
 def trials(scale: StudyScale, folder: Path, data: Source | None) -> list[Trial]:
-    """The runs of the study; see `sweeps.study.StudyModule`.
-
-    **Raises:** `ValueError` if `data` is given, as the study sets its classes' noise.
-    """
-    if data is not None:
-        raise ValueError("the study spread draws its own classes; give it no --data")
+    """The runs of the study; see `sweeps.study.StudyModule`."""
     seeds = SEEDS[:1] if scale == "smoke" else SEEDS
     return [
         _with_noise(trial, name, spread, class_spread, seed)

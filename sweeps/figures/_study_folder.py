@@ -1,6 +1,5 @@
 """Finds the folder that holds a study's runs, or a new one for them."""
 
-import contextlib
 import hashlib
 import json
 from collections.abc import Callable, Collection
@@ -42,12 +41,9 @@ def study_folder(
             return folder, []
         notes.append(f"{folder.path} holds other runs: {other}")
     names = (study, f"{study}-{scale}", f"{study}-{scale}-{_content(planned, runs)}")
-    for folder in (Folder(out / name) for name in names):
-        with contextlib.suppress(ValueError):
-            folder.check(study, scale)
-            if not folder.is_study:
-                break
-    return folder, notes
+    candidates = [Folder(out / name) for name in names]
+    free = (folder for folder in candidates if _free(folder, study, scale))
+    return next(free, candidates[-1]), notes
 
 
 def _other(folder: Folder, planned: Planned, runs: Collection[str]) -> str:
@@ -58,6 +54,14 @@ def _other(folder: Folder, planned: Planned, runs: Collection[str]) -> str:
         return "none of these"
     texts = (text for run in known for text in changed(there[run], wanted[run]))
     return next(texts, "")
+
+
+def _free(folder: Folder, study: str, scale: StudyScale) -> bool:
+    try:
+        folder.check(study, scale)
+    except ValueError:
+        return False
+    return not folder.is_study
 
 
 def _content(planned: Planned, runs: Collection[str]) -> str:

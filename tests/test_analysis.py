@@ -94,13 +94,6 @@ def test_a_study_that_was_not_run_has_none(tmp_path):
     assert study.curve("main")[0].size == 0
 
 
-def test_a_damaged_study_is_said(tmp_path):
-    (tmp_path / "_sweep").mkdir()
-    (tmp_path / "_sweep/study.json").write_text('{"runs": []}')
-    with pytest.raises(ValueError, match="damaged"):
-        analysis.Study.read(tmp_path)
-
-
 def test_runs_are_found_where_the_variable_says(folder, monkeypatch, tmp_path):
     monkeypatch.setenv(analysis.RUNS, str(folder))
     assert analysis.find_run("never", "other", "main") == folder / "main"

@@ -68,6 +68,7 @@ def test_a_curve_that_never_was_above_or_still_is_does_not_go():
     x = np.arange(4) * 10
     assert math.isnan(passage(x, np.array([0.1, 0.2, 0.4, 0.3])).gone_at)
     assert passage(x, np.array([0.1, 0.7, 0.4, 0.6])).gone_at == math.inf
+    assert all(map(math.isnan, dataclasses.astuple(passage(x[:0], np.zeros(0)))))
 
 
 def test_chance_before_training_is_no_peak():
@@ -86,13 +87,6 @@ def test_a_curve_that_comes_and_goes_by_hand():
     )
     assert passage(x, y / 2).came_at == math.inf
     assert math.isnan(passage(x, y + 1).came_at)
-
-
-def test_no_events_give_no_numbers():
-    found = passage(np.zeros(0), np.zeros(0))
-    assert all(map(math.isnan, dataclasses.astuple(found)))
-    missing = passage(np.array([1, 2]), np.array([np.nan, np.nan]))
-    assert all(map(math.isnan, dataclasses.astuple(missing)))
 
 
 # How runs are made, and how they train

@@ -37,12 +37,6 @@ def test_the_settings_of_the_figure_are_in_the_sweeps(task):
     assert sum(each == task for each in shown) == 1
 
 
-def test_sweeps_refuse_tasks_without_room():
-    for task in (InContextFunction(dim=1), InContextFunction(points=3)):
-        with pytest.raises(ValueError, match="at least 2 components and 4 points, got"):
-            analysis.sweeps_of(task)
-
-
 def test_noise_and_bias_are_as_large_beside_the_values_as_published():
     """A perfect learner's error ÷ mean square is that of 20 components."""
     every = analysis.sweeps_of(SMALL)

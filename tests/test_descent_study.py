@@ -40,16 +40,6 @@ def test_no_text_of_a_log_axis_is_a_formula():
     assert not any("$" in text for text in texts)
 
 
-def test_lines_that_cannot_be(unchecked):
-    x = np.arange(3)
-    with pytest.raises(ValueError, match=r"low must be \[3\] as x is, got \[2\]"):
-        plots.Line(x, 1.0 * x, low=np.zeros(2))
-    with pytest.raises(ValueError, match="width must be positive and finite, got 0"):
-        plots.Line(x, 1.0 * x, width=0.0)
-    with pytest.raises(ValueError, match="panels must have at least one panel"):
-        plots.lines({}, x="steps", y="loss")
-
-
 def test_where_descent_is_fitted():
     assert analysis.counts(1) == [1]
     assert analysis.counts(8) == [1, 2, 4, 8]

@@ -17,10 +17,6 @@ SOURCES = sorted(FOLDER.glob("[0-9]*.py"))
 each_notebook = pytest.mark.parametrize("source", SOURCES, ids=lambda path: path.stem)
 
 
-def test_there_are_notebooks():
-    assert {source.stem[:2] for source in SOURCES} >= {"01", "02", "03"}
-
-
 @each_notebook
 def test_the_executed_notebook_is_of_this_source(source):
     """The code cells equal the source's, in its order, and all were run."""

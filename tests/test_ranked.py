@@ -172,13 +172,10 @@ def test_members_with_different_heads(folder):
 ERRORS = {
     "name": ({"edits": ("Zero('**.z', head={othres})",)}, "did you mean 'others'"),
     "unused": ({"edits": EDITS[:1]}, "'previous', which no edit names as {previous}"),
-    "none": ({"heads": {}}, "which is not in heads; heads has none"),
     "run": ({"run": "nowhere"}, "nowhere is not a run folder"),
     "checkpoint": ({"checkpoint": 7}, "measured has no checkpoint 7"),
-    "set": ({"set": "tain"}, "no evaluation set 'tain'; the run has 'train'"),
     "layer": ({"layer": 2}, "layer must be below 2, got 2"),
     "rank": ({"ranks": (0, 4)}, "ranks must be between -4 and 3, .* got 4"),
-    "twice": ({"ranks": (0, -4)}, "name a head twice"),
 }
 
 
@@ -199,9 +196,7 @@ def test_what_cannot_be_is_said(folder, name):
     [
         ({"measure": "induction"}, "did you mean 'induction_strength'"),
         ({"layer": -1}, "layer must be 0 or more, got -1"),
-        ({"ranks": ()}, "ranks must be one or more whole numbers"),
         ({"ranks": (1, 1)}, "each once, got"),
-        ({"run": ""}, "run must be a run folder"),
     ],
 )
 def test_what_no_heads_can_be(changes, message):
@@ -218,9 +213,7 @@ def test_what_no_heads_can_be(changes, message):
         (" Graft('r', edits=[Zero('a', head={x}), Zero('b',\n head={y})])", ["x", "y"]),
         ("Zero('a', head=[{x}, {x}])", ["x"]),
         ("Zero('{x}', head={1: {2}, 'y': {}})", []),
-        ("Patch('a', value={'x': 1})", []),
         ("Zero('a', head={x}", []),
-        ("Zero('a', head={x, y})", []),
     ],
 )
 def test_names_in_texts(text, found):

@@ -13,12 +13,10 @@ import pytest
 from PIL import Image
 
 from icl import plots
-from sweeps.analysis import Study
 from sweeps.figures import (
     ACCURACY,
     all_figures,
     all_published,
-    drawn_from,
     Judged,
     Measured,
     Row,
@@ -130,11 +128,6 @@ def test_a_table_of_what_was_drawn(tmp_path, monkeypatch):
     assert b == ["b", "200,000", "reached in 1 of 3 seeds", "not reproduced"]
     assert claim == ["a above 0.75", "–", "1 of 2 seeds", "not reproduced"]
     assert last[-1] == "not reproduced"
-
-
-def test_a_study_that_was_not_run_has_no_figure(tmp_path):
-    table = drawn_from("induction/4b", Study(tmp_path / "replicas"))
-    assert table.texts == [["replicas: not run", "induction/4b"]]
 
 
 def test_a_picture_is_kept_small(tmp_path):

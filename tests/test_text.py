@@ -230,18 +230,9 @@ def test_long_arrays_are_shown_by_type_and_shape():
 def test_how_texts_look():
     looks = [
         (EDITS["previous"](), "Pattern(PreviousToken(weight=1.0), heads='0:1')"),
-        (EDITS["match_soft"](), "Pattern(Match(temperature=0.1), heads='0:-1')"),
         (EDITS["block"](), "Block(queries='label', distance=1, heads='0:1')"),
         (EDITS["freeze_in_part"]().where, "Where("),
-        (EDITS["perfect"](), "PerfectPreviousToken()"),
-        (
-            EDITS["patch_number"](),
-            "Patch('a.x', values={'a.x': -1e999}, strength=0.1)",
-        ),
-        (
-            EDITS["graft_from"](),
-            "Graft(model='runs/7', from_=1, checkpoint=64, edits=[Zero('a.x', head=0)",
-        ),
+        (EDITS["patch_number"](), "Patch('a.x', values={'a.x': -1e999}, strength=0.1)"),
         (At("b.*", heads="1:0"), "At('b.*', heads='1:0')"),
         (Zero("x", mask=MASK[:1]), "Zero('x', mask=[[True, False, True]])"),
         (Zero("x").each("layer", "pos"), "Zero('x').each('layer', 'seq')"),
@@ -269,12 +260,8 @@ def test_ones_own_in_a_run():
 def test_names_that_are_taken():
     assert opto.register(Shift) is Shift
     assert opto.register(Last) is Last
-    for name, base in (("Zero", opto.Edit), ("Last", opto.Kind), ("At", opto.Edit)):
-        own = type(name, (base,), {"__module__": "somewhere"})
-        with pytest.raises(ValueError, match=f"the name {name} is taken by "):
-            opto.register(own)
     # A kind cannot take the name of an edit, nor an edit the name of a kind.
-    for name, base in (("Shift", opto.Kind), ("Match", opto.Edit)):
+    for name, base in (("Zero", opto.Edit), ("Shift", opto.Kind), ("At", opto.Edit)):
         own = type(name, (base,), {"__module__": "somewhere"})
         with pytest.raises(ValueError, match=f"the name {name} is taken by "):
             opto.register(own)
@@ -287,39 +274,19 @@ MISTAKES = {
     "¦Inducton()": "no edit 'Inducton'; known: ",
     "Pattern(¦Inducton())": "no edit 'Inducton'; did you mean 'Induction'?",
     "Pattern(kind=¦Mach(0.1))": "no edit 'Mach'; did you mean 'Match'?",
-    "Pattern(¦Foo())": "expected a string, a number or a list, got 'Foo()'",
     "Pattern(¦Induction(wieght=0.5))": "unexpected keyword argument 'wieght'",
     "Pattern(¦Induction(1.5))": "weight is a number in [0, 1], got 1.5",
-    "Pattern(¦PreviousToken(queries='labels'))": "queries names tokens (all,",
-    "Pattern(Match(¦much))": "expected a string, a number or a list, got 'much'",
     "¦Pattern(Zero('x'))": "Pattern takes a kind of pattern such as Uniform(), got Z",
-    "¦Pattern('Induction')": "Pattern takes a kind of pattern such as Uniform(), go",
     "¦Pattern(Induction(), strenght=0.5)": "strenght= takes whole-number indices, got",
     "¦Match(0.1)": "no edit 'Match'",
-    "¦At('x')": "no edit 'At'",
     "CopyFromPattern(edits=[Zero('x'), ¦Zer('y')])": "no edit 'Zer'; did you mean 'Z",
-    "CopyFromPattern(edits=[¦Foo('y')])": "expected a string, a number or a list, got",
     "¦CopyFromPattern(edits=Zero('x'))": "edits is a sequence of edits, got one: write",
-    "Graft('a', until=0, edits=[Zero('x', head=¦one)])": "expected a string, a number",
     "Graft('a', until=0, edits=[Zero('x'), ¦Zero('y', head=[])])": "selects nothing",
-    "Graft('a', until=0, edits=[Graft('b', until=¦x)])": "expected a string, a number",
-    "¦Graft('a')": "Graft takes either until= or from_=, a layer",
-    "¦Graft(3, until=0)": "model is a model or the path of a run, got 3",
-    "¦Block()": "Block() of all tokens leaves no attention: give queries=, keys=",
-    "¦PerfectPreviousToken(0)": "layer is 1 or more, as layer 0 does the copying",
     "Patch('x', ¦{'x': y})": "expected a string, a number or a list, got \"{'x': y}\"",
-    "Patch('x', ¦{'x': Zero('y')})": "expected a string, a number or a list",
     "¦Patch('x', {'y': 1.0})": "Patch: no value for 'x'; there are values for y",
-    "¦Patch('x', [1.0])": "Patch takes a Record or arrays by site, got list",
-    "¦Resample('x', {'x': [1.0]})": "Resample needs two examples or more, got shape (1",
-    "PathPatch(¦At('x', head=1.5), At('y'), {'x': 1})": "whole-number indices, got 1.5",
     "¦PathPatch('x', At('y'), {'x': 1})": "senders is an opto.At(...), got 'x'",
-    "Zero('x',\n  head=¦one)": "expected a string, a number or a list, got 'one'",
     "Zero('x',\n  head=1)¦)": "unmatched ')'",
-    "Clamp('é→x', ¦one)": "expected a string, a number or a list, got 'one'",
     "Clamp('é',\n'→', axes=¦one)": "expected a string, a number or a list, got 'one'",
-    "Zero('x', mask=¦[[true]])": "expected a string, a number or a list, got '[[true",
-    "¦Zero('x', mask=[[1, 0]])": "mask= is an array of booleans, got int",
     "¦Zero('x', mask=[[False]])": "mask= selects nothing",
 }
 
@@ -343,17 +310,13 @@ def test_nothing_is_evaluated_at_any_depth(tmp_path):
     for text in (
         "Pattern({})",
         "Pattern(Induction({}))",
-        "Pattern(Match(temperature=[{}]))",
-        "CopyFromPattern(edits=[Zero('x'), {}])",
         "CopyFromPattern(edits=({}, [Zero({})]))",
         "Graft({}, until=0)",
         "Graft('a', until=0, edits=[Pattern(PreviousToken(queries={}))])",
         "Patch('x', {{'x': {}}})",
         "Patch('x', {{{}: 1.0}})",
         "PathPatch(At({}), At('y'), {{'x': 1}})",
-        "Zero('x', mask=[[{}]])",
         "Zero('x', head=[0 for _ in [{}]])",
-        "Zero('x' if {} else 'y')",
         "Zero(f'{{{}}}')",
         "Zero('x', **{})",
     ):

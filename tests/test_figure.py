@@ -39,7 +39,6 @@ from sweeps.figures import (
     verdict_of_row,
     Within,
 )
-from sweeps.figures._study_folder import study_folder
 from sweeps.figures._verdict import verdict_of_claim
 from sweeps.folder import Folder
 from sweeps.plan import pinned
@@ -237,7 +236,7 @@ def test_other_data_and_scales_get_another_folder(tmp_path):
             return _figure._experiments(module, scale, Folder(path), data)
 
         runs = ["seed-10-none"]
-        folder, notes = study_folder(tmp_path, "clamps", scale, planned, runs)
+        folder, notes = _figure.study_folder(tmp_path, "clamps", scale, planned, runs)
         assert [("data" in note) for note in notes] == [True] * bool(data)
         return folder.path
 

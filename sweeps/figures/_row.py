@@ -3,6 +3,7 @@
 import abc
 import dataclasses
 import math
+from collections.abc import Iterable, Mapping
 
 
 class Near(abc.ABC):
@@ -80,6 +81,8 @@ class Row:
     unit: Unit
 
 
-def rows_of(unit: Unit, targets: dict[str, float]) -> dict[str, Row]:
-    """Rows of one unit, by name."""
+def rows_of(unit: Unit, targets: Mapping[str, float] | Iterable[str]) -> dict[str, Row]:
+    """Rows of one unit by name; names without targets have no published number."""
+    if not isinstance(targets, Mapping):
+        targets = dict.fromkeys(targets, math.nan)
     return {name: Row(target, unit) for name, target in targets.items()}

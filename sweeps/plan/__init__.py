@@ -16,9 +16,9 @@ from ._groups import (
     Group as Group,
     groups as groups,
     pack as pack,
+    program as program,
 )
 from ._needs import needs as needs
-from ._program import program as program
 from ._wanted import (
     check_same as check_same,
     differences as differences,

@@ -198,14 +198,9 @@ class Cluster:
         if re.search("DRAIN|DOWN", self._node("State")):
             self.run("scontrol", "update", "NodeName=node", "State=RESUME")
 
-    def restart_controller(self) -> None:
-        """Kills slurmctld with SIGKILL, and starts it again from its saved state."""
-        with self.without_controller():
-            pass
-
     @contextlib.contextmanager
     def without_controller(self) -> Iterator[None]:
-        """As `restart_controller`, but the controller is away during the `with` block.
+        """Kills slurmctld, and starts it again from its saved state after the block.
 
         Meanwhile jobs go on, but commands fail. The controller saves changes up to 5 s
         late, and a kill loses unsaved changes. So this first waits until the queue and

@@ -11,14 +11,19 @@ the last point of a prompt. Its figures have no numbers. "?" stands for a number
 figure of Garg et al. that we do not know.
 """
 
+import functools
+
 from ...figures import Published
 
 
 PAPER = "Kinds of attention (limits_of_icl), and Garg et al. 2022, 2208.01066"
 
 _WHERE = "attention/shifts"
-_SHOWN = "09_attention_mechanisms"
-_NO_CLAIM = "shown, but not judged: it has no number that we know, and no claim"
+_shown = functools.partial(
+    Published,
+    notebook="09_attention_mechanisms",
+    absent="shown, but not judged: it has no number that we know, and no claim",
+)
 _UNCHANGED = "; published, the shift changed nothing"
 PUBLISHED = (
     Published("? (Garg, curves)", "error by number of pairs", "attention/curves"),
@@ -29,12 +34,7 @@ PUBLISHED = (
         absent="the study has linear functions only; presets train the others",
     ),
     Published("notebook (standard)", "error at the last point", "attention/curves"),
-    Published(
-        "notebook (loss)",
-        "loss with the curriculum",
-        notebook=_SHOWN,
-        absent=_NO_CLAIM,
-    ),
+    _shown("notebook (loss)", "loss with the curriculum"),
     Published("ours", "when each kind begins to learn", "attention/loss"),
     Published("notebook (query scale)", "longer queries", _WHERE),
     Published(
@@ -42,13 +42,8 @@ PUBLISHED = (
     ),
     Published("notebook (subspace, skew)", "points of another covariance", _WHERE),
     Published("notebook (noise, bias)", "noisy and affine functions", _WHERE),
-    *(
-        Published(f"notebook ({name})", shows, notebook=_SHOWN, absent=_NO_CLAIM)
-        for name, shows in (
-            ("flipped", f"opposite signs{_UNCHANGED}"),
-            ("orthogonal", f"orthogonal queries{_UNCHANGED}"),
-            ("sparsity, uniform", "other weights"),
-            ("overlap", "queries from the context"),
-        )
-    ),
+    _shown("notebook (flipped)", f"opposite signs{_UNCHANGED}"),
+    _shown("notebook (orthogonal)", f"orthogonal queries{_UNCHANGED}"),
+    _shown("notebook (sparsity, uniform)", "other weights"),
+    _shown("notebook (overlap)", "queries from the context"),
 )

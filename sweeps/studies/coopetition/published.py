@@ -10,6 +10,8 @@ leaves with the layer of CIWL. If a class is shown as one exemplar, in-context l
 stays.
 """
 
+import functools
+
 from ...figures import Published
 
 
@@ -17,30 +19,19 @@ PAPER = "Singh et al. 2025, coopetition"
 
 _DIAGRAM = "a diagram"
 _NO_RUN = "only at scale `paper`, which was not run"
-_NO_RULE = "drawn, but not judged: the paper gives no number"
+_drawn = functools.partial(
+    Published,
+    notebook="04_coopetition",
+    absent="drawn, but not judged: the paper gives no number",
+)
 
 PUBLISHED = (
     Published("1a, 1c", "example sequences; a second diagram", absent=_DIAGRAM),
     Published("1b", "accuracies over training", "coopetition/1b"),
-    Published(
-        "2a",
-        "attention of layer 1 on ciwl",
-        notebook="04_coopetition",
-        absent=_NO_RULE,
-    ),
-    Published(
-        "2b",
-        "one head with its attention clamped",
-        notebook="04_coopetition",
-        absent=_NO_RULE,
-    ),
+    _drawn("2a", "attention of layer 1 on ciwl"),
+    _drawn("2b", "one head with its attention clamped"),
     Published("3a", "induction strength on flip over training", "coopetition/3a"),
-    Published(
-        "3b, 3c",
-        "layers of one checkpoint in another",
-        notebook="04_coopetition",
-        absent=_NO_RULE,
-    ),
+    _drawn("3b, 3c", "layers of one checkpoint in another"),
     Published("4a, 4b", "ICL only, with layer 1 of other runs", "coopetition/4ab"),
     Published("4c", "started from CIWL", "coopetition/4c"),
     Published("5", "a toy of two mechanisms", "coopetition/5"),
@@ -54,12 +45,7 @@ PUBLISHED = (
     Published("11", "the main run to 320 million sequences", absent=_NO_RUN),
     Published("B.1 (C.1 at ICML)", "no heads at all, at the end", "coopetition/B1"),
     Published("13", "one layer", absent=_NO_RUN),
-    Published(
-        "14",
-        "heads of layer 0 over training",
-        notebook="04_coopetition",
-        absent=_NO_RULE,
-    ),
+    _drawn("14", "heads of layer 0 over training"),
     Published("12, 15 (?)", "temperature; superposition", absent="not written"),
     Published(
         "16, 17",

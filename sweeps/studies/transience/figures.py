@@ -1,8 +1,6 @@
 """Figures of Singh et al. 2023, "The transient nature of emergent in-context learning
 in transformers" (arXiv 2311.08360)."""
 
-import math
-
 from ...figures import (
     ACCURACY,
     curves_by_set,
@@ -82,11 +80,11 @@ FIGURES = (
         measure=_by_noise,
         rows=rows_of(
             ACCURACY,
-            {
-                f"{label}: {what}": math.nan
+            [
+                f"{label}: {what}"
                 for label in NOISES
                 for what in ("flip peak", *(f"{name} end" for name in _SETS))
-            },
+            ],
         ),
         # Nothing was known beforehand about 0.25 and 0.75, so nothing is claimed.
         claims=(_stays("independent"), _stays("none"), _goes("0.5 along classes")),

@@ -1,7 +1,5 @@
 """Figure 1b of the coopetition paper, and the divot of figure 5 in a transformer."""
 
-import math
-
 import numpy as np
 
 import icl
@@ -12,7 +10,7 @@ from ....figures import (
     Measured,
     NATS,
     QUOTIENT,
-    Row,
+    rows_of,
     Runs,
     Within,
 )
@@ -61,10 +59,7 @@ FIGURES = (
         cost="40 min",
         about="the largest rise before the peak on flip, in nats, and its significance",
         measure=_divot,
-        rows={
-            "rise": Row(math.nan, NATS),
-            "rise ÷ standard error": Row(math.nan, QUOTIENT),
-        },
+        rows=rows_of(NATS, ["rise"]) | rows_of(QUOTIENT, ["rise ÷ standard error"]),
         claims=(Within("rise ÷ standard error", low=3.0),),
         **MAIN,
     ),

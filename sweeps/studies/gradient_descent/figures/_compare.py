@@ -15,7 +15,6 @@ from ._common import (
     GREEN,
     GREY,
     LOSS,
-    NAN,
     over_seeds,
     PURPLE,
     RATIO,
@@ -107,22 +106,17 @@ def _deep(runs: Runs) -> tuple[dict[str, np.ndarray], dict[str, plots.Line]]:
 _NAMES = ("every", "final", "tied")
 _ROWS = {
     **rows_of(RATIO, {f"rolled: median after {k} ÷ GD's": 1.0 for k in _AT}),
-    **rows_of(
-        RATIO,
-        {"rolled: diverged at the end": NAN, "GD: diverged at the end": NAN},
-    ),
+    **rows_of(RATIO, ("rolled: diverged at the end", "GD: diverged at the end")),
     **rows_of(
         LOSS,
-        {
-            "rolled: mean at the end": NAN,
-            "GD: as many steps": NAN,
-            "GD, a rate for each step": NAN,
-            "Bayes": NAN,
-            **{f"{name}: after one layer": NAN for name in _NAMES},
-            **{f"{name}: after the last layer": NAN for name in _NAMES},
-        },
+        (
+            *("rolled: mean at the end", "GD: as many steps"),
+            *("GD, a rate for each step", "Bayes"),
+            *(f"{name}: after one layer" for name in _NAMES),
+            *(f"{name}: after the last layer" for name in _NAMES),
+        ),
     ),
-    **rows_of(RATIO, {f"{name}: last layer ÷ Bayes": NAN for name in _NAMES}),
+    **rows_of(RATIO, [f"{name}: last layer ÷ Bayes" for name in _NAMES]),
 }
 
 FIGURES = (

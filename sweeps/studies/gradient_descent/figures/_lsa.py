@@ -6,7 +6,7 @@ import numpy as np
 
 from icl import plots
 
-from ....figures import by_seed, dotted, Figure, Measured, rows_of, Runs, Within
+from ....figures import by_seed, dotted, Figure, Measured, Row, rows_of, Runs, Within
 from .. import analysis
 from ..analysis import SCALES
 from ..order.runs import SEEDS
@@ -61,21 +61,20 @@ def _alignment(runs: Runs) -> Measured:
 
 
 _ALIGNMENT = {
-    **rows_of(FRACTION, {"lsa-1: escaped": NAN}),
+    **rows_of(FRACTION, ["lsa-1: escaped"]),
     **rows_of(LOSS, {"lsa-1: loss": 0.2075}),
-    **rows_of(RATIO, {"lsa-1: ÷ GD": 1.0, "lsa-1: worst ratio of escaped": NAN}),
-    **rows_of(COSINE, {"lsa-1: cosine": 0.9993, "lsa-1: least cosine of escaped": NAN}),
-    **rows_of(
-        PLAIN, {"lsa-1: difference": 0.020, "lsa-1: largest barrier of escaped": NAN}
-    ),
-    **rows_of(FRACTION, {"lsa-2: escaped": NAN}),
+    **rows_of(RATIO, {"lsa-1: ÷ GD": 1.0}),
+    **rows_of(RATIO, ["lsa-1: worst ratio of escaped"]),
+    **rows_of(COSINE, {"lsa-1: cosine": 0.9993}),
+    **rows_of(COSINE, ["lsa-1: least cosine of escaped"]),
+    **rows_of(PLAIN, {"lsa-1: difference": 0.020}),
+    **rows_of(PLAIN, ["lsa-1: largest barrier of escaped"]),
+    **rows_of(FRACTION, ["lsa-2: escaped"]),
     **rows_of(LOSS, {"lsa-2: loss": 0.1134, "GD++ 2: loss": 0.1113}),
     **rows_of(PLAIN, {"GD++ 2: curvature": 0.175}),
-    **rows_of(RATIO, {"lsa-2: ÷ GD++": NAN, "lsa-2: worst ratio of escaped": NAN}),
-    **rows_of(COSINE, {"lsa-2: cosine": NAN, "lsa-2: least cosine of escaped": NAN}),
-    **rows_of(
-        PLAIN, {"lsa-2: difference": NAN, "lsa-2: largest barrier of escaped": NAN}
-    ),
+    **rows_of(RATIO, ("lsa-2: ÷ GD++", "lsa-2: worst ratio of escaped")),
+    **rows_of(COSINE, ("lsa-2: cosine", "lsa-2: least cosine of escaped")),
+    **rows_of(PLAIN, ("lsa-2: difference", "lsa-2: largest barrier of escaped")),
 }
 
 
@@ -107,23 +106,18 @@ def _basin(runs: Runs) -> Measured:
     return Measured(values, dotted(shown, _BASIN, label))
 
 
-def _basin_rows() -> dict:
+def _basin_rows() -> dict[str, Row]:
     rows = {}
     for name in ("lsa-1", "lsa-1-wide"):
-        rows |= rows_of(FRACTION, {f"{name}: escaped": NAN})
-        every = {
-            f"{name}, {part}: {what}": NAN
-            for part in ("stuck", "escaped")
-            for what in (
-                "swapped ÷ straight term",
-                "loss ÷ zero predictor",
-                "the same, keys without y",
-            )
-        }
+        rows |= rows_of(FRACTION, [f"{name}: escaped"])
+        for part in ("stuck", "escaped"):
+            of = f"{name}, {part}: "
+            rows |= rows_of(RATIO, [f"{of}swapped ÷ straight term"])
+            rows |= rows_of(RATIO, [f"{of}loss ÷ zero predictor"])
+            rows |= rows_of(RATIO, [f"{of}the same, keys without y"])
         worst = ("least ratio of stuck", "least lost of stuck")
-        every |= {f"{name}: {what}": NAN for what in worst}
-        every[f"{name}: largest ratio of escaped"] = NAN
-        rows |= rows_of(RATIO, every)
+        worst = (*worst, "largest ratio of escaped")
+        rows |= rows_of(RATIO, [f"{name}: {what}" for what in worst])
     return rows
 
 
@@ -161,7 +155,6 @@ def _ood_figure(found: np.ndarray, descent: np.ndarray) -> plots.DrawnFigure:
     return plots.lines({"": curves}, x="scale of the points α", y=label, scale="log")
 
 
-_FACTORS = {f"largest factor from GD, α = {scale:g}": NAN for scale in SCALES}
 _OOD = {
     **rows_of(
         FAR_LOSS,
@@ -171,7 +164,7 @@ _OOD = {
             **{"GD, α = 1.5": 1.223, "GD, α = 2": 8.54, "GD, α = 3": NAN},
         },
     ),
-    **rows_of(RATIO, _FACTORS),
+    **rows_of(RATIO, [f"largest factor from GD, α = {scale:g}" for scale in SCALES]),
 }
 
 FIGURES = (

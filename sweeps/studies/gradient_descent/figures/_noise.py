@@ -3,7 +3,7 @@
 from ....figures import dotted, Figure, Measured, of_each, rows_of, Runs, Within
 from .. import analysis
 from ..noise.runs import NOISES, SEEDS, SEPARATED
-from ._common import AREA, LOSS, NAN, RATIO
+from ._common import AREA, LOSS, RATIO
 
 
 _LSA = {f"lsa, {name}": f"lsa-{name}-seed-{{seed}}" for name in NOISES}
@@ -30,17 +30,17 @@ def _separation(runs: Runs) -> Measured:
 
 
 _RATIOS = {
-    **rows_of(LOSS, {f"{name}: loss": NAN for name in _LSA}),
-    **rows_of(RATIO, {f"{name}: ÷ GD": NAN for name in _LSA}),
-    **rows_of(RATIO, {f"{name}: ÷ clean rate": NAN for name in _LSA}),
+    **rows_of(LOSS, [f"{name}: loss" for name in _LSA]),
+    **rows_of(RATIO, [f"{name}: ÷ GD" for name in _LSA]),
+    **rows_of(RATIO, [f"{name}: ÷ clean rate" for name in _LSA]),
 }
 _AREAS = rows_of(
     AREA,
-    {
-        f"{name}: {what}": NAN
+    [
+        f"{name}: {what}"
         for name in _SEPARATED
         for what in (_PARTS if name.startswith("lsa") else (*_PARTS, *_LAYERS))
-    },
+    ],
 )
 
 FIGURES = (

@@ -13,7 +13,7 @@ from ....figures import (
 from .. import analysis
 from ..analysis import ORDERS
 from ..order.runs import FEW, ORDERS as TRAINED
-from ._common import LOSS, NAN, RATIO
+from ._common import LOSS, RATIO
 
 
 _RUNS = {
@@ -31,8 +31,8 @@ def _sensitivity(runs: Runs) -> Measured:
 
 
 _ROWS = {
-    **rows_of(RATIO, {f"{name}: difference of predictions": NAN for name in _RUNS}),
-    **rows_of(LOSS, {f"{name}: {order}": NAN for name in _RUNS for order in ORDERS}),
+    **rows_of(RATIO, [f"{name}: difference of predictions" for name in _RUNS]),
+    **rows_of(LOSS, [f"{name}: {order}" for name in _RUNS for order in ORDERS]),
 }
 
 FIGURES = (

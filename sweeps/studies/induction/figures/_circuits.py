@@ -149,7 +149,7 @@ FIGURES = (
         about="sequences seen until the loss is half of ln 2, by what is clamped",
         runs={"none": "seed-{seed}-none"},
         measure=_progress,
-        rows=rows_of(SEQUENCES, dict.fromkeys(_PROGRESS, math.nan)),
+        rows=rows_of(SEQUENCES, _PROGRESS),
         claims=(
             Ordering((_PROGRESS[0], _PROGRESS[1])),
             # Copying is learned on the plateau, well before the loss falls.
@@ -165,14 +165,7 @@ FIGURES = (
         about="loss at the end, without what a layer writes to the output",
         runs={"main": "seed-{seed}"},
         measure=_direct,
-        rows=rows_of(
-            NATS,
-            {
-                "all": math.nan,
-                "without layer 0": math.nan,
-                "without layer 1": math.nan,
-            },
-        ),
+        rows=rows_of(NATS, ("all", "without layer 0", "without layer 1")),
         claims=(
             Within("without layer 0", high=0.1),
             # Worse than guessing one of the two labels in context.

@@ -29,9 +29,9 @@ from .execute import (
 )
 from .figures.command import figure
 from .folder import Folder
-from .options import ClusterKind
+from .options import TrainingOptions
 from .plan import pinned, wanted
-from .study import list_trials, load_study, study_names, StudyScale
+from .study import list_trials, load_study, study_names
 from .watch import collect_command, status
 
 
@@ -65,8 +65,8 @@ it imports a module or a file.py of yours that defines tasks, models, edits or m
 It may be repeated. The study's own file may define them too."""
 
 
-@dataclasses.dataclass(frozen=True)
-class LaunchOptions(CommandOptions):
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class LaunchOptions(TrainingOptions):
     """Train the runs of a study. Finished runs are skipped, unfinished ones resumed."""
 
     EXAMPLE: ClassVar[str] = (
@@ -75,37 +75,22 @@ class LaunchOptions(CommandOptions):
 
     out: Path
     """The study's folder; each run gets its own folder in it."""
-    cluster: ClusterKind = "local"
-    """Where jobs run. `local`: in processes on this machine; `slurm`: on a cluster;
-    `debug`: in this process."""
-    scale: StudyScale = "small"
-    """`smoke`: a minute or two; `small`: for a laptop; `paper`: as published."""
     only: tyro.conf.UseAppendAction[tuple[str, ...]] = ()
     """A pattern of run names, such as 'clamp-*'. Runs that these need are trained too.
     May be repeated."""
     set: tyro.conf.UseAppendAction[tuple[str, ...]] = ()
     """A config field and its JSON value, set for every run, such as
     training.batch_size=64. May be repeated."""
-    data: str = ""
-    """An HDF5 file of classes to use instead of the study's: FILE.h5 or
-    FILE.h5:DATASET."""
     members: int | None = None
     """The largest number of runs in one program. The default is as many as memory
     allows."""
-    jobs: int = 1
-    """The number of jobs to run at once with --cluster local."""
-    cluster_file: Path | None = None
-    """A file of Slurm settings; see sweeps/cluster.example.toml."""
     logger: str = ""
     """Also log to tensorboard, wandb or wandb:PROJECT."""
-    dry_run: bool = False
-    """Print the plan with estimates from measured steps, and do not train."""
 
     def __post_init__(self):
-        for name in ("members", "jobs"):
-            value = getattr(self, name)
-            if value is not None and value < 1:
-                raise ValueError(f"--{name} must be at least 1, got {value}")
+        super().__post_init__()
+        if self.members is not None and self.members < 1:
+            raise ValueError(f"--members must be at least 1, got {self.members}")
 
 
 def _launch(name: str, arguments: list[str]) -> int:

@@ -169,7 +169,7 @@ def test_a_graft_of_a_checkpoint_file_has_no_number(tmp_path):
 @pytest.mark.parametrize(
     ("run", "start", "match"),
     [
-        ("seed-0", ("again-0", 1280), "seed-0 needs again-0 needs start-0 needs seed-"),
+        ("seed-0", ("again-0", 1280), "runs need each other: .*seed-0 needs again-0"),
         ("start-0", ("seed-0", 700), "needs the checkpoint 700 of seed-0.* 640"),
         ("start-0", ("sed-0", 640), "needs sed-0, which is not a run of the study"),
         ("start-0", ("../gone", 640), "needs a missing checkpoint: .*gone is not a ru"),

@@ -2,6 +2,7 @@
 
 import dataclasses
 from collections.abc import Mapping, Sequence, Set
+from graphlib import CycleError, TopologicalSorter
 
 from icl import Experiment
 from icl.config import to_json
@@ -226,23 +227,24 @@ def _only(groups: Sequence[Group], rest: Set[str]) -> list[Group]:
 def _sorted(jobs: list[Job], needed: Mapping[str, tuple[str, ...]]) -> list[Job]:
     """Sorts jobs so that each comes after the jobs that it needs."""
     owner = {run: job.name for job in jobs for run in job.runs}
+    by_name = {job.name: job for job in jobs}
     before = {
-        job.name: {owner[n] for r in job.runs for n in needed[r] if n in owner}
-        for job in jobs
+        name: {owner[n] for r in job.runs for n in needed[r] if n in owner} - {name}
+        for name, job in by_name.items()
     }
-    done: list[Job] = []
-    names: set[str] = set()
-    left = list(jobs)
-    while left:
-        ready = [job for job in left if before[job.name] <= names | {job.name}]
-        if not ready:
-            names_left = ", ".join(job.name for job in left)
-            raise ValueError(f"jobs need each other, so none can start: {names_left}")
+    sorter = TopologicalSorter(before)
+    try:
+        sorter.prepare()
+    except CycleError as error:
+        names = ", ".join(sorted({*error.args[1]}))
+        raise ValueError(f"jobs need each other, so none can start: {names}") from None
+    done: list[str] = []
+    while sorter.is_active():
+        ready = sorter.get_ready()
         # Jobs with the same needs are neighbours: they become one array.
-        done += sorted(ready, key=lambda job: (sorted(before[job.name]), job.name))
-        names |= {job.name for job in ready}
-        left = [job for job in left if job not in ready]
-    return done
+        done += sorted(ready, key=lambda name: (sorted(before[name]), name))
+        sorter.done(*ready)
+    return [by_name[name] for name in done]
 
 
 def _before(

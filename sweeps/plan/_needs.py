@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Mapping
+from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
 from icl import Experiment, Run, Training
@@ -30,18 +31,15 @@ def levels(needs: Mapping[str, tuple[str, ...]]) -> dict[str, int]:
 
     **Raises:** `ValueError` for runs that need each other.
     """
-    done: dict[str, int] = {}
-
-    def level(name: str, above: tuple[str, ...]) -> int:
-        if name in above:
-            circle = " needs ".join([*above[above.index(name) :], name])
-            raise ValueError(f"runs need each other: {circle}")
-        if name not in done:
-            below = (level(need, (*above, name)) for need in needs[name])
-            done[name] = 1 + max(below, default=-1)
-        return done[name]
-
-    return {name: level(name, ()) for name in needs}
+    try:
+        order = [*TopologicalSorter(needs).static_order()]
+    except CycleError as error:
+        circle = " needs ".join(reversed(error.args[1]))
+        raise ValueError(f"runs need each other: {circle}") from None
+    found: dict[str, int] = {}
+    for name in order:
+        found[name] = 1 + max((found[need] for need in needs[name]), default=-1)
+    return found
 
 
 def with_needed(chosen: set[str], needs: Mapping[str, tuple[str, ...]]) -> set[str]:

@@ -27,6 +27,7 @@ from icl.measures.descent import descent_cosine, descent_difference
 from icl.measures.layer_losses import layer_losses
 from icl.measures.noisy_pairs import influence_auroc
 from icl.measures.out_of_range import ood_curve
+from icl.runs import disk
 from icl.tasks.regression import LinearRegression, NoisyValues, RandomPairs
 
 from ...analysis import Study
@@ -163,11 +164,8 @@ def _check_place(out: Path) -> None:
     """Makes the folder of a file, before the long computation of what is in it."""
     if out.is_dir():
         raise ValueError(f"{out} is a folder; name a file")
-    try:
+    with disk(out.parent):
         out.parent.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        reason = error.strerror or error
-        raise ValueError(f"cannot make the folder {out.parent}: {reason}") from None
 
 
 if __name__ == "__main__":

@@ -4,13 +4,12 @@ transience of in-context learning" (arXiv 2503.05631).
 Layer 0 is the paper's layer 1, and layer 1 its layer 2.
 """
 
-from . import _cooperation, _mechanism, _passage, _toy
+from . import _cooperation, _mechanism, _passage
 
 
 FIGURES = (
     *_passage.FIGURES,
     *_mechanism.FIGURES,
     *_cooperation.FIGURES,
-    *_toy.FIGURES,
 )
 """All of them."""

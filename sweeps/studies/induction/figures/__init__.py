@@ -3,7 +3,7 @@
 The measurements that they draw are in `analysis`, beside this folder.
 """
 
-from . import _appendix, _circuits, _heads, _losses, _sizes, _toy
+from . import _appendix, _circuits, _heads, _losses, _sizes
 
 
 FIGURES = (
@@ -12,6 +12,5 @@ FIGURES = (
     *_heads.FIGURES,
     *_appendix.FIGURES,
     *_circuits.FIGURES,
-    *_toy.FIGURES,
 )
 """All of them."""

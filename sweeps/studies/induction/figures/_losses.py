@@ -1,17 +1,20 @@
-"""Figures of the induction-head paper on losses: 3a, 4b and 5b. Singh et al. 2024,
-"What needs to go right for an induction head?" (ICML; arXiv 2404.07129).
+"""Figures of the induction-head paper on losses: 3a, 4b and 5b, and the toy of 5a.
+
+Singh et al. 2024, "What needs to go right for an induction head?" (ICML; arXiv
+2404.07129).
 
 Targets are read off the paper's figures to about 2 %; they are for one seed, on
 features of Omniglot. Heads are compared by their ranks, as their numbers are chance.
 """
 
 import dataclasses
+import math
 from collections.abc import Mapping
 
 import numpy as np
 from jaxtyping import Float
 
-from icl import plots
+from icl import plots, toys
 
 from ....analysis import HALF, MetricCurves
 from ....figures import (
@@ -27,7 +30,9 @@ from ....figures import (
     Row,
     rows_of,
     Runs,
+    Same,
     SEQUENCES,
+    STEPS,
     Times,
     Within,
 )
@@ -94,6 +99,27 @@ def _by_rank(
     return dataclasses.replace(
         found, values=found.values[:, chosen], labels=tuple(labels[chosen])
     )
+
+
+# The toy model
+
+_GIVEN = {"none": "none", "c": "c", "b, c": "b and c"}
+
+
+def _phase_changes(runs: Runs) -> Measured:
+    traces = toys.run(toys.induction(), 1)
+    losses = {_GIVEN[name]: np.asarray(t.losses) for name, t in traces.items()}
+    turned = {
+        _GIVEN[name]: np.asarray(trace.measures["misalignment of a"])
+        for name, trace in traces.items()
+    }
+    halves = {name: toys.half_time(each) for name, each in losses.items()}
+    panels = {"loss": losses, "1 − cos² of a to the true a": turned}
+    values = {
+        name: np.array([math.inf if half is None else float(half)])
+        for name, half in halves.items()
+    }
+    return Measured(values, plots.clamped_descents(panels, halves=halves))
 
 
 FIGURES = (
@@ -197,5 +223,15 @@ FIGURES = (
             Ordering(("match", "layer-0-copy")),
         ),
         **CLAMPS,
+    ),
+    Figure(
+        "induction/5a",
+        "a toy of three vectors: a phase change, which comes sooner if some are given",
+        f"{PAPER}, figure 5a; targets are from its public code",
+        cost="10 s",
+        about="gradient steps until half of the plateau's loss, by what is clamped",
+        measure=_phase_changes,
+        rows=rows_of(STEPS, {"none": 742, "c": 116, "b and c": 66}),
+        claims=(Same(("none", "c", "b and c")),),
     ),
 )

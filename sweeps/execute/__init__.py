@@ -7,7 +7,7 @@ Which runs there are and what they cost belongs in `plan`, their progress in `wa
 from ._alive import (
     alive_jobs as alive_jobs,
     is_alive as is_alive,
-    is_process as is_process,
+    running_launch as running_launch,
     stop as stop,
 )
 from ._launch import Launch as Launch, plan as plan

@@ -34,15 +34,21 @@ def alive_jobs(jobs: Iterable[Job]) -> dict[str, str]:
 
 def stop(folder: Folder, alive: Iterable[Job]) -> None:
     """Tells the running launch of a folder, or else its jobs, to save and end."""
-    launch = folder.launcher
-    if launch is not None and is_process(launch):
-        # The launch stops its jobs and starts no more.
-        processes = {launch}
-    else:
-        processes = {int(job.job_id) for job in alive}
-    for process in processes:
+    launch = running_launch(folder)
+    # The launch stops its jobs and starts no more.
+    processes = [int(job.job_id) for job in alive] if launch is None else [launch]
+    for process in dict.fromkeys(processes):
         with contextlib.suppress(ProcessLookupError):
             os.kill(process, signal.SIGTERM)
+
+
+def running_launch(folder: Folder) -> int | None:
+    """The process of the launch that runs in a folder, if it is on this machine.
+
+    It is read from the lock file: if we tried the lock, a new launch could be refused.
+    """
+    launcher = folder.launcher
+    return launcher if launcher is not None and _is_launch(launcher) else None
 
 
 def is_alive(job: Job) -> bool:
@@ -50,7 +56,7 @@ def is_alive(job: Job) -> bool:
     return bool(job.process) and job.process == process(int(job.job_id))
 
 
-def is_process(number: int) -> bool:
+def _is_launch(number: int) -> bool:
     """Whether process `number` runs and is a launch other than this process."""
     if number == os.getpid() or not process(number):
         return False

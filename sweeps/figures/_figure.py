@@ -31,6 +31,15 @@ class Runs:
     folders: Mapping[str, tuple[Path, ...]]
     seeds: tuple[int, ...]
 
+    @staticmethod
+    def of(study: Path, found: Mapping[str, Mapping[int, str]]) -> "Runs":
+        """The runs that `Figure.found` names, in the folder of their study."""
+        folders = {
+            label: tuple(study / run for run in by_seed.values())
+            for label, by_seed in found.items()
+        }
+        return Runs(folders, tuple(next(iter(found.values()))))
+
 
 @dataclasses.dataclass(frozen=True)
 class Measured:

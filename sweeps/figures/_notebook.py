@@ -22,12 +22,7 @@ def drawn_from(name: str, study: Study) -> DrawnFigure | Table:
     found = chosen.found(study.names)
     if not found:
         return Table(("not run", "runs"), [(str(study), name)])
-    seeds = tuple(next(iter(found.values())))
-    folders = {
-        label: tuple(study.path / run for run in by_seed.values())
-        for label, by_seed in found.items()
-    }
-    return chosen.measure(Runs(folders, seeds)).figure
+    return chosen.measure(Runs.of(study.path, found)).figure
 
 
 def table_of(name: str, *, scale: str = "small", file: str = "") -> Table:

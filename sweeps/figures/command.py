@@ -96,12 +96,7 @@ class _Needed:
     @property
     def runs(self) -> Runs:
         """The folders and seeds of the runs."""
-        folders = {
-            label: tuple(self.folder.run(run) for run in by_seed.values())
-            for label, by_seed in self.names.items()
-        }
-        seeds = tuple(next(iter(self.names.values())))
-        return Runs(folders, seeds)
+        return Runs.of(self.folder.path, self.names)
 
     @property
     def data(self) -> str:

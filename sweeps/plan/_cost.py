@@ -6,7 +6,7 @@ import hashlib
 import json
 import multiprocessing
 import platform
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from pathlib import Path
@@ -77,26 +77,18 @@ def measured(
     # A separate process: the CPU can be divided only before JAX uses it, and a process
     # gives a GPU's memory back when it ends.
     spawn = multiprocessing.get_context("spawn")
-    with (
-        _killed_is_told(),
-        ProcessPoolExecutor(1, spawn, _begin, (cpu_devices, imported())) as pool,
-    ):
-        bar = tqdm(new, desc="measuring", unit="program", disable=None, leave=False)
-        for file in bar:
-            known[file] = pool.submit(_measure, new[file], dict(others)).result()
-            with contextlib.suppress(OSError):  # It is measured again next time.
-                file.parent.mkdir(parents=True, exist_ok=True)
-                write_bytes(file, json.dumps(to_json(known[file])).encode())
-    return [known[file] for file in files]
-
-
-@contextlib.contextmanager
-def _killed_is_told() -> Iterator[None]:
+    bar = tqdm(new, desc="measuring", unit="program", disable=None, leave=False)
     try:
-        yield
+        with ProcessPoolExecutor(1, spawn, _begin, (cpu_devices, imported())) as pool:
+            for file in bar:
+                known[file] = pool.submit(_measure, new[file], dict(others)).result()
+                with contextlib.suppress(OSError):  # It is measured again next time.
+                    file.parent.mkdir(parents=True, exist_ok=True)
+                    write_bytes(file, json.dumps(to_json(known[file])).encode())
     except BrokenProcessPool:
-        wanted = "there may be too little memory; --members avoids measuring"
-        raise ValueError(f"measuring was killed: {wanted}") from None
+        hint = "there may be too little memory; --members avoids measuring"
+        raise ValueError(f"measuring was killed: {hint}") from None
+    return [known[file] for file in files]
 
 
 def _begin(cpu_devices: int, plugins: Sequence[str]) -> None:

@@ -56,23 +56,16 @@ def _needs_of(
 ) -> tuple[str, ...]:
     found: dict[str, None] = {}
     for path, checkpoint in experiment.sources():
-        inside = _inside(Path(os.path.abspath(path)), folder)
-        if inside is None:
+        place = Path(os.path.abspath(path))
+        if not place.is_relative_to(folder):
             _check_there(name, path, checkpoint)
             continue
+        inside = str(place.relative_to(folder))
         if inside not in experiments:
             raise ValueError(f"{name} needs {inside}, which is not a run of the study")
         _check_kept(name, inside, experiments[inside].training, checkpoint)
         found[inside] = None
     return tuple(found)
-
-
-def _inside(path: Path, folder: Path) -> str | None:
-    """The name of the run at a path; `None` if the path is outside the study."""
-    try:
-        return str(path.relative_to(folder))
-    except ValueError:
-        return None
 
 
 def _check_there(name: str, path: str, checkpoint: int) -> None:

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Literal
 
-from ..execute import is_alive, is_process, queue
+from ..execute import is_alive, queue, running_launch
 from ..folder import Folder, Job, last_lines, Report, total_sequences
 
 
@@ -76,7 +76,7 @@ def _places(folder: Folder, jobs: Sequence[Job]) -> tuple[dict[str, _Place], str
         queued = queue(job.job_id for job in jobs if job.cluster == "slurm")
     except ValueError as error:
         note = f"{error}; the states are those that the runs' processes reported last"
-    launching = _launching(folder)
+    launching = running_launch(folder) is not None
 
     def place(job: Job) -> _Place:
         if job.cluster == "slurm" and job.job_id in queued:
@@ -96,13 +96,6 @@ def _of_slurm(state: str, reason: str) -> _Place:
     if state == "PENDING" and reason == "Dependency":
         return "waiting"
     return "running" if state in ("RUNNING", "COMPLETING") else "queued"
-
-
-def _launching(folder: Folder) -> bool:
-    """Whether a launch runs in the folder, in a process of this machine."""
-    # Read from the lock file: if we tried the lock, a new launch could be refused.
-    launcher = folder.launcher
-    return launcher is not None and is_process(launcher)
 
 
 def _started(folder: Folder, job: Job) -> bool:

@@ -24,7 +24,7 @@ from icl.presets.induction import induction
 from icl.runs import open_run
 from icl.tasks.exemplar_label import EvaluationSet
 from icl.training import fit, Training
-from icl.training.loggers import check_logger, Logger, open_logger
+from icl.training.loggers import check_logger, Logger, open_logger, Several
 from icl.training.optimizers import Adam, Constant
 from icl.training.schedules import Every
 
@@ -32,21 +32,16 @@ from icl.training.schedules import Every
 class Recorder:
     """A logger that keeps what it gets, and fails on request."""
 
-    def __init__(self, failing=(), also=None):
+    def __init__(self, failing=()):
         self.told, self.closed, self.failing = [], 0, failing
-        self.also = also
 
     def log(self, sequences, metrics):
         if "log" in self.failing:
             raise OSError("no  space\nleft")
         self.told.append((sequences, dict(metrics)))
-        if self.also is not None:
-            self.also.log(sequences, metrics)
 
     def close(self):
         self.closed += 1
-        if self.also is not None:
-            self.also.close()
         if "close" in self.failing:
             raise OSError("still none")
 
@@ -244,8 +239,8 @@ def test_tensorboard_reads_what_a_run_wrote(tmp_path):
     pytest.importorskip("tensorboardX")
     config = {"seed": 0, "lines": ["one", {"two": None}]}
     # The run's own folder, which exists only once training starts.
-    recorder = Recorder(also=opened(tmp_path / "0/tensorboard", config=config))
-    small(tmp_path, [recorder])
+    recorder, logger = Recorder(), opened(tmp_path / "0/tensorboard", config=config)
+    small(tmp_path, [Several([recorder, logger])])
     scalars, texts = read_events(tmp_path / "0/tensorboard")
     assert len(recorder.told) > 9
     wanted = {}

@@ -6,10 +6,11 @@ that `--logger` names:
     run_experiment(experiment, out, logger=open_logger("tensorboard", ...))
 """
 
+import contextlib
 import importlib
 import importlib.util
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 
@@ -36,6 +37,23 @@ class Logger(Protocol):
     def close(self) -> None:
         """Called once, however training ends."""
         ...
+
+
+class Several:
+    """Passes everything on to several loggers."""
+
+    def __init__(self, loggers: Sequence[Logger]):
+        self._loggers = loggers
+
+    def log(self, sequences: int, metrics: Mapping[str, float]) -> None:
+        for logger in self._loggers:
+            logger.log(sequences, metrics)
+
+    def close(self) -> None:
+        """Closes all loggers, even if one of them raises."""
+        with contextlib.ExitStack() as stack:
+            for logger in reversed(self._loggers):
+                stack.callback(logger.close)
 
 
 def check_logger(text: str) -> None:

@@ -181,9 +181,6 @@ def _read(value: Any, kind: Any, path: tuple[str, ...]) -> Any:
         return _read_object(value, classes, _untagged(kind, classes), path)
     if (of := _items(kind, dict)) and isinstance(value, dict):
         return {name: _read(x, of[1], (*path, name)) for name, x in value.items()}
-    if type(value) is int and abs(value) >= 2**63:
-        got = reprlib.repr(value)
-        raise _error(path, f"a whole number must fit in 64 bits, got {got}")
     for option in _options(kind):
         # Some programs write 1.0 as 1 in JSON; a bool is not a number.
         if option is float and type(value) is int:

@@ -5,7 +5,6 @@ import os
 from pathlib import Path
 
 import jax
-from jaxtyping import PyTree
 
 from .devices import on_cpu
 
@@ -18,12 +17,6 @@ def machine_bytes() -> int:
     except OSError:
         return whole
     return min(whole, int(limit)) if limit.isdigit() else whole
-
-
-def size_in_bytes(shapes: PyTree) -> int:
-    """Bytes of the arrays of a tree, which may be shapes; the sum cannot overflow."""
-    leaves = [x for x in jax.tree.leaves(shapes) if hasattr(x, "dtype")]
-    return sum(math.prod(x.shape) * x.dtype.itemsize for x in leaves)
 
 
 def check_memory(what: str, needed: int) -> None:

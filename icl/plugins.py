@@ -28,7 +28,6 @@ _OPTION = "--import"
 _OURS = ("icl", "opto", "sweeps")
 
 _imported: list[str] = []
-_tables: list[dict[str, Any]] = []
 
 
 class Kinds(dict[str, Any]):
@@ -43,7 +42,6 @@ class Kinds(dict[str, Any]):
     def __init__(self, what: str, packages: tuple[str, ...] = ()):
         super().__init__()
         self.what, self.packages = what, packages
-        _tables.append(self)
 
     def add(self, name: str, new: Any) -> None:
         """Adds one; it replaces an earlier one from the same place of the same file.
@@ -82,7 +80,7 @@ def import_plugin(name: str) -> ModuleType:
 
     From then on, what the module defines is known, and `imported` lists it. A file that
     was already imported, under any name, runs again only if it was imported by its path
-    and has changed since. A module that fails leaves nothing behind.
+    and has changed since.
 
     **Raises:** `ValueError`, in one line, if the module does not exist or fails, for
     example because a kind of another module has the name of one of its own.
@@ -90,15 +88,14 @@ def import_plugin(name: str) -> ModuleType:
     # Our edits have no `Kinds` to find them.
     scan("icl.edits")
     import_installed()
-    with _whole_or_nothing():
-        if name.endswith(".py"):
-            name = os.path.abspath(name)
-            module = _import_file(Path(name))
-        elif all(map(str.isidentifier, name.split("."))):
-            module = _import(name)
-        else:
-            wanted = "the name of a module or the path of a file that ends in .py"
-            raise ValueError(f"{_OPTION} must be {wanted}, got {name!r}")
+    if name.endswith(".py"):
+        name = os.path.abspath(name)
+        module = _import_file(Path(name))
+    elif all(map(str.isidentifier, name.split("."))):
+        module = _import(name)
+    else:
+        wanted = "the name of a module or the path of a file that ends in .py"
+        raise ValueError(f"{_OPTION} must be {wanted}, got {name!r}")
     if name not in _imported:
         _imported.append(name)
     return module
@@ -133,12 +130,6 @@ def imported() -> tuple[str, ...]:
     return tuple(_imported)
 
 
-def has_others() -> bool:
-    """Whether code outside of this package may define kinds of its own."""
-    ours = lambda x: x.dist is not None and x.dist.name == "icl-opto"
-    return bool(_imported) or not all(map(ours, entry_points(group=_GROUP)))
-
-
 def import_from(arguments: Sequence[str]) -> list[str]:
     """Imports what a command line names with `--import`; returns the other arguments.
 
@@ -167,8 +158,7 @@ def import_installed() -> None:
     """
     for point in entry_points(group=_GROUP):
         # Importing the module is enough: what it defines registers itself.
-        with _whole_or_nothing():
-            _import(point.module)
+        _import(point.module)
 
 
 @functools.cache
@@ -192,7 +182,7 @@ def scan(package: str) -> None:
 def made_with(names: Iterable[str]) -> Iterator[None]:
     """For reading something made with plug-ins: an error names the missing plug-ins.
 
-    These are the ones that are not imported. The error also says which do not exist.
+    These are the ones that are not imported.
     """
     try:
         yield
@@ -201,20 +191,7 @@ def made_with(names: Iterable[str]) -> Iterator[None]:
         if not missing:
             raise
         options = " ".join(f"{_OPTION} {shlex.quote(name)}" for name in missing)
-        gone = ", ".join(name for name in missing if not _exists(name))
-        where = f"; there is no {gone}" if gone else ""
-        raise ValueError(f"{error} (it was made with {options}{where})") from None
-
-
-def _exists(name: str) -> bool:
-    if name.endswith(".py"):
-        return Path(name).is_file()
-    try:
-        return importlib.util.find_spec(name) is not None
-    except ModuleNotFoundError:
-        return False
-    except Exception:  # Its package exists but fails.
-        return True
+        raise ValueError(f"{error} (it was made with {options})") from None
 
 
 def origin(thing: Any) -> tuple[str, str]:
@@ -224,57 +201,11 @@ def origin(thing: Any) -> tuple[str, str]:
 
 
 def _is_ours(thing: Any) -> bool:
-    return _top(thing) in _OURS
-
-
-def _top(thing: Any) -> str:
-    """The package that defines a class or function; "" for any other value."""
-    return getattr(thing, "__module__", "").partition(".")[0]
-
-
-@contextlib.contextmanager
-def _whole_or_nothing() -> Iterator[None]:
-    """If an import fails, takes back what it added to any table, and its modules.
-
-    What our own modules added stays, because these modules stay imported.
-    """
-    from opto.toolkit import REGISTERED  # JAX is slow to import.
-
-    before = {id(table): dict(table) for table in (*_tables, *REGISTERED)}
-    modules = {*sys.modules}
-    try:
-        yield
-    except BaseException:
-        owners: set[str] = set()
-        for table in (*_tables, *REGISTERED):
-            old = before.get(id(table), {})
-            for name, new in [*table.items()]:
-                if new is old.get(name) or _is_ours(new):
-                    continue
-                owners.add(_top(new))
-                del table[name]
-            table.update(old)
-        for name in {*sys.modules} - modules:
-            if name.partition(".")[0] in owners:
-                del sys.modules[name]
-        raise
+    return getattr(thing, "__module__", "").partition(".")[0] in _OURS
 
 
 def _is_imported(name: str) -> bool:
-    if name.endswith(".py"):
-        return _of_file(Path(name)) is not None
-    return name in sys.modules
-
-
-def _of_file(path: Path) -> ModuleType | None:
-    """The module that a file was imported as, or `None`."""
-    for module in list(sys.modules.values()):
-        # Not `getattr`: it would load a module that is loaded lazily.
-        file = getattr(module, "__dict__", {}).get("__file__")
-        if isinstance(file, str) and os.path.basename(file) == path.name:
-            if os.path.realpath(file) == os.path.realpath(path):
-                return module
-    return None
+    return (_module_name(Path(name)) if name.endswith(".py") else name) in sys.modules
 
 
 def _import(name: str) -> ModuleType:
@@ -292,10 +223,14 @@ def _import_file(path: Path) -> ModuleType:
         raise ValueError(f"there is no file {path}")
     with _told(str(path)):
         text = path.read_bytes()
-    there = _of_file(path)
-    if there is not None and _text_of(there) in (None, text):
+    name = _module_name(path)
+    there = sys.modules.get(name)
+    # A module that was imported by its path keeps the text that ran.
+    if there is not None and getattr(there.__spec__, "loader_state", None) in (
+        None,
+        text,
+    ):
         return there
-    name = there.__name__ if there else _module_name(path)
     spec = importlib.util.spec_from_file_location(name, path)
     assert spec is not None  # The path ends in .py.
     spec.loader_state = text
@@ -314,24 +249,18 @@ def _import_file(path: Path) -> ModuleType:
     return module
 
 
-def _text_of(module: ModuleType) -> bytes | None:
-    """The text of a module that was imported by its path, when it ran."""
-    return getattr(module.__spec__, "loader_state", None)
-
-
 def _module_name(path: Path) -> str:
     """The file's own name, unless another module has it.
 
     Then `import` finds the module that is there, and makes no second copy.
     """
-    name = path.stem
-    if name.isidentifier() and name not in sys.modules:
-        spec = importlib.util.find_spec(name)
+    if path.stem.isidentifier():
+        spec = importlib.util.find_spec(path.stem)
         if spec is None or os.path.realpath(spec.origin or "") == os.path.realpath(
             path
         ):
-            return name
-    return f"{name}_{hashlib.sha256(os.fsencode(path)).hexdigest()[:8]}"
+            return path.stem
+    return f"{path.stem}_{hashlib.sha256(os.fsencode(path)).hexdigest()[:8]}"
 
 
 @contextlib.contextmanager

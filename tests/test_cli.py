@@ -5,10 +5,8 @@ import importlib.metadata
 import json
 import os
 import shlex
-import shutil
 import subprocess
 import sys
-from pathlib import Path
 
 import h5py
 import jax
@@ -18,7 +16,6 @@ from commands import call, check_refused
 from small import small
 
 import icl
-from icl import cli
 from icl.cli import commands
 from icl.cli.options import parse
 from icl.cli.train import _edited, _options_from
@@ -28,9 +25,6 @@ from icl.experiments import evaluate
 from icl.presets.gradient_descent import lsa
 from icl.presets.likelihood_ratio import shifted_mean
 from icl.runs import RunWriter
-
-
-OMNIGLOT = Path(__file__).parents[1].parent / "shared/data/omniglot"
 
 
 @pytest.fixture
@@ -144,42 +138,13 @@ def test_a_run_killed_after_its_last_checkpoint_is_resumed(
     assert 640 in icl.Run(out).resume_points
 
 
-@pytest.mark.parametrize("platform", ["rocm", "foo"])
-def test_a_platform_that_jax_does_not_find(platform, run):
+def test_a_platform_that_jax_does_not_find(run):
     command = [sys.executable, "-m", "icl", "sites", str(run)]
-    env = os.environ | {"JAX_PLATFORMS": platform}
+    env = os.environ | {"JAX_PLATFORMS": "foo"}
     done = subprocess.run(command, capture_output=True, text=True, env=env)
     assert done.returncode == 2
-    assert f"icl: JAX_PLATFORMS={platform}: JAX finds no such device" in done.stderr
+    assert "icl: JAX_PLATFORMS=foo: JAX finds no such device" in done.stderr
     assert "Traceback" not in done.stderr
-
-
-def test_a_file_that_another_program_holds(capsys, run, tmp_path):
-    """The lock of HDF5 is between processes."""
-    out = tmp_path / "replay.h5"
-    hold = f"import h5py, time; f = h5py.File({str(out)!r}, 'w'); print(1, flush=True)"
-    with subprocess.Popen(
-        [sys.executable, "-c", f"{hold}; time.sleep(60)"], stdout=subprocess.PIPE
-    ) as holder:
-        holder.stdout.readline()
-        status, _, err = call(
-            capsys, "replay", run, "--measure", "loss", "--out", out, "--data", "train"
-        )
-        holder.kill()
-    assert status == 2
-    assert "another program has it open; close it there, or set HDF5_USE_FILE" in err
-
-
-def test_paths_that_are_no_text(capsys, run, tmp_path):
-    """Such as those that another locale wrote."""
-    strange = tmp_path / os.fsdecode(b"a\xff")
-    shutil.copytree(run, strange)
-    assert call(capsys, "report", strange)[0] == 0
-    replay = strange / "x.h5"
-    options = ["--measure", "loss", "--data", "train", "--out", replay]
-    assert call(capsys, "replay", strange, *options)[0] == 0
-    with h5py.File(replay) as file:
-        assert file.attrs["run"] == f"{tmp_path}/a?"
 
 
 def test_data(capsys, tmp_path):
@@ -194,23 +159,8 @@ def test_data(capsys, tmp_path):
     assert "exists" in err
 
 
-@pytest.mark.skipif(not OMNIGLOT.exists(), reason="Omniglot is not here")
-def test_data_omniglot(capsys, tmp_path):
-    zips = sorted(OMNIGLOT.glob("*.zip"))
-    out = tmp_path / "o.h5"
-    status, text, _ = call(
-        capsys, "data", "omniglot", *zips, "--out", out, "--size", 14
-    )
-    assert status == 0
-    assert "242 classes, 20 exemplars" in text
-
-
 TRAIN = "train", "induction", "--out", "{tmp}/a"
-LSA = "train", "lsa", "--out", "{tmp}/a"
 CLASS_LABELS = 'evaluations.train.labels={{"type": "ClassLabels"}}'
-FOUR = 'model.positions={{"type": "Learned", "max_length": 4}}'
-NO_STEPS = 'optimizer.learning_rate={{"type": "Cosine", "peak": 1, "total": 0}}'
-TWICE = "--training-edits", "--no-training-edits"
 REFUSED = [
     (["trian"], "did you mean 'train'"),
     (["train", "inductoin", "--out", "{tmp}/a"], "did you mean 'induction'"),
@@ -218,27 +168,16 @@ REFUSED = [
     (["train", "induction"], "Missing from icl train induction: --out PATH"),
     ([*TRAIN, "--model.num-head", "2"], "Perhaps you meant: --model.num-heads"),
     ([*TRAIN, "--edits", "Zero('x')"], "Perhaps you meant: --edit STR"),
-    ([*TRAIN, "--init-seed", "x"], "Error parsing --init-seed: invalid literal"),
     ([*TRAIN, "--model.num-heads", "7"], "num_heads must divide d_model=64, got 7"),
     ([*TRAIN, "--edit", "Zro('x')"], "no edit 'Zro'; did you mean 'Zero'?"),
     ([*TRAIN, "--edit", "Zero('x')"], "no site 'x'"),
-    ([*TRAIN, "--eval-seed", 2**32], "eval_seed must be in [0, 2^32), got 4294967296"),
     ([*TRAIN, "--set", "modle.d_model=3"], "no 'modle'; did you mean 'model'?"),
     (
         [*TRAIN, "--set", "optimizer=Sgd"],
         "optimizer: wanted an object of Adam or AdamW or SGD, got 'Sgd'",
     ),
     ([*TRAIN, "--set", CLASS_LABELS], "set 'train' has 150 labels for a model of 5"),
-    ([*TRAIN, "--set", FOUR], "Learned positions end at 4 tokens, got 5"),
-    ([*LSA, "0.5"], "Unrecognized options: 0.5"),
-    (
-        [*LSA, "--task.noise", "nan"],
-        "must be at least 0 and finite, got nan",
-    ),
-    ([*LSA, "--set", NO_STEPS], "total must be in [1, inf), got 0"),
-    (["train", "{tmp}/none.json", "--out", "{tmp}/a"], "none.json"),
     (["train", "induction", "--out", "{run}"], "already holds a run"),
-    (["eval"], "Missing from icl eval: PATH"),
     (["eval", "{tmp}"], "is not a run folder"),
     (["eval", "{run}", "--checkpoint", "5"], "the nearest is 0"),
     (["eval", "{run}", "--edit", "Zero('blocks.9.attn.z')"], "; did you mean 'blocks."),
@@ -246,12 +185,9 @@ REFUSED = [
         ["eval", "{run}", "--checkpoint", "0", "--checkpoint=640"],
         "--checkpoint is given twice",
     ),
-    (["eval", "{run}", *TWICE], "--no-training-edits is given twice"),
     (["eval", "{run}", "--set", "dense:999999999999"], "': there are only "),
-    (["demo", "--data", "{tmp}/none.h5", "--out", "{tmp}/a"], "none.h5"),
     (["demo", "--path", "x", "--out", "{tmp}/a"], "give the file with --data"),
     (["data", "omnigot", "--out", "{tmp}/a.h5"], "did you mean 'omniglot'"),
-    (["data", "omniglot", "{tmp}/none.zip", "--out", "{tmp}/a.h5"], "does not exist"),
     # Nothing is computed for results that cannot be written.
     (["ablate", "{run}", "--out", "{run}/config.json/x"], "cannot write"),
     (["patch", "{run}", "--out", "/proc/1/x"], "cannot write"),
@@ -278,13 +214,6 @@ def test_help(capsys, command):
     assert status == 0
     assert "usage" in out
     assert err == ""
-
-
-def test_each_command_has_a_file(capsys):
-    for name, (file, about) in commands.COMMANDS.items():
-        assert (Path(cli.__file__).parent / f"{file}.py").is_file()
-        assert callable(getattr(importlib.import_module(f"icl.cli.{file}"), file))
-        assert f"icl {name:6} {about}" in call(capsys, "--help")[1]
 
 
 LIGHT = """

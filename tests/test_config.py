@@ -185,38 +185,27 @@ MISTAKES = {
     # An unknown name, and the nearest known one.
     "training.batch_sizee": (3, ["training: Training", "mean 'batch_size'"]),
     "evaluations.held.siz": (3, ["evaluations.held", "'siz'", "mean 'size'"]),
-    "nothing_like_it": (3, ["Experiment has no field 'nothing_like_it'"]),
     "optimizer.type": ("Adamm", ["optimizer: type", "Adam, AdamW, SGD", "mean 'Adam'"]),
     "task.context.type": ("Bag", ["task.context: type", "Context, Mixture", "'Bag'"]),
     "task.context": ({"length": 2}, ["task.context: type", "Context, Mixture", "miss"]),
-    "model.positions.type": (["Rope"], ["model.positions: type", "['Rope']"]),
-    "evaluations.held.labels": ({"type": 3}, ["evaluations.held.labels: type", "3"]),
     "task.classes": ("trian", ["task.classes", "'val'", "'trian'", "mean 'train'"]),
     "evaluations.held.relabelling": ("all", ["held.relabelling", "null", "'all'"]),
     # Values of the wrong type.
     "training.batch_size": ("32", ["training.batch_size: wanted int, got '32'"]),
-    "training.num_sequences": (1e6, ["num_sequences: wanted int, got 1000000.0"]),
     "init_seed": (True, ["init_seed: wanted int, got True"]),
     "optimizer.b1": ("high", ["optimizer.b1: wanted float or OneCycleMomentum"]),
-    "train_seed": (None, ["train_seed: wanted int, got None"]),
     "training.microbatch_size": ("5", ["wanted int or null, got '5'"]),
-    "task.noise": ("loud", ["task.noise: wanted float, got 'loud'"]),
     "task.class_split": (50, ["task.class_split: wanted an object of Split, got 50"]),
     "optimizer": ("Adam", ["optimizer: wanted an object of Adam or AdamW or SGD, got"]),
-    "optimizer.learning_rate": (0.1, ["optimizer.learning_rate: wanted an object of"]),
-    "evaluations": ([3], ["evaluations: wanted an object, got [3]"]),
     "evaluations.held": (None, ["evaluations.held: wanted an object", "EvaluationSet"]),
     "edits": ("Zero('x')", ["edits: wanted a list of str, got \"Zero('x')\""]),
-    "edits.": ([3], ["edits.0: wanted str, got 3"]),
     "model.num_heads": ([2, 2.0], ["model.num_heads.1: wanted int, got 2.0"]),
     "model.mlp_ratio": ([4], ["model.mlp_ratio: wanted float or null, got [4]"]),
     # Missing fields.
     "task": ({}, ["task: ExemplarLabel lacks the field 'class_split'", "exemplar_spl"]),
-    "task.exemplar_split": ({}, ["task.exemplar_split: Split lacks the field 'train'"]),
     # Values that the config itself refuses.
     "training.": ({"num_sequences": 0}, ["training: num_sequences must be a positive"]),
     "model.d_model": (12, ["model: num_heads must divide d_model=12, got 8"]),
-    "data.num_classes": (-1, ["data: num_classes must be", "-1"]),
     "task.labels": ({"type": "Relabel", "num_labels": 1}, ["task.labels: num_labels"]),
 }
 
@@ -234,13 +223,6 @@ def test_mistakes_are_told_in_one_line(path, monkeypatch):
         assert word in message
 
 
-@pytest.mark.parametrize("data", [[], "text", 3, None, [{"task": 1}]])
-def test_what_is_no_object_is_refused(data, monkeypatch):
-    monkeypatch.setattr(jaxtyping.config, "jaxtyping_disable", True)
-    with pytest.raises(ValueError, match="config: wanted an object of Experiment, got"):
-        from_json(Experiment, data)
-
-
 def test_all_that_is_wrong_with_an_object_is_told_at_once():
     data = to_json(BASE)
     data |= {"seed": 1, "modell": data.pop("model")}
@@ -250,10 +232,3 @@ def test_all_that_is_wrong_with_an_object_is_told_at_once():
     message = str(caught.value)
     assert "no field 'modell'; did you mean 'model'?" in message
     assert "lacks the field 'task'" in message
-
-
-def test_a_long_value_is_cut_short_in_a_message():
-    data = with_field(to_json(BASE), "init_seed", list(range(1000)))
-    with pytest.raises(ValueError, match="init_seed: wanted int") as caught:
-        from_json(Experiment, data)
-    assert len(str(caught.value)) < 100

@@ -105,12 +105,10 @@ def test_the_unfrozen_weights_train_as_if_the_frozen_were_constants():
 @pytest.mark.parametrize(
     ("freeze", "message"),
     [
-        (("blocks.*.attn.qury",), "no weights at 'blocks.*.attn.qury'"),
         (("blocks.0.attn.qury",), "did you mean 'blocks.0.attn.query'"),
         (("blocks.2",), "no weights at 'blocks.2'; did you mean 'blocks"),
         (("**",), "leaves no weights to train"),
         ("blocks", r"write ('blocks',)"),
-        ((1,), "each of freeze must be a path, got int"),
     ],
 )
 @pytest.mark.usefixtures("unchecked")

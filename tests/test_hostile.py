@@ -1,7 +1,6 @@
 """Inputs that no user should give: one line on stderr, status 2, and no harm."""
 
 import dataclasses
-import io
 import json
 import math
 import os
@@ -12,7 +11,6 @@ import subprocess
 import sys
 from pathlib import Path
 
-import equinox as eqx
 import jax
 import numpy as np
 import pytest
@@ -25,23 +23,17 @@ from icl import (
     measures,
     memory,
     plots,
-    presets,
     replay,
 )
 from icl.cli.commands import guarded, main
 from icl.cli.evaluate import evaluate
 from icl.config import from_json, to_json, with_fields
-from icl.data import GaussianClasses
 from icl.edits.ranked import RankedHeads
-from icl.experiments import run_experiment, Start
+from icl.experiments import run_experiment
 from icl.experiments.sets import check_not_dense
-from icl.models import TransformerConfig
-from sweeps import Trial
 from sweeps.cli import main as sweeps
 from sweeps.execute._local import _Started
 from sweeps.folder import Folder, Job, Report
-from sweeps.study import list_trials
-from sweeps.watch import status
 
 
 def refused(capsys, program, *arguments):
@@ -139,39 +131,12 @@ def test_nothing_here_unpickles():
 # Studies
 
 
-def test_a_trial_has_an_experiment_and_a_name():
-    with pytest.raises(ValueError, match=r"^trial 'a' needs an icl.Experiment, got 5$"):
-        Trial("a", 5)  # pyright: ignore
-    with pytest.raises(ValueError, match="a trial's name must be .*, got 5"):
-        Trial(5, small())  # pyright: ignore
-
-
-def test_a_study_that_exits_is_refused(capsys, tmp_path):
-    file = tmp_path / "leaves.py"
-    file.write_text("import sys\nsys.exit(0)\n")
-    text = refused(capsys, sweeps, file, "--out", tmp_path / "out")
-    assert "leaves.py cannot be imported: SystemExit: 0" in text
-
-    class Study:
-        @staticmethod
-        def trials(scale, folder, data):
-            sys.exit(3)
-
-    with pytest.raises(ValueError, match="cannot list its trials: SystemExit: 3"):
-        list_trials(Study(), "smoke", tmp_path, None)  # pyright: ignore
-
-
 # Options
 
 
 EMPTY = [
     (main, "demo", "--out", ""),
-    (main, "demo", "--out="),
     (main, "eval", ""),
-    (main, "report", "run", "--data", ""),
-    (main, "data", "low-rank", "--out", ""),
-    (sweeps, "induction", "--out", "a", "--data", ""),
-    (sweeps, "status", ""),
     (sweeps, "figure", "toys", "--out="),
 ]
 
@@ -184,24 +149,6 @@ def test_an_empty_value_is_refused(capsys, tmp_path, monkeypatch, arguments):
 
 
 # Encodings
-
-
-@pytest.mark.parametrize("encoding", ["ascii", "latin-1", "utf-8"])
-def test_what_an_encoding_lacks_is_replaced(monkeypatch, encoding):
-    streams = {name: io.BytesIO() for name in ("stdout", "stderr")}
-    for name, raw in streams.items():
-        monkeypatch.setattr(sys, name, io.TextIOWrapper(raw, encoding))
-
-    def command():
-        print("█ … \udc80")
-        raise ValueError("no … \udc80")
-
-    assert guarded("icl", command) == 2
-    sys.stdout.flush()
-    sys.stderr.flush()
-    known = {"ascii": "? ? ?", "latin-1": "? ? ?", "utf-8": "█ … ?"}[encoding]
-    assert streams["stdout"].getvalue().decode(encoding) == f"{known}\n"
-    assert streams["stderr"].getvalue().count(b"\n") == 1
 
 
 # Figures
@@ -217,7 +164,7 @@ def test_what_is_never_learnt_can_be_drawn(first, second):
     assert figure.drawn["classes/a"].values[1] == math.inf
 
 
-@pytest.mark.parametrize("name", [r"a$b$", r"$\frac{$", r"a_b^c%\d$ $", r"$x^$"])
+@pytest.mark.parametrize("name", [r"$\frac{$", r"a_b^c%\d$ $"])
 def test_names_are_drawn_as_they_stand(tmp_path, name):
     steps, values = np.arange(3.0), np.random.rand(3, 2)
     curves = plots.traces(
@@ -236,15 +183,10 @@ def test_names_are_drawn_as_they_stand(tmp_path, name):
 # Sizes
 
 
-LARGE = 10**12
-
-
 @pytest.mark.parametrize(
     ("change", "match"),
     [
         ("data.dim=1000000000000", "data: LowRank.*dim=1000000000000.* needs .* TiB"),
-        ("data.num_classes=1000000000000", "data: LowRankClasses.* needs .* TiB"),
-        ("data.rank=1000000000000", "data: LowRankClasses.* needs .* TiB"),
         ("task.labels.num_labels=1000000000000", "cannot have all 1000000000000"),
     ],
 )
@@ -254,20 +196,11 @@ def test_huge_sizes_are_refused_before_anything_is_made(change, match):
     assert "\n" not in str(error.value)
 
 
-def test_huge_sources_are_refused():
-    with pytest.raises(
-        ValueError, match=r"GaussianClasses.* needs at least 3.6 TiB of memory"
-    ):
-        GaussianClasses(num_classes=LARGE, num_exemplars=1, dim=1).load()
-
-
 def test_a_size_is_refused_by_what_the_machine_has(monkeypatch):
     monkeypatch.setattr(memory, "machine_bytes", lambda: 2**20)
     memory.check_memory("it", 2**20)
     with pytest.raises(ValueError, match="^it needs at least 3.0 MiB .* has 1.0 MiB$"):
         memory.check_memory("it", 3 * 2**20)
-    tree = {"a": jax.ShapeDtypeStruct((10**6, 10**6), "float32"), "b": "text"}
-    assert memory.size_in_bytes(tree) == 4 * 10**12
 
 
 def test_out_of_memory_at_run_time_is_one_line(capsys):
@@ -286,11 +219,8 @@ def test_out_of_memory_at_run_time_is_one_line(capsys):
 def test_a_set_named_dense_is_refused(tmp_path):
     base = small()
     some = base.evaluations["train"]
-    for name in ("dense", "dense:5", "dense:x"):
-        sets = {name: some}
-        with pytest.raises(ValueError, match=f"cannot be named '{name}'"):
-            check_not_dense(sets)
-        experiment = dataclasses.replace(base, evaluations=sets)
+    for name in ("dense", "dense:x"):
+        experiment = dataclasses.replace(base, evaluations={name: some})
         with pytest.raises(ValueError, match=f"cannot be named '{name}'"):
             run_experiment(experiment, tmp_path / "run")
     assert not [*tmp_path.iterdir()]
@@ -322,39 +252,6 @@ def replayed(run, **settings):
     return replay(run, {"strength": measures.induction_strength()}, **settings)
 
 
-@pytest.mark.usefixtures("unchecked")
-def test_checkpoints_of_small_integers_are_found(small_run):
-    """Finds 0 as int8, in a run whose other checkpoints do not fit in eight bits."""
-    found = replayed(small_run, checkpoints=np.zeros(1, np.int8))
-    assert found.sequences.tolist() == [0]
-    with pytest.raises(ValueError, match="has no checkpoint 5"):
-        replayed(small_run, checkpoints=np.full(1, 5, np.int8))
-
-
-class Wrapped(eqx.Module):
-    """A task that forwards all attributes to another task."""
-
-    task: object
-
-    def __getattr__(self, name):
-        return getattr(self.task, name)
-
-
-def test_a_start_of_another_model_is_told_by_its_config(small_run):
-    def starting(model):
-        return small(model=model, start=Start(str(small_run)))
-
-    with pytest.raises(
-        ValueError,
-        match="the configs of the models differ: d_model: 16 there, 32 here$",
-    ):
-        starting(TransformerConfig(d_model=32, num_heads=(4, 2))).build()
-    lsa = presets.presets()["lsa"]()
-    start = Start(str(small_run))
-    with pytest.raises(ValueError, match="a TransformerConfig there, a LinearSelf.* h"):
-        dataclasses.replace(lsa, start=start).build()
-
-
 # Studies' folders
 
 
@@ -375,14 +272,7 @@ def study(tmp_path):
     return write
 
 
-@pytest.mark.parametrize("wrong", [{"study": 5}, {"runs": {"a": {"training": 5}}}])
-def test_a_study_file_of_another_shape_is_refused(capsys, study, wrong):
-    path = study("study.json", STUDY | {"folder": "a"} | wrong)
-    for command in (["status", path], ["collect", path], ["cancel", path]):
-        assert "study.json is damaged" in refused(capsys, sweeps, *command)
-
-
-@pytest.mark.parametrize("number", ["-1", "0", "x"])
+@pytest.mark.parametrize("number", ["-1", "x"])
 def test_no_signal_is_sent_to_what_is_no_process(capsys, study, monkeypatch, number):
     def kill(*_):
         raise AssertionError("a signal was sent")
@@ -392,11 +282,6 @@ def test_no_signal_is_sent_to_what_is_no_process(capsys, study, monkeypatch, num
     path = study("jobs/000.json", JOB | place)
     text = refused(capsys, sweeps, "cancel", path)
     assert f"job_id must be the number of a process, got {number!r}" in text
-
-
-def test_a_study_without_runs_has_a_status(capsys, study, tmp_path):
-    assert status([str(tmp_path)]) == 0
-    assert "0 runs: 0 finished; 100% of 0 sequences" in capsys.readouterr().out
 
 
 # Command lines
@@ -420,7 +305,7 @@ sys.exit(guarded("icl", command))
     assert "FutureWarning: old" in lines[1]
 
 
-NAMES = ["ünï… a[1]*", 'it\'s "q" c,d:e', "-lead br{x} $a$_%\\"]
+NAMES = ["ünï… a[1]*", 'it\'s "q" c,d:e']
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -166,48 +166,6 @@ def test_fit_in_single_precision_is_that_descent_to_rounding():
     np.testing.assert_allclose(result.model.weight, w[:-1], rtol=2e-4)
 
 
-@pytest.mark.parametrize("rate", RATES)
-@pytest.mark.parametrize("name", OPTIMIZERS)
-def test_each_optimizer_descends_a_quadratic(name, rate):
-    # With the public code's warm-up schedules, the loss rose from 5.0 to 23.7.
-    transform = OPTIMIZERS[name](RATES[rate]).transform(BATCH)
-    w = jnp.asarray([3.0, -1.0])
-    before, state = float(jnp.sum(w**2)), transform.init(w)
-    for _ in range(40):
-        updates, state = transform.update(2 * w, state, w)
-        w = optax.apply_updates(w, updates)
-    assert float(jnp.sum(w**2)) < 0.95 * before
-
-
-@pytest.mark.parametrize(
-    ("rate", "seen", "wanted"),
-    [
-        (Constant(0.3), 0, 0.3),
-        (Constant(0.3), 10**9, 0.3),
-        (WarmupDecay(0.8, 1000.0), 0, 0.0),
-        (WarmupDecay(0.8, 1000.0), 500, 0.4),
-        (WarmupDecay(0.8, 1000.0), 1000, 0.8),
-        (WarmupDecay(0.8, 1000.0), 4000, 0.4),
-        (WarmupDecay(0.8, 1000.0), 100_000, 0.08),
-        (Cosine(0.8, 5000.0, 1000.0, 0.2), 0, 0.0),
-        (Cosine(0.8, 5000.0, 1000.0, 0.2), 500, 0.4),
-        (Cosine(0.8, 5000.0, 1000.0, 0.2), 1000, 0.8),
-        (Cosine(0.8, 5000.0, 1000.0, 0.2), 2000, 0.5 + 0.3 * math.sqrt(0.5)),
-        (Cosine(0.8, 5000.0, 1000.0, 0.2), 3000, 0.5),
-        (Cosine(0.8, 5000.0, 1000.0, 0.2), 5000, 0.2),
-        (Cosine(0.8, 5000.0, 1000.0, 0.2), 10**9, 0.2),
-        (Cosine(0.8, 5000.0), 0, 0.8),
-        (Cosine(0.8, 5000.0), 5000, 0.0),
-    ],
-    ids=repr,
-)
-def test_learning_rates(rate, seen, wanted):
-    assert float(rate.at(jnp.float32(seen))) == pytest.approx(wanted, rel=1e-6)
-    # In an update it multiplies the gradient, downwards.
-    if seen % BATCH == 0:
-        assert update_after(rate, seen // BATCH, BATCH) == pytest.approx(-2 * wanted)
-
-
 def update_after(rate, steps, batch_size):
     """The change of a weight with gradient 2 in a plain step, after some steps."""
     transform = SGD(rate).transform(batch_size)
@@ -242,17 +200,11 @@ def test_numbers_of_optimizers_are_the_leaves_of_a_pytree():
     ("make", "words"),
     [
         (lambda: Constant(-0.1), ["rate", "-0.1"]),
-        (lambda: Constant(math.nan), ["rate", "nan"]),
         (lambda: WarmupDecay(0.1, 0.0), ["warmup", "0.0"]),
-        (lambda: WarmupDecay(-1.0, 10.0), ["peak", "-1.0"]),
         (lambda: Cosine(0.1, 10.0, warmup=20.0), ["total", "20.0", "10.0"]),
-        (lambda: Cosine(0.1, 10.0, final=-1.0), ["final", "-1.0"]),
         (lambda: Adam(0.1), ["learning_rate", "Constant", "0.1"]),
         (lambda: Adam(b1=1.0), ["b1", "1.0"]),
-        (lambda: AdamW(b2=-0.1), ["b2", "-0.1"]),
-        (lambda: AdamW(weight_decay=-1.0), ["weight_decay", "-1.0"]),
         (lambda: SGD(momentum=1.5), ["momentum", "1.5"]),
-        (lambda: SGD(clip_norm=0.0), ["clip_norm", "0.0"]),
         (lambda: Adam(eps=1e-50), ["eps", "1e-50"]),
     ],
 )
@@ -265,21 +217,18 @@ def test_numbers_that_cannot_be_are_refused(make, words, unchecked):
 @pytest.mark.parametrize(
     ("schedule", "total", "points"),
     [
-        (Every(50), 100, [0, 50, 100]),
         (Every(30), 100, [0, 30, 60, 90, 100]),
         (Every(1), 3, [0, 1, 2, 3]),
         (Every(1000), 100, [0, 100]),
         (At((50, 5, 5, 0, 100)), 100, [0, 5, 50, 100]),
         (At(()), 100, []),
         (LogSpaced(3, first=10), 1000, [0, 10, 100, 1000]),
-        (LogSpaced(2, first=10), 1000, [0, 10, 1000]),
         (LogSpaced(1, first=10), 1000, [0, 10, 1000]),
         (LogSpaced(4, first=2000), 1000, [0, 1000]),
         (LogSpaced(10, first=1), 4, [0, 1, 2, 3, 4]),
         (LogSpaced(3, first=10), 90, [0, 10, 30, 90]),
         (Dense(20, 40, 5, 50), 100, [0, 20, 25, 30, 35, 40, 50, 100]),
         (Dense(20, 29, 4, 50), 100, [0, 20, 24, 28, 50, 100]),
-        (Dense(0, 2, 1, 60), 100, [0, 1, 2, 60, 100]),
         (Dense(90, 120, 10, 50), 100, [0, 50, 90, 100]),
     ],
     ids=repr,
@@ -310,25 +259,15 @@ def test_a_point_between_two_steps_means_the_later_one(schedule, steps):
     ("make", "words"),
     [
         (lambda: Every(0), ["sequences", "positive", "0"]),
-        (lambda: Every(1e4), ["sequences", "integer", "10000.0"]),
         (
             lambda: Training(64, 32, None, At((5, 65))),
             ["after the end at 64", "[65]"],
         ),
         (lambda: At((5, -1)), ["sequences", "(5, -1)"]),
-        (lambda: At((0.5,)), ["sequences", "integers", "0.5"]),
-        (lambda: LogSpaced(0), ["count", "0"]),
-        (lambda: LogSpaced(3, first=0), ["first", "0"]),
         (lambda: Dense(0, 10, 0, 5), ["inside", "0"]),
-        (lambda: Dense(0, 10, 5, -5), ["outside", "-5"]),
         (lambda: Dense(10, 10, 5, 5), ["start", "stop", "10, 10"]),
-        (lambda: Dense(-1, 10, 5, 5), ["start", "-1"]),
         (lambda: Training(num_sequences=0), ["num_sequences", "0"]),
-        (lambda: Training(num_sequences=1e6), ["num_sequences", "integer"]),
-        (lambda: Training(batch_size=-1), ["batch_size", "-1"]),
         (lambda: Training(microbatch_size=5), ["microbatch_size", "32", "5"]),
-        (lambda: Training(microbatch_size=0), ["microbatch_size", "0"]),
-        (lambda: Training(microbatch_size=64), ["microbatch_size", "64"]),
     ],
 )
 def test_lengths_that_cannot_be_are_refused(make, words, unchecked):

@@ -7,11 +7,8 @@ and a study. Other processes import it by `--import`, or as the study's file.
 import csv
 import dataclasses
 import json
-import os
-import signal
 import subprocess
 import sys
-import time
 from collections.abc import Mapping
 from pathlib import Path
 from typing import ClassVar
@@ -35,6 +32,7 @@ from icl.training.optimizers import Adam, Constant
 from icl.training.schedules import Every
 from opto.toolkit import select
 from sweeps import Trial
+from sweeps.folder import Folder
 
 
 # A task: guess the mean of a sequence after each of its numbers.
@@ -239,23 +237,6 @@ def test_a_run_says_what_to_import(run):
     assert done.stderr.count("\n") == 1
 
 
-def test_killed_it_resumes_to_the_same_bits(run, tmp_path):
-    folder = tmp_path / "killed"
-    options = ["train", "numbers", "--out", str(folder), "--resume"]
-    command = [sys.executable, "-m", "icl", "--import", str(HERE), *options]
-    first = subprocess.Popen(command, stdout=subprocess.DEVNULL)
-    until = time.monotonic() + 120
-    while not any((folder / "resume").glob("*.eqx")) and time.monotonic() < until:
-        time.sleep(0.01)
-    os.kill(first.pid, signal.SIGKILL)
-    first.wait()
-    assert _icl(*options)[0] == 0
-    ours, theirs = icl.load(folder), icl.load(run)
-    assert eqx.tree_equal(ours.model, theirs.model)
-    for name, rows in theirs.run.log.train.items():
-        np.testing.assert_array_equal(ours.run.log.train[name], rows)
-
-
 def test_eval_and_sites(run, capsys):
     status, out, _ = _call(capsys, "eval", run)
     assert status == 0
@@ -313,18 +294,6 @@ def _each_evidence(trained, values, means):
     return -errors.mean(0) / values.shape[1]
 
 
-def test_an_ablation_equals_one_by_hand(run, capsys, tmp_path):
-    trained = icl.load(run)
-    _call(capsys, "ablate", run, "--set", "train", "--out", tmp_path / "a")
-    rows = (tmp_path / "a/heads.csv").read_text().splitlines()
-    (row,) = (r.split(",") for r in rows if r.startswith("train,loss,0,1,"))
-    batch = trained.evaluations["train"]
-    edits = [opto.Zero("blocks.0.attn.z", head=1)]  # As the run's own edit.
-    guesses, _ = opto.run(trained.model, batch.values, edits=edits)
-    loss = np.mean((np.asarray(guesses) - np.asarray(batch.mean)[:, None]) ** 2)
-    assert float(row[5]) == pytest.approx(loss, abs=1e-5)
-
-
 def test_replay_plot_and_report(run, capsys, tmp_path):
     asked = ["--measure", "total_attention", "--measure", "error"]
     out = tmp_path / "found.h5"
@@ -344,13 +313,10 @@ def test_replay_plot_and_report(run, capsys, tmp_path):
 
 LACKING = {
     "roles": ["replay", "--measure", "query_attention"],
-    "roles of a figure": ["plot", "induction"],
     "softmax": ["eval", "--edit", "Block(distance=1)"],
     "distribution": ["eval", "--edit", "Pattern(Uniform())"],
     "labels": ["plot", "similarity"],
-    "class labels": ["plot", "metric", "--by", "label"],
     "other labels": ["patch", "--corruption", "labels-swapped"],
-    "an unembedding": ["plot", "biases"],
     "dense": ["plot", "metric", "--data", "dense"],
 }
 
@@ -382,6 +348,7 @@ def test_a_study(tmp_path):
     assert {"correlation", "error", "error_last"} <= {*columns}
     assert "optimizer.learning_rate.rate" in columns
     assert {row.split(",")[0] for row in rows} == {"rate-0.001", "rate-0.003"}
+    assert Folder(folder).read()["plugins"] == [str(HERE)]
     # Both run in one program, because they differ only in a number.
     assert len([*(folder / "_sweep/jobs").glob("*.json")]) == 1
     stored = json.loads((folder / "rate-0.003/config.json").read_text())

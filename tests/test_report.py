@@ -90,26 +90,6 @@ def _only(folder, pattern):
     return file
 
 
-def test_figures_of_other_options_have_other_names(capsys, run, tmp_path):
-    other = (
-        (),
-        ("--metric", "accuracy"),
-        ("--by", "label"),
-        ("--data", "heldout_labels"),
-        ("--data", "dense:2"),
-        ("--edit", "Zero('blocks.0.attn.z', head=0)"),
-        ("--edit", "Zero('blocks.0.attn.z', head=1)"),
-        ("--no-training-edits",),
-    )
-    for options in other:
-        assert call(capsys, "plot", run, "metric", *options, "--out", tmp_path)[0] == 0
-    assert len({file.name for file in tmp_path.glob("*.png")}) == len(other)
-    edits = tuple(f"Zero('blocks.{k}.attn.z', head=0)" for k in range(9))
-    one, two = (_stem("maps", PlotOptions(run, edit=e)) for e in (edits, edits[:-1]))
-    assert one != two
-    assert len(one) < 130
-
-
 def test_an_edit_is_in_force(capsys, run, tmp_path):
     uniform = "Clamp('blocks.*.attn.scores', 0.0)"
     options = ["--edit", uniform, "--out", tmp_path, "--checkpoint", 320]
@@ -183,28 +163,32 @@ def test_the_mark_is_of_the_edited_model_and_of_any_data(trained):
         learning(subject)
 
 
+def test_figures_of_other_options_have_other_names():
+    edit = "Zero('blocks.0.attn.z', head={})"
+    other = (
+        {},
+        {"metric": "accuracy"},
+        {"by": "label"},
+        {"data": "dense:2"},
+        {"edit": (edit.format(0),)},
+        {"edit": (edit.format(1),)},
+        {"training_edits": False},
+        {"edit": (edit.format(0),) * 9},
+        {"edit": (edit.format(0),) * 8},
+    )
+    stems = [_stem("metric", PlotOptions(Path("run"), **fields)) for fields in other]
+    assert len({*stems}) == len(other)
+    assert max(map(len, stems)) < 130
+
+
 REFUSED = [
-    (
-        ["plot", "{run}", "inductoin"],
-        "no figure 'inductoin'; did you mean 'induction'?",
-    ),
-    (
-        ["plot", "{run}", "maps", "--data", "trian"],
-        "no evaluation set 'trian'; did you mean",
-    ),
+    (["plot", "{run}", "inductoin"], "'inductoin'; did you mean 'induction'?"),
+    (["plot", "{run}", "maps", "--data", "trian"], "'trian'; did you mean"),
     (["plot", "{run}", "metric", "--by", "labl"], "no group 'labl'; did you mean"),
-    (["plot", "{run}", "metric", "--metric", "los"], "no metric 'los'; did you mean"),
+    (["plot", "{run}", "all", "--metric", "los"], "no metric 'los'; did you mean"),
     (["plot", "{run}", "maps", "--checkpoint", "7"], "has no checkpoint 7"),
     (["plot", "{run}", "maps", "--out", "{run}/log.h5"], "log.h5 is a file"),
-    (["plot", "{run}", "maps", "--edit", "Zero('blocks.5.attn.z')"], "blocks.5.attn.z"),
-    (
-        ["plot", "{run}", "maps", "--format", "gif"],
-        "invalid choice 'gif' for argument '--format'",
-    ),
-    (["plot", "{run}/none", "maps"], "is not a run folder"),
-    (["report", "{run}/none"], "is not a run folder"),
     (["report", "{run}", "--out", "{run}/no/r.html"], "out must be a file in a folder"),
-    (["report", "{run}", "--out", "{run}/config.json"], "out must end in .html"),
     (["plot", "{run}", "biases", "--edit", "Zero('embed')"], "biases are the run's"),
     (["plot", "{run}", "metric", "--data", "dense:0"], "with N at least 1, got"),
     (["plot", "{run}", "learning", "--threshold", "nan"], "--threshold must be a loss"),
@@ -220,11 +204,6 @@ def test_without_a_kind_the_kinds_are_listed(capsys, run):
     status, out, err = call(capsys, "plot", run)
     assert (status, [line.split()[0] for line in out.splitlines()]) == (2, [*KINDS])
     assert "plot needs a kind of figure after the run" in err
-
-
-def test_all_kinds_do_not_hide_a_mistake(capsys, run):
-    status, _, err = call(capsys, "plot", run, "all", "--metric", "los")
-    assert (status, "no metric 'los'; did you mean" in err) == (2, True)
 
 
 def test_kinds_that_edits_cannot_change_are_left_out(capsys, run, tmp_path):

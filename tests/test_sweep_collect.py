@@ -374,8 +374,8 @@ def test_a_plug_in_that_is_gone_matters_to_who_needs_it(study, made_with, capsys
     assert collect_command([str(study.path)]) == 1
     *_, problem = capsys.readouterr().err.splitlines()
     assert problem.startswith("c cannot be read: config: type must be one of Ex")
-    assert problem.endswith(f"; there is no {gone}, gone_too.runs)")
-    with pytest.warns(UserWarning, match="c cannot be read.* there is no /gone/study"):
+    assert problem.endswith(f"with --import {gone} --import gone_too.runs)")
+    with pytest.warns(UserWarning, match="c cannot be read.* --import /gone/study"):
         assert {*collect(study.path)["run"]} == {"a", "b"}
 
 

@@ -24,7 +24,7 @@ from icl.presets.induction import induction
 from icl.runs import open_run, Run
 from icl.training import fit, Training
 from icl.training._members import Members
-from icl.training.optimizers import Adam, Constant, Cosine, SGD
+from icl.training.optimizers import Adam, Constant, SGD
 from icl.training.schedules import At, Dense, Every, LogSpaced
 
 
@@ -146,13 +146,6 @@ def test_microbatches_give_the_same_losses():
         np.testing.assert_allclose(parts.model.weight, whole.model.weight, rtol=1e-5)
 
 
-def test_what_is_no_float_is_left_alone():
-    (result,) = fit(member(), training(80))
-    assert result.model.version == 7
-    assert result.model.version.dtype == jnp.int32
-    assert not np.allclose(result.model.weight, linear().weight)
-
-
 # The members
 
 
@@ -256,13 +249,9 @@ def test_what_members_share_is_kept_once():
     ("changes", "words"),
     [
         ({"optimizer": SGD}, "structure"),
-        ({"optimizer": lambda: Adam(Cosine(0.1, 10.0))}, "structure"),
         ({"optimizer": lambda: Adam(Constant(0.1), clip_norm=1.0)}, "structure"),
         ({"edits": lambda: (opto.Clamp("terms", 0.0),)}, "structure"),
-        ({"task": lambda: regression(noise=0.2)}, "structure"),
         ({"evaluations": lambda: {"held": examples(regression(), 5)}}, "structure"),
-        ({"dim": lambda: 4}, r"shapes: \(3,\), \(4,\)"),
-        ({"model": lambda: linear(4)}, r"shapes: \(3,\), \(4,\)"),
         ({"task": lambda: regression(4)}, r"shapes: \(3,\), \(4,\)"),
     ],
 )
@@ -355,11 +344,6 @@ def test_weights_cut_off_by_an_edit_do_not_move():
     assert np.all(np.abs(after - before)[[0, 2]] > 0.1)
     # The model cannot learn it otherwise, so the loss stays above the term's variance.
     assert result.log.train["loss"][-20:].mean() > 0.3
-
-
-def test_an_edit_that_cannot_apply_is_an_error_before_training():
-    with pytest.raises(ValueError, match="did you mean 'terms'"):
-        fit(member(edits=(opto.Zero("term"),)), training(80))
 
 
 # Evaluation and the log
@@ -548,13 +532,9 @@ def test_it_trains_in_a_thread():
     ("make", "words"),
     [
         (lambda: [], "at least one member"),
-        (lambda: [member(train_seed=-1)], r"train_seed .* -1"),
         (lambda: [member(train_seed=2**32)], "train_seed"),
-        (lambda: [member(train_seed=1.5)], "train_seed must be an integer, got 1.5"),
-        (lambda: [member(train_seed=np.int64(-1))], r"train_seed .* -1"),
+        (lambda: [member(edits=(opto.Zero("term"),))], "did you mean 'terms'"),
         (lambda: [member(optax.adam(1e-3))], "optimizer must be of type Adam or"),
-        (lambda: [member(1e-3)], "optimizer must be of type Adam or .*got 0.001"),
-        (lambda: [member(evaluations={"iter": jnp.zeros((1, 3))})], "'iter'"),
         (lambda: [member(evaluations={"a/b": jnp.zeros((1, 3))})], "'a/b'"),
     ],
 )
@@ -570,9 +550,3 @@ def test_each_member_has_a_folder_of_its_own(tmp_path):
             fit([member(), member()], training(80), runs=run)
         with pytest.raises(ValueError, match="its own run folder"):
             fit([member(), member()], training(80), runs=[run, run])
-
-
-def test_nothing_is_warned_of_in_a_plain_run():
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        fit(member(), training(80))

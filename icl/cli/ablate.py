@@ -13,9 +13,8 @@ import numpy as np
 import opto
 
 from ..text import number
-from .notes import note_undefined
 from .options import parse, ProbeOptions
-from .results import free_folder, indented, write_results
+from .results import free_folder, indented, note_undefined, write_results
 
 
 if TYPE_CHECKING:
@@ -49,11 +48,7 @@ class AblateOptions(ProbeOptions):
 
 
 def ablate(arguments: list[str]) -> None:
-    """Runs the command.
-
-    **Raises:** `ValueError` for a run, a set, an edit or a head that does not exist or
-    does not fit, and for a file in the way.
-    """
+    """Runs the command."""
     options = parse(AblateOptions, arguments, "ablate")
     from ..batches import size_of
     from ..edits.ablation import ablate_heads, find_heads

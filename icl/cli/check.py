@@ -34,10 +34,7 @@ class CheckOptions(CommandOptions):
 
 
 def check(arguments: list[str]) -> int:
-    """Runs the command; returns its exit status.
-
-    **Raises:** `ValueError` for a folder that holds no run.
-    """
+    """Runs the command; returns its exit status."""
     options = parse(CheckOptions, arguments, "check")
     if not options.run:
         raise ValueError("run: name one run folder or more")

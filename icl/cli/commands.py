@@ -6,7 +6,6 @@ its options.
 
 import contextlib
 import importlib
-import io
 import os
 import sys
 import warnings
@@ -62,7 +61,6 @@ def guarded(program: str, command: Callable[[], int]) -> int:
         print(f"{program}: {' '.join(message.split())}", file=sys.stderr)
         return status
 
-    _print_anything()
     try:
         with _plain_warnings(program):
             return command()
@@ -123,13 +121,6 @@ def _plain_warnings(program: str) -> Iterator[None]:
         yield
     finally:
         warnings.formatwarning = usual
-
-
-def _print_anything() -> None:
-    """Prints `?` for what the terminal's encoding lacks, instead of raising."""
-    for stream in (sys.stdout, sys.stderr):
-        if isinstance(stream, io.TextIOWrapper):
-            stream.reconfigure(errors="replace")
 
 
 def _dispatch(arguments: list[str]) -> int:

@@ -77,10 +77,7 @@ class ClustersOptions(CommandOptions):
 
 
 def data(arguments: list[str]) -> None:
-    """Runs the command.
-
-    **Raises:** `ValueError` for an unknown source, and for data that cannot be made.
-    """
+    """Runs the command."""
     name, *rest = arguments or [""]
     if name == "omniglot":
         _omniglot(parse(OmniglotOptions, rest, "data omniglot"))

@@ -29,10 +29,7 @@ class DemoOptions(CommandOptions):
 
 
 def demo(arguments: list[str]) -> None:
-    """Runs the command.
-
-    **Raises:** `ValueError` for a data set without its file, and as the demo does.
-    """
+    """Runs the command."""
     options = parse(DemoOptions, arguments, "demo")
     if options.path and options.data is None:
         raise ValueError("--path names a data set in a file: give the file with --data")

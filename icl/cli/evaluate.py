@@ -1,15 +1,11 @@
 """`icl eval`: a run's metrics on its evaluation sets."""
 
 import dataclasses
-from typing import ClassVar, TYPE_CHECKING
+from typing import ClassVar
 
 from ..text import aligned, number
-from .notes import note, note_undefined
 from .options import parse, SetOptions
-
-
-if TYPE_CHECKING:
-    from ..runs import Run
+from .results import note_undefined
 
 
 @dataclasses.dataclass(frozen=True)
@@ -22,12 +18,7 @@ class EvalOptions(SetOptions):
 
 
 def evaluate(arguments: list[str]) -> None:
-    """Runs the command.
-
-    **Raises:** `ValueError` for a run without evaluation sets, for a set or checkpoint
-    that does not exist, for an edit that does not fit, and for a file that is gone and
-    decides the numbers.
-    """
+    """Runs the command."""
     options = parse(EvalOptions, arguments, "eval")
     import jax
 
@@ -39,7 +30,6 @@ def evaluate(arguments: list[str]) -> None:
     from .probe import edits_in_force
 
     run = Run(options.run)
-    _check_there(run, options)
     at = options.checkpoint
     checkpoint = last_checkpoint(run) if at == -1 else run.find(at)
     trained = load(options.run, checkpoint)
@@ -54,21 +44,3 @@ def evaluate(arguments: list[str]) -> None:
         lines.append([metric, *(number(float(x[metric])) for x in table.values())])
     print("\n".join(aligned(lines, "l" + "r" * len(table))))
     note_undefined("eval", metrics, "sequences")
-
-
-def _check_there(run: "Run", options: EvalOptions) -> None:
-    """Notes which files are missing; raises `ValueError` if the numbers need them."""
-    from ..training import missing_files
-
-    sets = {*options.set} or {*run.config.get("evaluations", {})}
-    try:
-        missing = missing_files(run)
-    except ValueError as error:
-        # What is evaluated is looked at when it is read.
-        note("eval", f"which files there should be is not known: {error}")
-        return
-    if "eval_data.h5" in missing and sets & {*run.config["evaluations"]}:
-        raise ValueError(f"{run.path / 'eval_data.h5'} is gone, which has the sets")
-    if missing:
-        more = f" and {len(missing) - 3} more" if len(missing) > 3 else ""
-        note("eval", f"{run.path} lacks {', '.join(missing[:3])}{more}, see icl check")

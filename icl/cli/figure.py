@@ -8,10 +8,7 @@ from importlib.metadata import entry_points
 
 
 def figure(arguments: list[str]) -> int:
-    """Runs the command; returns its exit status.
-
-    **Raises:** `ValueError` if no installed package has it.
-    """
+    """Runs the command; returns its exit status."""
     commands = list(entry_points(group="icl.commands", name="figure"))
     if not commands:
         raise ValueError(

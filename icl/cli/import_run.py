@@ -28,10 +28,7 @@ class ImportOptions(CommandOptions):
 
 
 def import_run(arguments: list[str]) -> None:
-    """Runs the command.
-
-    **Raises:** `ValueError` for a run that cannot be read, or a folder in the way.
-    """
+    """Runs the command."""
     options = parse(ImportOptions, arguments, "import")
     from ..compat import icl_dynamics
     from ..runs import Run

@@ -58,11 +58,7 @@ class PatchOptions(ProbeOptions):
 
 
 def patch(arguments: list[str]) -> None:
-    """Runs the command.
-
-    **Raises:** `ValueError` for a run, a set, an edit or a place that does not exist or
-    does not fit, and for a file in the way.
-    """
+    """Runs the command."""
     options = parse(PatchOptions, arguments, "patch")
     from ..batches import size_of
     from ..edits.patching import evidence_label, grid_of, patch_clean

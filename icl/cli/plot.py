@@ -12,10 +12,9 @@ from typing import ClassVar, Literal, TYPE_CHECKING
 import tyro
 
 from ..text import aligned
-from .notes import note
 from .options import parse, SubjectOptions
 from .report import subject_of
-from .results import check_folder
+from .results import check_folder, note
 
 
 if TYPE_CHECKING:
@@ -53,11 +52,7 @@ class PlotOptions(SubjectOptions):
 
 
 def plot(arguments: list[str]) -> None:
-    """Runs the command.
-
-    **Raises:** `ValueError` for a subject or a kind that does not exist, and for a kind
-    that was asked for by its name and that the run cannot have.
-    """
+    """Runs the command."""
     options = parse(PlotOptions, arguments, "plot")
     from .. import plots
     from ..report.figures import KINDS, kinds_of

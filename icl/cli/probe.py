@@ -1,7 +1,5 @@
 """The model that a command works on: a run, edits, and the model's sites."""
 
-import equinox as eqx
-
 import opto
 
 from ..batches import example_of
@@ -35,7 +33,4 @@ def opened(
     trained = load(options.run, options.checkpoint)
     edits = edits_in_force(options, trained)
     task, example = trained.task, example_of(trained.task)
-    # Checks the edits without a computation.
-    forward = opto.lift(task.forward)
-    eqx.filter_eval_shape(forward, trained.model, example, edits=edits)
     return trained, edits, opto.sites(task.forward, trained.model, example)

@@ -6,8 +6,8 @@ from typing import ClassVar
 
 import tyro
 
-from .notes import note_undefined
 from .options import parse, RunOptions
+from .results import note_undefined
 
 
 @dataclasses.dataclass(frozen=True)
@@ -34,11 +34,7 @@ class ReplayOptions(RunOptions):
 
 
 def replay(arguments: list[str]) -> None:
-    """Runs the command.
-
-    **Raises:** `ValueError` for a run, a measure, a set or a checkpoint that does not
-    exist, and for an edit that does not fit.
-    """
+    """Runs the command."""
     options = parse(ReplayOptions, arguments, "replay")
     from .. import measures
     from ..experiments import load
@@ -66,9 +62,7 @@ def replay(arguments: list[str]) -> None:
         edits=None if options.as_trained else edits,
         checkpoints=options.checkpoint or None,
     )
-    # A path may have bytes that are no text.
-    run = str(options.run).encode(errors="replace").decode()
-    about = {"run": run, "data": options.data, "edits": repr(edits)}
+    about = {"run": str(options.run), "data": options.data, "edits": repr(edits)}
     results.save(out, **about)
     for name in asked:
         print(f"{name}  [{results.axes[name]}]  {list(results[name].shape)}")

@@ -27,10 +27,7 @@ class ReportOptions(SubjectOptions):
 
 
 def report(arguments: list[str]) -> None:
-    """Runs the command.
-
-    **Raises:** `ValueError` for a subject that does not exist, or a file in the way.
-    """
+    """Runs the command."""
     options = parse(ReportOptions, arguments, "report")
     from ..report.page import check_page, write_report
 

@@ -23,10 +23,7 @@ class SitesOptions(CommandOptions):
 
 
 def sites(arguments: list[str]) -> None:
-    """Runs the command.
-
-    **Raises:** `ValueError` if there is no run.
-    """
+    """Runs the command."""
     options = parse(SitesOptions, arguments, "sites")
     from ..experiments import load
 

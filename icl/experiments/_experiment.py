@@ -18,7 +18,6 @@ import opto
 
 from ..batches import batch, example_of, load_batches
 from ..checks import check_seed
-from ..config import to_json
 from ..data import absolute, digest, Source
 from ..edits.donors import Donor, register_reader
 from ..edits.grafts import (
@@ -191,7 +190,7 @@ class Experiment:
         model, edits = self._model(task), self._edits(heads)
         check_scores("the task", task, model, task)
         if self.start is not None:
-            model = self.start.into(model, to_json(self)["model"])
+            model = self.start.into(model)
         if run is not None:
             edits = _acting(edits)
         check_grafts(edits, task)

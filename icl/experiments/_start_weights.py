@@ -2,12 +2,11 @@
 
 import dataclasses
 import os
-from collections.abc import Callable, Mapping
-from typing import Any, TypeVar
+from collections.abc import Callable
+from typing import TypeVar
 
 from jaxtyping import PyTree
 
-from ..config import differences
 from ..runs import Run
 
 
@@ -27,10 +26,8 @@ class Start:
         if not isinstance(self.run, str) or not self.run:
             raise ValueError(f"run must be a run folder, got {self.run!r}")
 
-    def into(self, model: Model, config: Mapping[str, Any]) -> Model:
+    def into(self, model: Model) -> Model:
         """The model with these weights.
-
-        **Arguments:** `config`: The model's config as JSON.
 
         **Raises:** `ValueError` if there is no such checkpoint, or if its model has
         another shape.
@@ -38,22 +35,7 @@ class Start:
         try:
             return Run(self.run).load(model, self.checkpoint)
         except ValueError as error:
-            other = self._other(config)
-            what = f"{error}; the configs of the models differ: {other}"
-            raise ValueError(f"start: {what if other else error}") from None
-
-    def _other(self, config: Mapping[str, Any]) -> str:
-        """How the configs of the two models differ; empty if that is not known."""
-        try:
-            there = Run(self.run).config.get("model")
-        except ValueError:
-            return ""
-        if not isinstance(there, Mapping):
-            return ""
-        kinds = [str(model.get("type", "")) for model in (there, config)]
-        if kinds[0] and kinds[0] != kinds[1]:
-            return f"a {kinds[0]} there, a {kinds[1]} here"
-        return "; ".join(differences({**config, **there}, dict(config)))
+            raise ValueError(f"start: {error}") from None
 
     def pinned(self, last: Callable[[str], int]) -> "Start":
         """The same with an absolute path and the number of the checkpoint.

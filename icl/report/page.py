@@ -41,8 +41,7 @@ def write_report(subject: Subject, path: Path) -> Path:
 
     **Raises:** `OSError` if the file cannot be written.
     """
-    # A path may have bytes that are no text.
-    write_bytes(path, page(subject).encode(errors="replace"))
+    write_bytes(path, page(subject).encode())
     return path
 
 

@@ -13,7 +13,6 @@ from ._member import (
 from ._run_files import (
     expected_files as expected_files,
     last_checkpoint as last_checkpoint,
-    missing_files as missing_files,
 )
 from ._sharing import devices_of as devices_of
 from ._steps import evaluate_batch as evaluate_batch

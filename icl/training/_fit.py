@@ -3,7 +3,7 @@
 import contextlib
 import time
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 import equinox as eqx
 import jax
@@ -186,7 +186,9 @@ class _Fit:
             unit="step",
             disable=None,  # Quiet if the output is not a terminal.
         )
-        with bar, _closing(self.loggers), stop_signals() as asked:
+        with bar, contextlib.ExitStack() as stack, stop_signals() as asked:
+            for logger in self.loggers:
+                stack.callback(logger.close)
             if self.step == 0:
                 for member in self.members.members:
                     warn_of_idle_edits(member, training)
@@ -289,14 +291,6 @@ def _not_finite(rows: Mapping[str, np.ndarray], step: int) -> str | None:
             bad = int(np.argmin(finite))
             return f"the {what} is {rows[name][bad]} at step {step + bad}"
     return None
-
-
-@contextlib.contextmanager
-def _closing(loggers: Sequence[Logger]) -> Iterator[None]:
-    with contextlib.ExitStack() as stack:
-        for logger in loggers:
-            stack.callback(logger.close)
-        yield
 
 
 def _log_of(run: RunWriter, step: int, sequences: int) -> Log:

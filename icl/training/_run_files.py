@@ -35,11 +35,6 @@ def expected_files(run: Run) -> list[str]:
     return [*names, *(file.as_posix() for file in files)]
 
 
-def missing_files(run: Run) -> list[str]:
-    """The files of `expected_files` that are gone."""
-    return [name for name in expected_files(run) if not (run.path / name).exists()]
-
-
 def last_checkpoint(run: Run) -> int:
     """The last checkpoint of a run.
 
@@ -48,13 +43,13 @@ def last_checkpoint(run: Run) -> int:
     """
     last = run.find(-1)
     try:
-        names = missing_files(run)
+        names = expected_files(run)
     except ValueError:  # The reader of the damaged file will report it.
         return last
-    gone = [int(Path(name).stem) for name in names if name.endswith(".eqx")]
-    if max(gone, default=-1) > last:
+    due = [int(Path(name).stem) for name in names if name.endswith(".eqx")]
+    if max(due, default=-1) > last:
         raise ValueError(
-            f"the last checkpoint of {run.path}, {max(gone)}, is gone; the latest that "
+            f"the last checkpoint of {run.path}, {max(due)}, is gone; the latest that "
             f"still exists is checkpoint {last}"
         )
     return last

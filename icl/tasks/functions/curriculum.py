@@ -34,6 +34,8 @@ class Ramp:
         if self.end < self.start:
             wanted = f"end must be at least start={self.start}"
             raise ValueError(f"{wanted}, got {self.end}")
+        if self._increments * self.interval > MOST_SEEN:
+            raise ValueError(f"end must be reached in at most {MOST_SEEN} sequences")
 
     def at(self, seen: Int[ArrayLike, "*batch"]) -> Int[Array, "*batch"]:
         """The number after `seen` sequences."""

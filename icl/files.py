@@ -10,7 +10,7 @@ from pathlib import Path
 
 import h5py
 
-from .checksums import check_file, with_checksum
+from .checksums import checked, with_checksum
 
 
 TEMPORARY = ".*.tmp"
@@ -106,7 +106,7 @@ def open_hdf5(path: str | os.PathLike, owner: str | None = None) -> h5py.File:
     **Raises:** `OSError` if the file cannot be read or is damaged, or another program
         has it open for writing.
     """
-    check_file(Path(path), owner)
+    checked(Path(path).read_bytes(), owner)
     try:
         return h5py.File(path, "r")
     except BlockingIOError as error:

@@ -289,18 +289,9 @@ def run(*edits):
 
 ERRORS = {
     "neither": (lambda: Graft(tiny()), "takes either until= or from_=, a layer"),
-    "both": (
-        lambda: Graft(tiny(), until=0, from_=1),
-        "takes either until= or from_=, a layer",
-    ),
     "until": (
         lambda: Graft(tiny(), until=-2),
         "until is the number of a layer, got -2",
-    ),
-    "from": (lambda: Graft(tiny(), from_=-1), "from_ is the number of a layer, got -1"),
-    "half": (
-        lambda: Graft(tiny(), from_=0.5),
-        "from_ is the number of a layer, got 0.5",
     ),
     "model": (lambda: Graft(3, until=0), "is a model or the path of a run, got 3"),
     "edits": (
@@ -311,29 +302,13 @@ ERRORS = {
         lambda: run(Graft("runs/7", until=0)),
         "Graft(model='runs/7', until=0) names a run: load its model first (loaded())",
     ),
-    "not_loaded_from": (
-        lambda: run(Graft("runs/7", from_=1, checkpoint=64)),
-        "Graft(model='runs/7', from_=1, checkpoint=64) names a run: load its model",
-    ),
     "until_too_high": (
         lambda: run(Graft(tiny(), until=3)),
         "until=3 is out of range: the model has layers [0, 1, 2]",
     ),
-    "from_too_high": (
-        lambda: run(Graft(tiny(), from_=4)),
-        "from_=4 is out of range: the model has layers [0, 1, 2]",
-    ),
     "nothing_before": (
         lambda: run(Graft(tiny(), until=-1)),
         "there is no site before the first layer to graft at",
-    ),
-    "no_layers": (
-        lambda: opto.run(no_layers, X, edits=[Graft(no_layers, until=0)]),
-        "until=0 is out of range: the model has layers []",
-    ),
-    "donor_has_no_such_site": (
-        lambda: run(Graft(no_layers, until=0)),
-        "no site 'layers.0.post'",
     ),
     "donor_is_too_shallow": (
         lambda: opto.run(
@@ -349,26 +324,14 @@ ERRORS = {
         lambda: run(Graft(tiny(), until=0, edits=[Zero("layers.0.past")])),
         "no site 'layers.0.past'; did you mean 'layers.0.post'?",
     ),
-    "donor_edit_none": (
-        lambda: run(Graft(tiny(), until=0, edits=["Zero"])),
-        "edits are opto.Edit values",
-    ),
     "below_the_seam": (
         lambda: run(Graft(tiny(), until=1), Zero("layers.0.pre", unit=1)),
         "Zero('layers.0.pre', unit=1) would have no effect: Graft(model=<MLP>, until=1"
         ") replaces what it changes; give edits of the other model to Graft(edits",
     ),
-    "of_one_layer": (
-        lambda: run(Graft(tiny(), until=1), Zero("layers.*.post", layer=0)),
-        "Zero('layers.*.post', layer=0) would have no effect",
-    ),
     "at_the_seam_first": (
         lambda: run(Zero("layers.1.post"), Graft(tiny(), until=1)),
         "Zero('layers.1.post') would have no effect",
-    ),
-    "below_the_seam_of_from": (
-        lambda: run(Graft(tiny(), from_=2), Zero("layers.0.pre")),
-        "Zero('layers.0.pre') would have no effect",
     ),
     "verb": (
         lambda: opto.run(
@@ -377,10 +340,6 @@ ERRORS = {
             edits=[Graft(model("other"), until=1), PerfectPreviousToken()],
         ),
         "PerfectPreviousToken() would have no effect",
-    ),
-    "frozen": (
-        lambda: run(Freeze("**.pre", layer=0), Graft(tiny(), until=0)),
-        "Freeze('**.pre', layer=0) would have no effect",
     ),
 }
 

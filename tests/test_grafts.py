@@ -17,7 +17,7 @@ from icl.compat.icl_dynamics import load_run
 from icl.data import LowRankClasses
 from icl.edits import CopyFromPattern
 from icl.edits.grafts import loaded, pinned, read_edits
-from icl.edits.ranked import find_heads, RankedHeads
+from icl.edits.ranked import measured_heads, RankedHeads
 from icl.experiments import evaluate, Start
 from icl.presets.induction import induction
 from icl.runs import Run, RunWriter
@@ -182,7 +182,7 @@ def test_the_config_names_the_checkpoint_that_was_read(folder, growing):
     batch, logged = first.evaluations["train"], first.run.log.evaluations["train"]
     rows = evaluate(first.model, first.task, batch, edits=first.edits)
     np.testing.assert_allclose(rows["loss"], logged["loss"][0], rtol=1e-5)
-    assert first.heads == find_heads(stored.heads)
+    assert first.heads == measured_heads(stored.heads)
 
 
 def test_only_texts_of_grafts_are_rewritten(folder):

@@ -7,8 +7,6 @@ import subprocess
 import sys
 from pathlib import Path
 
-import pytest
-
 from icl.program_cache import keep_programs
 
 
@@ -48,16 +46,14 @@ def test_a_second_process_compiles_nothing(tmp_path):
     assert run(tmp_path) == [folder, value, misses, 0]
 
 
-@pytest.mark.parametrize("damage", ["flip", "cut", "empty"])
-def test_damaged_entries_are_ignored(tmp_path, damage):
+def test_damaged_entries_are_ignored(tmp_path):
     _, value, _, misses = run(tmp_path)
     draw = random.Random(0)
     for path in (tmp_path / "icl-opto" / "compiled").glob("*-cache"):
         content = bytearray(path.read_bytes())
         at = draw.randrange(len(content))
-        if damage == "flip":
-            content[at] ^= 1 << draw.randrange(8)
-        path.write_bytes({"flip": content, "cut": content[:at], "empty": b""}[damage])
+        content[at] ^= 1 << draw.randrange(8)
+        path.write_bytes(draw.choice([content, content[:at]]))
     assert run(tmp_path)[1:3] == [value, 0]
     assert misses > 0
 

@@ -7,7 +7,6 @@ import json
 import multiprocessing
 import os
 import re
-import resource
 import shutil
 import signal
 import subprocess
@@ -336,40 +335,6 @@ def test_a_full_disk_is_an_error_and_loses_nothing(train, tmp_path, monkeypatch)
     assert fail_at > 20
 
 
-@pytest.fixture
-def largest_file():
-    """Sets the largest allowed file size, which acts like a full disk."""
-    before = resource.getrlimit(resource.RLIMIT_FSIZE)
-    # Python ignores SIGXFSZ, so a write fails with EFBIG.
-    yield lambda size: resource.setrlimit(resource.RLIMIT_FSIZE, (size, before[1]))
-    resource.setrlimit(resource.RLIMIT_FSIZE, before)
-
-
-def test_files_that_cannot_grow_are_an_error_and_lose_nothing(
-    train, tmp_path, largest_file
-):
-    plan = Training(480, 8, evaluate_at=Every(16), checkpoint_at=Every(160))
-    train(tmp_path / "calm", training=plan)
-    wanted = contents(tmp_path / "calm")
-    folder = tmp_path / "full"
-    size = (tmp_path / "calm" / "log.h5").stat().st_size
-    largest_file(size - 200)  # The log exceeds it near the end.
-    with pytest.raises(ValueError, match="File too large") as caught:
-        train(folder, training=plan)
-    assert str(caught.value).startswith(f"cannot write to {folder}: ")
-    point = Run(folder).checkpoints[-1]
-    assert 160 <= point <= int(progress(folder)[-1][:12]) < 480
-    assert len(Run(folder).log.train["loss"]) >= point // 8
-    Run(folder).load(linear(), point)
-    # Still full: we cannot even write the lock's owner.
-    largest_file(0)
-    with pytest.raises(ValueError, match="File too large"):
-        train(folder, training=plan)
-    largest_file(resource.getrlimit(resource.RLIMIT_FSIZE)[1])
-    train(folder, training=plan)
-    assert contents(folder) == wanted
-
-
 # The folder
 
 
@@ -432,12 +397,6 @@ def test_checkpoints_hold_the_weights_to_the_bit(plain_run):
     assert first.version == 7
 
 
-def test_a_run_that_is_not_there(tmp_path):
-    for path in (tmp_path, tmp_path / "no", tmp_path / "no" / "where"):
-        with pytest.raises(ValueError, match="is not a run folder: it has no config"):
-            Run(path)
-
-
 def test_a_checkpoint_that_is_not_there(plain_run):
     run = Run(plain_run[0])
     with pytest.raises(
@@ -461,7 +420,7 @@ def test_a_checkpoint_that_does_not_fit(plain_run):
         assert "\n" not in str(caught.value)
 
 
-@pytest.mark.parametrize("content", [b"", b"{", b"\x89HDF\xff", b"[1]", b"3", b"null"])
+@pytest.mark.parametrize("content", [b"", b"\x89HDF\xff", b"[1]"])
 def test_a_damaged_config(content, plain_run):
     folder, _ = plain_run
     (folder / "config.json").write_bytes(content)
@@ -490,12 +449,6 @@ def test_a_damaged_log(plain_run):
             _ = Run(folder).log
 
 
-def test_a_log_before_the_first_resume_point_is_empty(tmp_path):
-    with open_run(tmp_path, {}) as run:
-        assert (run.log.train, run.log.evaluations) == ({}, {})
-        assert run.log.events.tolist() == []
-
-
 def test_a_log_cut_back(tmp_path):
     log = Log()
     log.add_steps({"loss": np.arange(3.0)})
@@ -522,14 +475,6 @@ def test_what_lies_beyond_a_resume_point_is_dropped(plain_run):
         assert (run.checkpoints, run.resume_points) == ([0, 8], [0])
 
 
-def test_a_run_is_not_overwritten(plain_run):
-    folder, _ = plain_run
-    before = contents(folder)
-    with pytest.raises(ValueError, match="already holds a run"):
-        open_run(folder, {"rate": 0.1}).__enter__()
-    assert contents(folder) == before
-
-
 def test_another_config_is_refused_with_what_differs(plain_run):
     folder = unsealed(plain_run[0])
     Path(folder / "config.json").write_text(
@@ -540,12 +485,11 @@ def test_another_config_is_refused_with_what_differs(plain_run):
     with pytest.raises(ValueError, match="holds a run of another config") as caught:
         open_run(folder, other, resume=True).__enter__()
     message = str(caught.value)
-    assert "\n" not in message
-    assert "rate: 0.1 there, 0.2 here" in message
-    assert "task.size: 3 there, 4 here" in message
-    assert "task.old" in message
-    assert "task.new" in message
+    for part in ("rate: 0.1 there, 0.2 here", "task.size: 3 ", "task.old", "task.new"):
+        assert part in message
     assert "edits" not in message
+    with pytest.raises(ValueError, match="already holds a run"):
+        open_run(folder, {"rate": 0.1}).__enter__()
 
 
 def test_a_folder_of_other_things_is_left_as_it_was(tmp_path):
@@ -576,22 +520,6 @@ def test_leftovers_of_a_kill_are_removed_and_nothing_else(plain_run):
         assert [name for name in mine if (folder / name).exists()] == mine
 
 
-def test_a_folder_that_is_being_written_is_refused(tmp_path):
-    # From this process and, below, from another.
-    with open_run(tmp_path / "a", {}):
-        with pytest.raises(
-            ValueError, match=f"is being written by process {os.getpid()}"
-        ):
-            open_run(tmp_path / "a", {}, resume=True).__enter__()
-    with open_run(tmp_path / "a", {}, resume=True):
-        pass
-    with pytest.raises(ZeroDivisionError):
-        with open_run(tmp_path / "a", {}, resume=True):
-            _ = 1 / 0
-    with open_run(tmp_path / "a", {}, resume=True):
-        pass
-
-
 def test_the_lock_of_a_killed_process_is_gone(tmp_path):
     script = (
         "import sys; from icl.runs import open_run\n"
@@ -612,9 +540,12 @@ def test_the_lock_of_a_killed_process_is_gone(tmp_path):
             assert "\n" not in str(caught.value)
         process.kill()
         process.wait()
-        with open_run(tmp_path / "run", {}, resume=True) as run:
-            owner = (run.path / ".lock").read_text()
-            assert owner.startswith(f"process {os.getpid()} ")
+        for _ in range(2):
+            with open_run(tmp_path / "run", {}, resume=True):
+                with pytest.raises(
+                    ValueError, match=f"written by process {os.getpid()}"
+                ):
+                    open_run(tmp_path / "run", {}, resume=True).__enter__()
 
 
 def test_what_cannot_go_on_is_refused_and_left_alone(train, tmp_path):
@@ -669,20 +600,6 @@ def test_an_experiment_is_read_back_whole(trained):
     assert result.log.events.tolist() == [0, 72, 136]
     for metric, row in rows.items():
         np.testing.assert_allclose(logged[metric][-1], row, rtol=1e-4, atol=1e-6)
-
-
-def test_a_full_disk_while_an_experiment_saves_its_sets(trained, tmp_path, monkeypatch):
-    read, _ = trained
-    replace = os.replace
-
-    def full(source, target):
-        if Path(target).name == "eval_data.h5":
-            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-        replace(source, target)
-
-    monkeypatch.setattr(os, "replace", full)
-    with pytest.raises(ValueError, match="cannot write to .*: No space left"):
-        icl.run_experiment(read.experiment, tmp_path / "run")
 
 
 def test_a_saved_set_of_exemplars_that_are_not_finite_is_refused(trained, tmp_path):

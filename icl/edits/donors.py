@@ -4,11 +4,10 @@ This package does not know the formats of runs. The packages above it and plug-i
 each registers a reader for its own format.
 """
 
-import contextlib
 import contextvars
 import dataclasses
 import os
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -47,7 +46,7 @@ Gives `None` if the run has another format.
 _READERS = Kinds("readers of runs")
 
 # The paths that are being read now, outermost first.
-_READING: contextvars.ContextVar[tuple[str, ...]] = contextvars.ContextVar(
+_READING: contextvars.ContextVar[tuple[Path, ...]] = contextvars.ContextVar(
     "reading", default=()
 )
 
@@ -68,25 +67,17 @@ def read_donor(source: str | os.PathLike, checkpoint: int, what: str) -> Donor:
     **Raises:** `ValueError` if the path or checkpoint does not exist, and if the run is
     being read already, because its own edits need it.
     """
-    path = Path(source).resolve()
-    with _reading(path, what):
-        if not path.exists():
-            raise ValueError("there is no such run folder or checkpoint file")
+    path, above = Path(source).resolve(), _READING.get()
+    if path in above:
+        raise ValueError(f"a run cannot {what} itself or {what} a run that does")
+    if not path.exists():
+        raise ValueError("there is no such run folder or checkpoint file")
+    token = _READING.set((*above, path))
+    try:
         for reader in _READERS.found().values():
             found = reader(path, checkpoint)
             if found is not None:
                 return found
-    raise ValueError("this is not a run folder or checkpoint file")
-
-
-@contextlib.contextmanager
-def _reading(path: Path, what: str) -> Iterator[None]:
-    """Notes that a run is being read, while it is."""
-    resolved, above = str(path), _READING.get()
-    if resolved in above:
-        raise ValueError(f"a run cannot {what} itself or {what} a run that does")
-    token = _READING.set((*above, resolved))
-    try:
-        yield
     finally:
         _READING.reset(token)
+    raise ValueError("this is not a run folder or checkpoint file")

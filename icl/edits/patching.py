@@ -65,13 +65,7 @@ class Patched(ArraysByShape):
 
 @dataclasses.dataclass(frozen=True, repr=False)
 class PatchedExamples(ArraysByShape):
-    """How strongly a model gives the clean answer, for each example of a batch.
-
-    **Fields:**
-
-    - `patched`: For each point of the grid; NaN where the model has no such point.
-    - `corrupted`, `clean`: For the two runs without a patch.
-    """
+    """The same as `Patched`, for each example of a batch."""
 
     patched: Float[np.ndarray, "*grid example"]
     corrupted: Float[np.ndarray, " example"]
@@ -178,14 +172,10 @@ def grid_of(
     ]
 
 
-def _evidence(task: Any, outputs: PyTree, example: PyTree) -> Float[Array, ""]:
-    own = getattr(task, "evidence", None)
-    if own is not None:
-        return own(outputs, example)
-    return -task.metrics(outputs, example)["loss"]
-
-
 def _each_evidence(
     task: Any, clean: PyTree, outputs: PyTree, *leaves: Array
 ) -> Float[Array, " example"]:
-    return jax.vmap(eqx.Partial(_evidence, task))(outputs, clean)
+    def minus_loss(outputs: PyTree, example: PyTree) -> Float[Array, ""]:
+        return -task.metrics(outputs, example)["loss"]
+
+    return jax.vmap(getattr(task, "evidence", minus_loss))(outputs, clean)

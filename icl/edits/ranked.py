@@ -49,18 +49,11 @@ class RankedHeads:
     """The checkpoint of that run, in sequences seen; -1 is the last."""
 
     def __post_init__(self):
-        if not isinstance(self.run, str) or not self.run:
-            raise ValueError(f"run must be a run folder, got {self.run!r}")
-        if self.measure not in _DETECTORS:
-            wanted = f"one of {', '.join(_DETECTORS)}"
-            raise ValueError(f"measure must be {wanted}, got {self.measure!r}")
-        if not _is_whole(self.layer) or self.layer < 0:
+        if not self.run:
+            raise ValueError("run must be a run folder, got ''")
+        if self.layer < 0:
             raise ValueError(f"layer must be 0 or more, got {self.layer!r}")
-        if not _is_whole(self.checkpoint):
-            wanted = "sequences seen, -1 for the last"
-            raise ValueError(f"checkpoint must be {wanted}, got {self.checkpoint!r}")
-        whole = all(map(_is_whole, self.ranks))
-        if not self.ranks or not whole or len({*self.ranks}) < len(self.ranks):
+        if not self.ranks or len({*self.ranks}) < len(self.ranks):
             wanted = "one or more whole numbers, each once"
             raise ValueError(f"ranks must be {wanted}, got {self.ranks!r}")
 
@@ -95,10 +88,6 @@ class RankedHeads:
         return heads
 
 
-def _is_whole(value: object) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool)
-
-
 @dataclasses.dataclass(frozen=True)
 class FoundHeads:
     """The heads that a measurement found."""
@@ -109,7 +98,7 @@ class FoundHeads:
     """The strength of every head of the layer."""
 
 
-def find_heads(wanted: Mapping[str, RankedHeads]) -> dict[str, FoundHeads]:
+def measured_heads(wanted: Mapping[str, RankedHeads]) -> dict[str, FoundHeads]:
     """Measures heads on their runs, under the edits that these were trained under.
 
     **Raises:** `ValueError` if the run, checkpoint, set, layer or rank does not exist.

@@ -28,7 +28,13 @@ from ..edits.grafts import (
     sources,
     with_models,
 )
-from ..edits.ranked import find_heads, FoundHeads, kept_heads, RankedHeads, with_heads
+from ..edits.ranked import (
+    FoundHeads,
+    kept_heads,
+    measured_heads,
+    RankedHeads,
+    with_heads,
+)
 from ..models import TransformerConfig
 from ..plugins import made_with
 from ..protocols import (
@@ -224,7 +230,7 @@ class Experiment:
         self, heads: Mapping[str, FoundHeads] | None
     ) -> tuple[opto.AbstractEdit, ...]:
         self.with_any_heads()  # Report a misspelt name before other runs are read.
-        heads = find_heads(self.heads) if heads is None else heads
+        heads = measured_heads(self.heads) if heads is None else heads
         chosen = {name: found.heads for name, found in heads.items()}
         return read_edits(self.with_heads(chosen).edits)
 
@@ -317,7 +323,7 @@ def load(path: str | os.PathLike, checkpoint: int = -1) -> Trained:
     at = run_checkpoint(run) if checkpoint == -1 else checkpoint
     model = run.load(experiment._model(task), at)
     heads = kept_heads(run.path, experiment.heads)
-    heads = find_heads(experiment.heads) if heads is None else heads
+    heads = measured_heads(experiment.heads) if heads is None else heads
     with made_with(run.plugins):
         edits = _acting(experiment._edits(heads))
     return Trained(run, experiment, model, task, edits, sets, heads)

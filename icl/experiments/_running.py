@@ -12,7 +12,7 @@ import jax.numpy as jnp
 
 from ..batches import save_batches
 from ..data import digest, Source
-from ..edits.ranked import find_heads, FoundHeads, keep_heads, kept_heads
+from ..edits.ranked import FoundHeads, keep_heads, kept_heads, measured_heads
 from ..runs import disk, is_run, open_run, RunWriter
 from ..training import fit, Member, prepare, Result
 from ..training.loggers import Logger
@@ -156,7 +156,7 @@ def _attempt(
 def _heads_of(experiment: Experiment, out: str | os.PathLike) -> dict[str, FoundHeads]:
     """The heads that a run began with, or that it will begin with."""
     kept = kept_heads(out, experiment.heads)
-    return find_heads(experiment.heads) if kept is None else kept
+    return measured_heads(experiment.heads) if kept is None else kept
 
 
 def _load(source: Source | None) -> jax.Array | None:

@@ -1,6 +1,5 @@
 """The values that replays of a run have found, stored in the run's folder."""
 
-import dataclasses
 import hashlib
 import warnings
 from collections.abc import Callable, Mapping
@@ -65,15 +64,15 @@ class Kept:
         self._rows = self._read()
 
     def __contains__(self, checkpoint: int) -> bool:
-        row = self._rows.get(checkpoint)
-        return row is not None and row.digest == self._run.digest(checkpoint)
+        digest, _ = self._rows.get(checkpoint, (None, None))
+        return digest is not None and digest == self._run.digest(checkpoint)
 
     def __getitem__(self, checkpoint: int) -> np.ndarray:
-        return self._rows[checkpoint].value
+        return self._rows[checkpoint][1]
 
     def add(self, checkpoint: int, digest: str, value: np.ndarray) -> None:
         """Keeps the value at a checkpoint; only in memory until `write`."""
-        self._rows[checkpoint] = _Row(digest, value)
+        self._rows[checkpoint] = digest, value
 
     def write(self, about: Mapping[str, Any]) -> None:
         """Writes the file; warns if it cannot, for example on a read-only disk.
@@ -83,14 +82,14 @@ class Kept:
         if self._key is None:
             return
         order = sorted(self._rows)
-        rows = [self._rows[checkpoint] for checkpoint in order]
+        digests, values = zip(*(self._rows[at] for at in order), strict=True)
 
         def fill(file: h5py.File) -> None:
             file.attrs.update(about)
             file["sequences"] = np.array(order, np.int64)
             text = h5py.string_dtype()
-            file.create_dataset("digest", data=[row.digest for row in rows], dtype=text)
-            file["value"] = np.stack([row.value for row in rows])
+            file.create_dataset("digest", data=digests, dtype=text)
+            file["value"] = np.stack(values)
 
         try:
             with disk(self._file.parent):
@@ -99,28 +98,15 @@ class Kept:
         except ValueError as error:
             warnings.warn(f"the replay's values are not stored: {error}", stacklevel=2)
 
-    def _read(self) -> dict[int, "_Row"]:
+    def _read(self) -> dict[int, tuple[str, np.ndarray]]:
         if self._key is None or not self._file.exists():
             return {}
         try:
             with open_hdf5(self._file, self._key) as file:
-                columns = [_column(file, name) for name in _COLUMNS]
+                columns = [np.asarray(file[name]) for name in _COLUMNS]
             return {
-                int(at): _Row(digest.decode(), np.asarray(value))
+                int(at): (digest.decode(), np.asarray(value))
                 for at, digest, value in zip(*columns, strict=True)
             }
         except (AttributeError, KeyError, OSError, RuntimeError, TypeError, ValueError):
             return {}  # The file is damaged: measure again.
-
-
-@dataclasses.dataclass(frozen=True)
-class _Row:
-    digest: str
-    value: np.ndarray
-
-
-def _column(file: h5py.File, name: str) -> np.ndarray:
-    data = file[name]
-    if not isinstance(data, h5py.Dataset):
-        raise KeyError(name)
-    return data[()]

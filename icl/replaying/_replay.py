@@ -89,31 +89,37 @@ def replay(
     and for edits that cannot apply to these sequences.
     """
     _check(measures, edits)
-    trained = run if isinstance(run, Trained) else load(_path(run))
+    if not isinstance(run, Trained):
+        run = load(run.path if isinstance(run, Run) else run)
+    trained = run
     chosen = _chosen(trained.run, checkpoints)
     sequences = _sequences(trained, data)
     batch = batch_of(trained, sequences)
     _check_weights(trained, measures, edits)
     _check_sites(trained, measures, batch)
-    found = _combinations(trained, edits, batch)
+    edits = trained.edits if edits is None else several(edits)
+    one = trained.model, batch.at(0)
+    found = opto.combinations(trained.task.forward, one, edits)
     questions = {
         name: Question.of(trained, name, measure, found, batch)
         for name, measure in measures.items()
     }
-    about = {"edits": repr(trained.edits if edits is None else tuple(edits))}
+    about = {"edits": repr(edits)}
     check = lambda: _check_apply(trained, measures, found, batch)
     answer(trained, questions, chosen, found, batch, about, check)
     values = {
         name: np.stack([question.kept[checkpoint] for checkpoint in chosen])
         for name, question in questions.items()
     }
-    axes = {
-        name: " ".join(["checkpoint", *_all_axes(measure, value, found)])
-        for (name, measure), value in zip(
-            measures.items(), values.values(), strict=True
-        )
+    plain = {
+        name: measure.measure if isinstance(measure, Under) else measure
+        for name, measure in measures.items()
     }
-    labels = {name: _plain(measure).label for name, measure in measures.items()}
+    axes = {
+        name: " ".join(_axes(plain[name], value, found.axes))
+        for name, value in values.items()
+    }
+    labels = {name: measure.label for name, measure in plain.items()}
     return Replay(np.asarray(chosen, np.int64), values, axes, labels)
 
 
@@ -133,23 +139,21 @@ def replays(
 
 
 def _check(measures: Mapping[str, AnyMeasure], edits: Edits | None) -> None:
-    if isinstance(edits, opto.AbstractEdit):
-        raise ValueError(f"edits must be a list of edits, got one: write [{edits!r}]")
-    if not isinstance(measures, Mapping) or not measures:
-        got = "none" if isinstance(measures, Mapping) else type(measures).__name__
-        raise ValueError(f"measures must be a mapping of names to measures, got {got}")
     for name, measure in measures.items():
         # The names are also names in HDF5 files.
-        plain = isinstance(name, str) and name.strip(".") and not {*"/\0"} & {*name}
-        if not plain:
+        if not name.strip(".") or "/" in name:
             raise ValueError(f"a measure's name must be text without '/', got {name!r}")
         if not isinstance(measure, Measure | Under | OfModel):
             kind = type(measure).__name__
             wanted = "an icl.measures.Measure, Under or OfModel"
             raise ValueError(f"measure {name!r} must be {wanted}, got {kind}")
-        if edits and isinstance(measure, OfModel) and measure.reads == "weights":
+        if edits and _reads_weights(measure):
             wanted = "reads the weights, which edits do not change: remove the edits"
             raise ValueError(f"measure {name!r} {wanted}")
+
+
+def _reads_weights(measure: AnyMeasure) -> bool:
+    return isinstance(measure, OfModel) and measure.reads == "weights"
 
 
 def _check_weights(
@@ -158,26 +162,16 @@ def _check_weights(
     """Raises `ValueError` for measures of weights that a graft replaced."""
     grafts = [edit for edit in trained.edits if isinstance(edit, opto.Graft)]
     for name, measure in measures.items():
-        weights = isinstance(measure, OfModel) and measure.reads == "weights"
-        if edits is None and weights and grafts:
+        if edits is None and grafts and _reads_weights(measure):
             was = "reads the run's own weights, but a graft replaced them in training"
             raise ValueError(
                 f"measure {name!r} {was}: {grafts[0]!r}; pass edits=() for its own"
             )
 
 
-def _path(run: str | os.PathLike | Run) -> str | os.PathLike:
-    return run.path if isinstance(run, Run) else run
-
-
 def _chosen(run: Run, checkpoints: Iterable[int] | None) -> list[int]:
-    if checkpoints is None:
-        chosen = run.checkpoints
-    elif not isinstance(checkpoints, Iterable):
-        raise ValueError(
-            f"checkpoints must be a list, got one: write [{checkpoints!r}]"
-        )
-    else:
+    chosen = run.checkpoints
+    if checkpoints is not None:
         chosen = list(dict.fromkeys(run.find(at) for at in checkpoints))
     if not chosen:
         raise ValueError(f"{run.path} has no checkpoints to replay")
@@ -185,24 +179,15 @@ def _chosen(run: Run, checkpoints: Iterable[int] | None) -> list[int]:
 
 
 def _sequences(trained: Trained, data: str | PyTree) -> PyTree:
-    if isinstance(data, GroupedSequences):
-        return data
-    if not isinstance(data, str):
-        lengths = {np.shape(x)[:1] for x in jax.tree.leaves(data)}
-        same = len(lengths) == 1 and not lengths <= {(), (0,)}
-        if not same or isinstance(data, Mapping | np.ndarray | jax.Array):
-            kind = type(data).__name__
-            wanted = "the name of an evaluation set, or a batch of sequences"
-            raise ValueError(f"data must be {wanted}, got {kind}")
-        return data
-    return find_set(trained, data)
-
-
-def _combinations(
-    trained: Trained, edits: Edits | None, batch: Batch
-) -> opto.Combinations:
-    edits = trained.edits if edits is None else several(edits)
-    return opto.combinations(trained.task.forward, (trained.model, batch.at(0)), edits)
+    if isinstance(data, str):
+        return find_set(trained, data)
+    lengths = {np.shape(x)[:1] for x in jax.tree.leaves(data)}
+    one_length = len(lengths) == 1 and not lengths <= {(), (0,)}
+    plain = isinstance(data, Mapping | np.ndarray | jax.Array)
+    if not isinstance(data, GroupedSequences) and (plain or not one_length):
+        wanted = "the name of an evaluation set, or a batch of sequences"
+        raise ValueError(f"data must be {wanted}, got {type(data).__name__}")
+    return data
 
 
 def _check_sites(
@@ -260,25 +245,16 @@ def _bases(found: opto.Combinations) -> Iterator[tuple[opto.AbstractEdit, ...]]:
         yield at(k)
 
 
-def _plain(measure: AnyMeasure) -> Measure | OfModel:
-    return measure.measure if isinstance(measure, Under) else measure
-
-
-def _all_axes(
-    measure: AnyMeasure, value: np.ndarray, found: opto.Combinations
-) -> list[str]:
-    """The names of the sweep's axes and of the measure's axes, all different."""
-    own = _axes(measure, value, found)
-    return [*(f"edit_{name}" if name in own else name for name in found.axes), *own]
-
-
 def _axes(
-    measure: AnyMeasure, value: np.ndarray, found: opto.Combinations
+    measure: Measure | OfModel, value: np.ndarray, swept: Sequence[str]
 ) -> list[str]:
-    """The names of a measure's axes; numbers if the measure does not name them."""
-    plain = _plain(measure)
-    over = plain.over if isinstance(plain, Measure) else None
+    """The names of a value's axes, all different; numbers if the measure has no names.
+
+    **Arguments:** `swept`: The names of the sweep's axes.
+    """
+    over = measure.over if isinstance(measure, Measure) else None
     front = {EachSequence: ["sequence"], GroupMean: ["group"]}.get(type(over), [])
-    rest = value.ndim - 1 - len(found.axes) - len(front)
-    named = plain.axes.split()
-    return [*front, *(named if len(named) == rest else map(str, range(rest)))]
+    rest = value.ndim - 1 - len(swept) - len(front)
+    named = measure.axes.split()
+    own = [*front, *(named if len(named) == rest else map(str, range(rest)))]
+    return ["checkpoint", *(f"edit_{x}" if x in own else x for x in swept), *own]

@@ -1,6 +1,5 @@
 """The work of a replay: takes the missing measures, stack by stack."""
 
-import contextlib
 import dataclasses
 import os
 import time
@@ -56,8 +55,11 @@ class Question:
         def program(arrays: PyTree, moving: PyTree, batch: Batch) -> Any:
             return compute(arrays, eqx.combine(moving, still), batch)[""]
 
-        with _saying(name):
+        try:
             text = text_of(program, arrays, moving, batch)
+        except (KeyError, TypeError, ValueError) as error:
+            reason = error.args[0] if isinstance(error, KeyError) else error
+            raise ValueError(f"measure {name!r}: {reason}") from error
         key = None if text is None else key_of(text, (moving, batch))
         return Question(measure, text or token_hex(), Kept(trained.run, key))
 
@@ -82,13 +84,12 @@ def answer(
     check()
     # Where one measure is missing, take all: the forward costs more than the measures.
     missing = sorted({at for name in asked for at in todo[name]})
-    saved, written = time.monotonic(), 0.0
+    saved, done = time.monotonic(), 0
 
     def write() -> None:
         for name, question in asked.items():
             question.kept.write({"measure": name, **about})
 
-    done = 0
     try:
         with tqdm(
             total=len(missing), desc="replay", unit="checkpoint", disable=None
@@ -98,12 +99,9 @@ def answer(
                     question.kept.add(at, digest, values[name])
                 done += 1
                 bar.update()
-                # Write seldom, so that writing does not slow the replay down.
-                if time.monotonic() - saved > max(_SAVE_EVERY, 10 * written):
-                    start = time.monotonic()
+                if time.monotonic() - saved > _SAVE_EVERY:
                     write()
                     saved = time.monotonic()
-                    written = saved - start
     finally:
         if done:
             write()
@@ -135,7 +133,10 @@ def _measured(
         # Fill up the last stack, so that one compiled shape serves all stacks.
         trees += [trees[-1]] * (stack - len(trees))
         values = program(jax.tree.map(lambda *xs: np.stack(xs), *trees), len(some))
-        return [(at, found[k].digest, _row(values, k)) for k, at in enumerate(some)]
+        return [
+            (at, found[k].digest, {name: x[k] for name, x in values.items()})
+            for k, at in enumerate(some)
+        ]
 
     # Some threads wait for the disk or for XLA while others compute.
     workers = 1 if alone else min(4, os.cpu_count() or 1)
@@ -198,17 +199,3 @@ def _compiled(
         _PROGRAMS[key] = lowered.compile(), "@lapack_" in lowered.as_text()
     compiled, alone = _PROGRAMS[key]
     return lambda *args: jax.device_get(compiled(*args, leaves)), alone
-
-
-@contextlib.contextmanager
-def _saying(name: str) -> Iterator[None]:
-    """Adds the name of the measure to an error."""
-    try:
-        yield
-    except (KeyError, TypeError, ValueError) as error:
-        reason = error.args[0] if isinstance(error, KeyError) else error
-        raise ValueError(f"measure {name!r}: {reason}") from error
-
-
-def _row(values: Mapping[str, np.ndarray], k: int) -> dict[str, np.ndarray]:
-    return {name: np.array(value[k]) for name, value in values.items()}

@@ -18,7 +18,6 @@ from jaxtyping import Array, Float, Int, PRNGKeyArray
 
 import opto
 
-from ..checks import positive
 from ..protocols import Bounds
 from ..summaries import BootstrapInterval, CountedMean
 from ..tasks.functions import FunctionExample, InContextFunction
@@ -95,9 +94,6 @@ def draw_prompts(
     does not change the distribution of prompts.
     """
     tasks = dict(tasks)
-    positive("size", size)
-    if not tasks:
-        raise ValueError("tasks must have at least one task, got none")
     first = next(iter(tasks.values()))
     for name, task in tasks.items():
         if task.interface != first.interface:
@@ -144,15 +140,13 @@ def errors_by_context(
     cannot apply.
     """
     first = next(iter(sets.tasks.values()))
-    wanted = range(first.points) if positions is None else positions
-    for at in wanted:
-        whole = isinstance(at, int | np.integer) and not isinstance(at, bool)
-        if not whole or not -first.points <= at < first.points:
-            message = f"positions must be whole numbers below points={first.points}"
-            raise ValueError(f"{message}, got {at!r}")
-    places = [at + first.points if at < 0 else at for at in wanted]
-    if not places:
-        raise ValueError("positions must have at least one position, got none")
+    places = [*range(first.points)]
+    if positions is not None:
+        try:
+            places = [places[at] for at in positions]
+        except IndexError:
+            wanted = f"positions must be below points={first.points}"
+            raise ValueError(f"{wanted}, got {positions}") from None
     asked = [t.shift and t.shift.queries(t.points, t.dim) for t in sets.tasks.values()]
     rows = np.full((len(asked), sets.prompts.query_y.shape[1], len(places)), np.nan)
     apart = [len(places) == 1 or queries is not None for queries in asked]

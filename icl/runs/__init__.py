@@ -1,30 +1,28 @@
-"""The run folder: config, log, checkpoints, resume points, and their checksums.
+"""The run folder: config, log, checkpoints and resume points.
 
 `icl.experiments` knows what a config means; here it is only JSON.
 """
 
-from ._disk import disk as disk, lock as lock
+from ..checksums import read_object as read_object, was_kept as was_kept
 from ._file_states import (
     file_states as file_states,
     FileState as FileState,
     WRONG as WRONG,
 )
-from ._finished import (
+from ._provenance import code_version as code_version
+from .folder import (
     is_finished as is_finished,
     is_run as is_run,
+    resume_points as resume_points,
+    Run as Run,
     total_sequences as total_sequences,
     was_begun as was_begun,
 )
-from ._manifest import (
+from .log import Log as Log, logged_rows as logged_rows, open_log as open_log
+from .writer import (
+    disk as disk,
     keep as keep,
-    read_object as read_object,
-    was_kept as was_kept,
-)
-from ._provenance import code_version as code_version
-from .folder import (
+    lock as lock,
     open_run as open_run,
-    resume_points as resume_points,
-    Run as Run,
     RunWriter as RunWriter,
 )
-from .log import Log as Log, logged_rows as logged_rows, open_log as open_log

@@ -1,47 +1,27 @@
-"""The run folder: config, log, checkpoints, and the point to resume from.
+"""The run folder for reading: config, log, checkpoints, and the points to resume from.
 
-Iterations are sequences seen. Even if the process is killed, the folder resumes to the
-same bits: each file is whole or absent, and the resume point is written after its log
-and checkpoints. On resuming, everything later than the resume point is deleted.
+Iterations are sequences seen.
 """
 
-import contextlib
-import dataclasses
-import json
 import operator
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from jaxtyping import PyTree
-
-from ..checksums import Checked, checked, digest_of, with_checksum
-from ..config import changed, Config, differences, from_json, to_json
-from ..files import TEMPORARY, write_bytes
-from ..plugins import made_with
-from ._disk import disk, lock
-from ._manifest import (
-    begin,
-    is_sealed,
-    keep,
-    LISTED,
+from ..checksums import (
+    Checked,
+    checked,
+    digest_of,
     owner_of,
     read_object,
     read_text,
     SUMS,
     was_kept,
 )
-from ._provenance import provenance
-from ._trees import (
-    readable,
-    Recast,
-    refuse_recast,
-    say_recast,
-    Tree,
-    tree_bytes,
-    tree_of,
-)
+from ..config import Config, from_json
+from ..plugins import made_with
+from ._trees import readable, Recast, say_recast, Tree, tree_of
 from .log import last_logged, Log
 
 
@@ -61,11 +41,6 @@ class Run:
     def config(self) -> dict[str, Any]:
         """The run's config as JSON data."""
         return read_object(self.path / "config.json")
-
-    @property
-    def is_sealed(self) -> bool:
-        """Whether all its files need a checksum; not if an older version began it."""
-        return is_sealed(self.path)
 
     @property
     def plugins(self) -> tuple[str, ...]:
@@ -183,7 +158,7 @@ class Run:
 
         - `digest`: The digest of the file; `None` for data that is drawn from a seed.
         """
-        file = self._digest_file
+        file = self.path / "data.sha256"
         known = read_text(file) if was_kept(file) else digest
         if known != digest:
             raise ValueError(
@@ -191,164 +166,45 @@ class Run:
                 f"its SHA-256 was {known}, now it is {digest}"
             )
 
-    @property
-    def _digest_file(self) -> Path:
-        return self.path / "data.sha256"
-
     def checkpoint_file(self, sequences: int) -> Path:
         """The file of a checkpoint, whether it exists or not."""
         return self.path / "checkpoints" / f"{sequences:012d}.eqx"
 
 
-class RunWriter(Run):
-    """A run folder that only this process writes; made by `open_run`."""
-
-    def keep_data(self, digest: str | None) -> None:
-        """Does `check_data`, and stores the digest the first time."""
-        self.check_data(digest)
-        if digest is not None and not self._digest_file.exists():
-            with disk(self.path):
-                keep(self.path, self._digest_file.name, digest)
-
-    def save_checkpoint(self, sequences: int, model: PyTree) -> None:
-        """Writes the arrays of `model` to `checkpoints/<sequences>.eqx`."""
-        with disk(self.path):
-            self._write_tree(self.checkpoint_file(sequences), model)
-
-    def save_resume_point(
-        self, sequences: int, state: PyTree, log: Log, batch_size: int
-    ) -> None:
-        """Writes the log, then the state from which a later process continues.
-
-        The previous point is kept too. If members that train together are killed after
-        the first one's save and before the last one's, they still share a point.
-        """
-        with disk(self.path):
-            log.write(self.path / "log.h5", batch_size)
-            self._write_tree(self._resume_file(sequences), state)
-            for old in self.resume_points[:-2]:
-                self._resume_file(old).unlink()
-
-    def _write_tree(self, file: Path, tree: PyTree) -> None:
-        write_bytes(file, *with_checksum(tree_bytes(tree), self.owner(file)))
-
-    def load_state(self, sequences: int, template: Tree) -> Tree:
-        """The state of a resume point.
-
-        **Raises:** `ValueError` if it is damaged, does not fit, or has another
-        precision: a run that continues in another precision is not the same run.
-        """
-        return self._read(self._resume_file(sequences), template, refuse_recast)
-
-    def drop_after(self, sequences: int) -> None:
-        """Removes the checkpoints and resume points after `sequences`."""
-        with disk(self.path):
-            for checkpoint in self.checkpoints:
-                if checkpoint > sequences:
-                    self.checkpoint_file(checkpoint).unlink()
-            for point in self.resume_points:
-                if point > sequences:
-                    self._resume_file(point).unlink()
-
-    def _resume_file(self, sequences: int) -> Path:
-        return self.path / "resume" / f"{sequences:012d}.eqx"
+def is_run(path: str | os.PathLike) -> bool:
+    """Whether a folder holds a run, finished or not."""
+    return os.path.isfile(os.path.join(path, "config.json"))
 
 
-@contextlib.contextmanager
-def open_run(
-    path: str | os.PathLike,
-    config: Any,
-    *,
-    resume: bool = False,
-    about: Mapping[str, Any] | None = None,
-) -> Iterator[RunWriter]:
-    """Makes or (with `resume`) continues a run folder, and keeps other processes out.
+def was_begun(path: str | os.PathLike) -> bool:
+    """Whether a folder holds a run, or held one before its config was lost."""
+    kept = any(os.path.isfile(os.path.join(path, x)) for x in (SUMS, "log.h5"))
+    return is_run(path) or kept
 
-    **Arguments:**
 
-    - `path`: The folder; its parents are made.
-    - `config`: What rebuilds the run: a frozen dataclass, or JSON data. A dataclass is
-        compared with the stored config as this version writes both. So a new field does
-        not invalidate older runs.
-    - `resume`: Continue the run in the folder; a missing folder is made.
-    - `about`: What else a new run's `meta.json` says, as JSON data.
+def is_finished(path: str | os.PathLike) -> bool:
+    """Whether a folder holds a run that was trained to its end, for readers.
 
-    **Raises:** `ValueError` if the folder holds a run and `resume` is false, if the
-    run's config differs (naming the fields), if the folder holds something else, or if
-    another process writes to it.
+    The last checkpoint is enough, because an imported run has no resume points.
     """
-    folder = Path(path)
-    if folder.exists() and not folder.is_dir():
-        raise ValueError(f"{folder} is a file; a run needs a folder")
-    with disk(folder):
-        folder.mkdir(parents=True, exist_ok=True)
-    _check_free(folder)
-    with lock(folder):
-        if (folder / "config.json").exists():
-            _check_same(Run(folder), config, resume)
-        else:
-            _create(folder, config, about or {})
-        with disk(folder):
-            for part in ("checkpoints", "resume"):
-                (folder / part).mkdir(exist_ok=True)
-            _clean(folder)
-        yield RunWriter(folder)
+    try:
+        run = Run(path)
+        total = total_sequences(run.config)
+    except ValueError:  # No run yet, or a run of another codebase.
+        return False
+    return max([*run.checkpoints, *run.resume_points], default=0) >= total
 
 
-def _clean(folder: Path) -> None:
-    """Removes temporary files of a killed process, but only those that a writer makes.
+def total_sequences(config: Mapping[str, Any]) -> int:
+    """How many sequences a run of this config sees, in whole batches.
 
-    Another process may be writing, for example, a report into the folder right now.
+    **Raises:** `ValueError` for a config that does not have the numbers.
     """
-    own = (*LISTED, SUMS, "log.h5", "eval_data.h5")
-    globs = [f".{name}{TEMPORARY[1:]}" for name in own]
-    globs += [f"{part}/{TEMPORARY}" for part in ("checkpoints", "resume")]
-    for leftover in (file for each in globs for file in folder.glob(each)):
-        leftover.unlink()
-
-
-def _check_free(folder: Path) -> None:
-    """Raises `ValueError` for a folder with other things, before a lock is made."""
-    names = {file.name for file in folder.iterdir()}
-    if "config.json" in names:
-        return
-    if ".lock" in names:
-        # These files remain if a process is killed while it makes the run.
-        empty = (
-            n for n in ("checkpoints", "resume") if not any((folder / n).glob("*"))
-        )
-        started = {".lock", "meta.json", SUMS, *empty}
-        names -= {*started, *(file.name for file in folder.glob(TEMPORARY))}
-    if names:
-        raise ValueError(f"{folder} is not empty and not a run (it holds {min(names)})")
-
-
-def _create(folder: Path, config: Any, about: Mapping[str, Any]) -> None:
-    made_by = json.dumps({**provenance(), **about}, indent=2)
-    text = json.dumps(_as_json(config), indent=2)
-    with disk(folder):
-        # The config comes last: from then on, the folder is a run.
-        begin(folder, {"meta.json": made_by, "config.json": text})
-
-
-def _check_same(run: Run, config: Any, resume: bool) -> None:
-    if not resume:
-        how = "--resume continues it, in Python resume=True"
-        raise ValueError(f"{run.path} already holds a run; {how}")
-    if dataclasses.is_dataclass(config):
-        lines = changed(run.config, config)
-    else:
-        lines = [*differences(run.config, _as_json(config))]
-    if lines:
-        raise ValueError(
-            f"{run.path} holds a run of another config: {'; '.join(lines)}; its own "
-            f"is {run.path / 'config.json'}, which `icl train` accepts as a preset"
-        )
-
-
-def _as_json(config: Any) -> Any:
-    data = to_json(config) if dataclasses.is_dataclass(config) else config
-    return json.loads(json.dumps(data))  # In JSON, tuples and lists are the same.
+    training = config.get("training") or {}
+    size, total = (training.get(k) for k in ("batch_size", "num_sequences"))
+    if not size or not total:
+        raise ValueError("config: training lacks batch_size or num_sequences")
+    return -(-total // size) * size
 
 
 def resume_points(path: str | os.PathLike) -> list[int]:

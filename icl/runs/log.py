@@ -8,8 +8,8 @@ from typing import Any
 import h5py
 import numpy as np
 
+from ..checksums import is_sealed, owner_of
 from ..files import open_hdf5, write_hdf5
-from ._manifest import is_sealed, owner_of
 
 
 class Log:

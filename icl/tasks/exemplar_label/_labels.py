@@ -155,17 +155,6 @@ class QueryLabelOnContext(_OwnNumber):
 Labels = ClassLabels | Relabel | FlippedLabels | QueryLabelOnContext
 
 
-def relabelled(labels: Labels, part: SplitPart) -> Relabel:
-    """The labels with another part of the label pairs.
-
-    **Raises:** `ValueError` unless they are `Relabel` labels.
-    """
-    if not isinstance(labels, Relabel):
-        kind = type(labels).__name__
-        raise ValueError(f"relabelling= needs Relabel labels, got {kind}")
-    return dataclasses.replace(labels, part=part)
-
-
 def _label_pairs(
     split: Split, part: SplitPart, num_labels: int
 ) -> Int[np.ndarray, "pair 2"]:

@@ -116,7 +116,7 @@ class LikeLinear(FunctionClass):
 
 
 def check_numbers(function: FunctionClass) -> None:
-    """Raises `ValueError` unless all numbers among the fields are above 0 and finite."""
+    """Raises `ValueError` unless each number of a class is above 0 and finite."""
     for field in dataclasses.fields(function):  # pyright: ignore[reportArgumentType]
         check = {int: positive, float: check_scale}.get(field.type)
         if check is not None:

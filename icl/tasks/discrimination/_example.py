@@ -191,13 +191,7 @@ class Discrimination(TaskConfig):
         """The inputs of a model: the context, and the query without its label."""
         return example.context_x, example.context_y, example.query_x
 
-    def forward(
-        self,
-        model: Callable[..., Float[Array, ""]],
-        example: DiscriminationExample,
-        *,
-        tap: Tap = identity,
-    ) -> Float[Array, ""]:
+    def forward(self, model, example, *, tap: Tap = identity) -> Float[Array, ""]:
         """The model's logit of label 1 for the query."""
         return model(*self.inputs(example), tap=tap)
 

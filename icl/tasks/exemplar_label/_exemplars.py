@@ -5,7 +5,7 @@ import dataclasses
 import jax.numpy as jnp
 from jaxtyping import Array, Int32, UInt32
 
-from ._random import below
+from ._distribution import below
 
 
 @dataclasses.dataclass(frozen=True)

@@ -12,7 +12,7 @@ from ._sequence import Sequence
 
 
 def load_sequences(file: str | os.PathLike) -> dict[str, Sequence]:
-    """Reads sets of sequences, as `icl.batches.save_batches` or icl-dynamics wrote them.
+    """Reads sets of sequences that `icl.batches.save_batches` or icl-dynamics wrote.
 
     **Arguments:**
 

@@ -9,7 +9,7 @@ from jaxtyping import Array, Int, Int32, UInt32
 
 from ...checks import check_one_of
 from ._context import Context, Mixture
-from ._random import below
+from ._distribution import below
 from ._split import Split, SplitPart
 
 

@@ -1,7 +1,7 @@
 """The task: predict the value of each point from the pairs before it."""
 
 import dataclasses
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import ClassVar
 
 import equinox as eqx
@@ -183,19 +183,11 @@ class InContextFunction(TaskConfig):
         choices = self.shift.choices(self.points, self.dim, key=shift_key)
         return *self.shift.apply(xs, choices), function, length, active
 
-    def inputs(
-        self, example: FunctionExample
-    ) -> tuple[Float[Array, "*batch point dim"], Float[Array, "*batch point"]]:
+    def inputs(self, example: FunctionExample) -> tuple[Array, Array]:
         """The inputs of a model: points and values."""
         return example.xs, example.ys
 
-    def forward(
-        self,
-        model: Callable[..., Float[Array, " point"]],
-        example: FunctionExample,
-        *,
-        tap: Tap = identity,
-    ) -> Float[Array, " point"]:
+    def forward(self, model, example, *, tap: Tap = identity) -> Float[Array, " point"]:
         """The model's prediction at each point, from it and the pairs before."""
         return model(*self.inputs(example), tap=tap)
 

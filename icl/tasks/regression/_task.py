@@ -180,18 +180,12 @@ class LinearRegression(TaskConfig):
             return order
         return placed(order, noisy, self.pair_noise.placement)
 
-    def inputs(
-        self, example: RegressionExample
-    ) -> tuple[Float[Array, "*batch point dim"], Float[Array, "*batch point"]]:
+    def inputs(self, example: RegressionExample) -> tuple[Array, Array]:
         """The inputs of a model; it does not read the queries' values."""
         return example.x, example.y
 
     def forward(
-        self,
-        model: Callable[..., Float[Array, "*answer"]],
-        example: RegressionExample,
-        *,
-        tap: Tap = identity,
+        self, model, example, *, tap: Tap = identity
     ) -> Float[Array, "*answer"]:
         """The model's predictions: a number, or `[query]` for several queries.
 

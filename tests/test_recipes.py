@@ -415,12 +415,12 @@ def test_weights_that_do_not_fit(state, tmp_path):
 
     broken = {**state, "bn1.bias": state["bn1.bias"] * math.nan}
     cases = [
-        ({k: v for k, v in state.items() if k != "bn1.bias"}, "it has no bn1.bias$"),
-        (torchvision.models.resnet34().state_dict(), "ResNet-18 has no layer1.2.conv1"),
-        (torchvision.models.resnet50().state_dict(), r"shape \[64, 64, 1, 1\], not \["),
-        (broken, "bn1.bias is not finite$"),
-        ({"state_dict": state, "epoch": 3}, r"got dict with \['state_dict', 'epoch'\]"),
-        (state["bn1.bias"], r"state_dict \(names and tensors\), got Tensor"),
+        ({k: v for k, v in state.items() if k != "bn1.bias"}, "Missing.* .bn1.bias"),
+        (torchvision.models.resnet34().state_dict(), "Unexpected.* .layer1.2.conv1"),
+        (torchvision.models.resnet50().state_dict(), "must be a state_dict"),
+        (broken, "must be finite, but bn1.bias is not$"),
+        ({"state_dict": state, "epoch": 3}, "must be a state_dict"),
+        (state["bn1.bias"], "must be a state_dict of torchvision's resnet18"),
     ]
     for number, (content, message) in enumerate(cases):
         file = tmp_path / f"{number}.pth"
@@ -448,7 +448,7 @@ def test_weights_that_cannot_be_read(weights, tmp_path):
         ) as error:
             data.ResNetEncoder(str(file)).load()
         assert_one_line(error)
-    with pytest.raises(ValueError, match="^weights: there is no file none.pth"):
+    with pytest.raises(FileNotFoundError, match="none.pth"):
         data.ResNetEncoder("none.pth").load()
 
 
@@ -728,17 +728,14 @@ def test_tensors_that_are_not_there(tmp_path):
     file = tmp_path / "m.safetensors"
     matrix = np.ones((2, 3), np.float32)
     save_file({"embed": matrix, "head": matrix, "norm": matrix[0]}, file)
-    text = tmp_path / "text.safetensors"
-    text.write_text("no tensors")
     flags = tmp_path / "flags.safetensors"
     save_file({"x": matrix > 0}, flags)
     for source, tensor, message in [
-        (file, "", r"^tensor must be given: .* has 2 .* 'embed' \[2, 3\]"),
+        (file, "", r"^tensor: .* has no tensor ''; it holds 'embed' \[2, 3\]"),
         (file, "embd", "^tensor: .*'embd'; did you mean 'embed'"),
         (file, "zzz", "^tensor: .*'zzz'; it holds 'embed'"),
-        (file, "norm", r"^embeddings: 'norm' of .* \[row, dim\].* got \[3\]"),
-        (text, "", "^embeddings: cannot read .*text.safetensors"),
-        (flags, "", "^embeddings: 'x' of .* must hold floats or integers, got bool"),
+        (file, "norm", r"^embeddings: .* \[row, dim\].* got \[3\]"),
+        (flags, "", "^embeddings: .* must hold floats or integers, got bool"),
     ]:
         with pytest.raises(ValueError, match=message) as error:
             data.read_embeddings(source, tensor)
@@ -750,11 +747,6 @@ def test_matrices_that_cannot_be_read(tmp_path):
         np.save(tmp_path / name, array)
         return tmp_path / name
 
-    objects = np.array([[None, 1]], object)
-    text, cut = tmp_path / "text.npy", tmp_path / "cut.npy"
-    text.write_text("no matrix")
-    whole = saved("whole.npy", np.ones((50, 50))).read_bytes()
-    cut.write_bytes(whole[:1000])
     other = tmp_path / "table.csv"
     other.write_text("1,2")
     for source, tensor, message in [
@@ -762,18 +754,16 @@ def test_matrices_that_cannot_be_read(tmp_path):
         (saved("b.npy", np.ones((2, 0))), "", r"got \[2, 0\]"),
         (saved("c.npy", np.ones((2, 2)) + 1j), "", "floats or integers, got complex"),
         (saved("d.npy", np.array([["x"]])), "", "floats or integers, got <U1"),
-        (saved("e.npy", np.ones((2, 2))), "x", "tensor: .* leave tensor out, got 'x'"),
-        (text, "", "cannot read .*text.npy"),
-        (cut, "", "cannot read .*cut.npy"),
-        (other, "", "must be a .npy or .safetensors file, got 'table.csv'"),
-        (tmp_path / "none.npy", "", "there is no file .*none.npy"),
+        (
+            saved("e.npy", np.ones((2, 2))),
+            "x",
+            "must be a .npy .*, got 'e.npy' and 'x'",
+        ),
+        (other, "", "must be a .npy file, or a .safetensors .*, got 'table.csv'"),
     ]:
         with pytest.raises(ValueError, match=message) as error:
             data.read_embeddings(source, tensor)
         assert_one_line(error)
-    np.save(tmp_path / "o.npy", objects, allow_pickle=True)
-    with pytest.raises(ValueError, match="cannot read .*o.npy"):
-        data.read_embeddings(tmp_path / "o.npy")
 
 
 EXTRAS = {

@@ -127,9 +127,8 @@ def _find(file: str, opened: h5py.File, path: str) -> h5py.Dataset:
     if not path:
         candidates = [name for name, shape in shapes.items() if len(shape) >= 3]
         if len(candidates) != 1:
-            got = f"{len(candidates)} with three or more axes: it holds"
-            problem = f"path must be given: {file} has {got}"
-            raise ValueError(f"{problem} {listing(shapes)}")
+            got = f"{len(candidates)} datasets with three or more axes"
+            raise ValueError(f"path: {file} has {got}; it holds {listing(shapes)}")
         path = candidates[0]
     node = opened.get(path)
     if not isinstance(node, h5py.Dataset):

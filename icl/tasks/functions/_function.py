@@ -117,7 +117,7 @@ class LikeLinear(FunctionClass):
 
 def check_numbers(function: FunctionClass) -> None:
     """Raises `ValueError` unless each number of a class is above 0 and finite."""
-    for field in dataclasses.fields(function):  # pyright: ignore[reportArgumentType]
+    for field in dataclasses.fields(function):
         check = {int: positive, float: check_scale}.get(field.type)
         if check is not None:
             check(field.name, getattr(function, field.name))

@@ -51,8 +51,8 @@ needs_reference = pytest.mark.skipif(
 
 
 @eqx.filter_jit
-def drawn(task, size, seed):
-    return batch(task, size, key=jax.random.key(seed))
+def drawn(task, size, seed, seen=0):
+    return batch(task, size, key=jax.random.key(seed), seen=seen)
 
 
 @functools.cache
@@ -144,40 +144,29 @@ EVERY = {
 
 @pytest.mark.parametrize("name", EVERY)
 def test_errors_are_divided_by_the_mean_square(name):
-    """The mean square of the values is what the class says, up to noise and offset."""
+    """The mean square of the values is what the class says, up to noise and offset.
+
+    In the curriculum, three of six components are in use, and later five.
+    """
     function = EVERY[name]
     shift = None if name == "classification" else ScaledInputs(1.5)
-    task = InContextFunction(function, dim=4, points=3, shift=shift)
-    ys = np.asarray(drawn(task, 20_000, 0).ys, np.float64)
-    extra = {"noisy": 0.25, "affine": 0.49}.get(name, 0.0)
-    found = (ys**2).mean(1)
-    wanted = task.mean_square + extra
-    assert abs(found.mean() - wanted) <= 5 * found.std() / np.sqrt(len(found))
-
-
-@pytest.mark.parametrize("name", EVERY)
-def test_errors_are_divided_by_the_mean_square_during_a_curriculum(name):
-    """Three of six components are in use, and later five."""
     curriculum = Curriculum(Ramp(3, 5, 1, 1000), Ramp(2, 3, 1, 1000))
-    task = InContextFunction(EVERY[name], dim=6, points=3, curriculum=curriculum)
-    keys = jax.random.split(jax.random.key(0), 20_000)
+    shifted = InContextFunction(function, dim=4, points=3, shift=shift)
+    growing = InContextFunction(function, dim=6, points=3, curriculum=curriculum)
     extra = {"noisy": 0.25, "affine": 0.49}.get(name, 0.0)
-    many = eqx.filter_jit(
-        jax.vmap(lambda key, seen: task.sample(key=key, seen=seen), (0, None))
-    )
-    for seen in (0, 5000):
-        examples = many(keys, jnp.asarray(seen))
+    for task, seen in ((shifted, 0), (growing, 0), (growing, 5000)):
+        examples = drawn(task, 20_000, 0, seen)
         found = np.asarray(examples.ys, np.float64)[:, 0] ** 2
         wanted = np.mean(examples.mean_square) + extra
         assert abs(found.mean() - wanted) <= 5 * found.std() / np.sqrt(len(found))
+        if task is shifted:
+            assert task.mean_square == pytest.approx(wanted - extra)
 
 
 @pytest.mark.parametrize(
     "shift",
     [
-        SkewedInputs(1.0),
         SkewedInputs(2.9),
-        SubspaceInputs(1),
         SubspaceInputs(4),
         OrthogonalQuery(2),
         OppositeQuery(2),
@@ -187,8 +176,7 @@ def test_errors_are_divided_by_the_mean_square_during_a_curriculum(name):
     ids=repr,
 )
 @pytest.mark.parametrize(
-    "function",
-    [LinearFunction(), QuadraticFunction(1.5), NoisyLinear(1.1, size=ExpectedSize())],
+    "function", [QuadraticFunction(1.5), NoisyLinear(1.1, size=ExpectedSize())]
 )
 def test_shifts_change_the_mean_square(function, shift):
     """Errors are divided by the mean square of the values at shifted queries."""
@@ -203,13 +191,13 @@ def test_shifts_change_the_mean_square(function, shift):
 
 def test_sparse_weights_are_among_components_in_use():
     draw = jax.vmap(lambda key, n: SparseLinear(2).draw(9, 6, active=n, key=key)["w"])
+    keys = jax.random.split(jax.random.key(0), 500)
     for active in (1, 3, 6):
-        keys = jax.random.split(jax.random.key(0), 500)
-        weights = np.asarray(draw(keys, jnp.full(500, active)))
-        assert np.all((weights != 0).sum(1) == min(2, active))
-        assert np.all(weights[:, active:] == 0)
-        share = (weights != 0).mean(0)[:active]
-        np.testing.assert_allclose(share, min(2, active) / active, atol=0.1)
+        used = np.asarray(draw(keys, jnp.full(500, active))) != 0
+        kept = min(2, active)
+        assert np.all(used.sum(1) == kept)
+        assert not used[:, active:].any()
+        np.testing.assert_allclose(used.mean(0)[:active], kept / active, atol=0.1)
 
 
 # Shifts
@@ -246,22 +234,19 @@ def test_shifts_of_the_public_code():
         ("skewed", SkewedInputs(1.3), {"rotation": turned("skewed")}),
         ("subspace", SubspaceInputs(1), {"rotation": turned("subspace")}),
     ]
-    for name, shift, choices in rows:
-        choices = {k: jnp.asarray(np.stack([x] * 4)) for k, x in choices.items()}
-        context, query, *wanted = shift_of(name, shift, choices)
-        same(context, wanted[0])
-        same(query, wanted[1])
+    rows = [
+        (name, shift, {k: jnp.asarray(np.stack([x] * 4)) for k, x in choices.items()})
+        for name, shift, choices in rows
+    ]
     for name in ("random_quadrants", "dtsip/random_quadrants"):
-        which = data.get(f"{name}/constrained", [range(8)] * 4)
+        which = flags(data.get(f"{name}/constrained", [range(8)] * 4), 8)
         signs = jnp.asarray(data[f"{name}/pattern"][:, 0])
-        choices = {"signs": signs, "constrained": flags(which, 8)}
-        context, query, *wanted = shift_of(name, OrthantContext(), choices)
-        same(context, wanted[0])
-        same(query, wanted[1])
+        rows.append((name, OrthantContext(), {"signs": signs, "constrained": which}))
     for name in ("overlapping_train_test", "dtsip/overlapping_train_test"):
         source = np.concatenate([np.zeros((4, 1), int), data[f"{name}/source"].T], 1)
-        choices = {"source": jnp.asarray(source)}
-        context, query, *wanted = shift_of(name, OverlappingQuery(), choices)
+        rows.append((name, OverlappingQuery(), {"source": jnp.asarray(source)}))
+    for name, shift, choices in rows:
+        context, query, *wanted = shift_of(name, shift, choices)
         same(context, wanted[0])
         same(query, wanted[1])
 
@@ -360,24 +345,6 @@ def test_a_shift_changes_the_distribution(name):
         counts = np.asarray(shifted.counts)
         assert np.all(counts.sum(1) == 1)
         assert {*np.flatnonzero(counts.any(0))} == {*where}
-
-
-@dataclasses.dataclass(frozen=True)
-class SignsFlipped(OrthantContext):
-    """The published sweep: it flips signs of a query whose signs are random."""
-
-    def apply(self, xs, choices):
-        context, query = super().apply(xs, choices)
-        return context, query * jnp.array([-1.0, -1.0, 1.0, 1.0, 1.0])
-
-
-def test_the_published_flips_change_nothing():
-    task = InContextFunction(dim=5, points=6, shift=SignsFlipped())
-    free = dataclasses.replace(task, shift=OrthantContext())
-    real = dataclasses.replace(task, shift=OppositeQuery(2))
-    with pytest.raises(ValueError, match="the shift flips changes nothing"):
-        check_change("flips", drawn(task, 1280, 0), drawn(free, 1280, 0))
-    check_change("opposite", drawn(real, 1280, 0), drawn(free, 1280, 0))
 
 
 def test_the_query_is_the_only_shifted_point():
@@ -522,19 +489,14 @@ def task(**settings):
 
 WRONG = [
     (lambda: task(shift=OrthogonalQuery(3)), "vectors must be below dim=3, got 3"),
-    (
-        lambda: task(dim=20, points=3, shift=OrthogonalQuery(3)),
-        "vectors must be below points=3, got 3",
-    ),
-    (lambda: task(shift=OppositeQuery(4)), "flipped must be at most dim=3, got 4"),
     (lambda: task(shift=SubspaceInputs(3)), "removed must be below dim=3, got 3"),
     (lambda: task(shift=OrthantContext(5)), "constrained must be at most points=4"),
-    (lambda: SubspaceInputs(0), "removed must be a positive integer, got 0"),
     (lambda: OrthantContext(1), "constrained=1 changes nothing: leave"),
     (lambda: ScaledQuery(1.0), "scale=1.0 changes nothing"),
-    (lambda: ScaledInputs(0.0), "scale must be positive and finite, got 0"),
-    (lambda: SkewedInputs(0.0), "exponent must be positive and finite, got 0"),
     (lambda: task(function=SparseLinear(4)), "sparsity must be at most dim=3, got 4"),
+    (lambda: task(points=1, shift=OppositeQuery()), "needs a point before the query"),
+    (lambda: task(dim=1, shift=OrthogonalQuery()), "a point before .*, dim=1"),
+    (lambda: TwoLayerReLU(0), "hidden must be a positive integer, got 0"),
     (lambda: NoisyLinear(0.0), "noise_std must be positive and finite, got 0.0"),
     (lambda: Ramp(5, 4, 1, 1), "end must be at least start=5, got 4"),
     (

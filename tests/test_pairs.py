@@ -231,7 +231,7 @@ def test_orders_of_the_reference(layout, noise):
         # Elsewhere, the order of residuals is that of rounding errors.
         by_residual = noise == "label_noise_all"
         for name, ordering in ORDERINGS.items():
-            if ordering.needs_noise and not by_residual:
+            if name in ("easy2hard", "hard2easy") and not by_residual:
                 continue
             indices_of = functools.partial(ordering.indices, key=jax.random.key(0))
             found = jax.vmap(indices_of)(jnp.asarray(x), jnp.asarray(residuals))
@@ -273,17 +273,6 @@ def check_placed(data, where, order, noisy, indices=lambda order: order):
         np.testing.assert_array_equal(np.repeat(mask, times, 1), theirs)
 
 
-@needs_reference
-@pytest.mark.parametrize("name", ["regression", "ood"])
-def test_values_of_the_generators(name):
-    with np.load(REFERENCE / "generators.npz") as data:
-        tokens, weights = data[f"{name}/tokens"], data[f"{name}/w"]
-        y = np.einsum("tnd,td->tn", tokens[..., :-1], weights)
-        y, target = y[:, :-1], y[:, -1]
-        np.testing.assert_allclose(y, tokens[:, :-1, -1], atol=1e-5)
-        np.testing.assert_allclose(target, data[f"{name}/target"][:, -1], atol=1e-5)
-
-
 # Experiments
 
 
@@ -316,5 +305,3 @@ def test_training_and_evaluation_have_settings_of_their_own(tmp_path):
     for name in ("x", "y", "noisy", "order"):
         ours, theirs = (getattr(x["noisy"], name) for x in (found, wanted))
         np.testing.assert_array_equal(ours, theirs)
-    log = icl.run_experiment(experiment, tmp_path / "run", resume=True).log
-    assert np.isfinite(log.evaluations["noisy"]["loss"]).all()

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from icl.batches import batch
+from icl.batches import batch, save_batches
 from icl.tasks.exemplar_label import (
     ClassLabels,
     Context,
@@ -22,14 +22,11 @@ from icl.tasks.exemplar_label import (
     Mixture,
     QueryLabelOnContext,
     Relabel,
-    save_sequences,
-    Sequence,
     Split,
     Uniform,
     Zipf,
 )
-from icl.tasks.exemplar_label._distribution import edges
-from icl.tasks.exemplar_label._random import below, permutation
+from icl.tasks.exemplar_label._distribution import below, edges, permutation
 
 
 N = 100_000
@@ -169,8 +166,7 @@ ZIPF = np.arange(1, 6) ** -1.3 / (np.arange(1, 6) ** -1.3).sum()
 
 
 LAWS = [(name, Zipf(1.3), ZIPF) for name in CONTEXTS]
-for name in ("pair", "mixture", "distractor and unique rest", "free and unique"):
-    LAWS.append((name, Uniform(), np.full(5, 0.2)))
+LAWS += [(name, Uniform(), np.full(5, 0.2)) for name in ("mixture", "free and unique")]
 
 
 @pytest.mark.parametrize(
@@ -225,17 +221,6 @@ def test_zipf_with_many_classes():
         fits(np.add.reduceat(counts, bins), np.add.reduceat(left, bins))
 
 
-def test_rank_is_the_position_in_the_split():
-    split = Split(4, 2, seed=3)
-    settings = ExemplarLabel(
-        class_split=split, exemplar_split=Split(1), distribution=Zipf(2.0)
-    )
-    classes, exemplars, _ = draw(settings, ids(10, 1))
-    members = split.part("train", 10)
-    assert set(np.unique(classes)) == set(members)
-    fits(np.bincount(classes[:, -1], minlength=10)[members], np.arange(1, 5) ** -2.0)
-
-
 @pytest.mark.parametrize("alpha", [0.0, 1.0, 2.0, 60.0])
 def test_shares_of_the_integers(alpha):
     p = np.arange(1, 12_801, dtype=float) ** -alpha
@@ -280,8 +265,6 @@ def test_free_exemplars():
     classes, exemplars, _ = draw(settings, ids(3))
     want = np.ones(NUM_EXEMPLARS**4)
     fits(tally(*exemplars.T, sizes=(3,) * 4), want)
-    same = (classes[:, 0] == classes[:, 1]) & (classes[:, 1] == classes[:, 2])
-    assert not same.any()
     twice = np.array([len(set(row)) for row in classes[:2_000]]) == 2
     fits(tally(*exemplars[:2_000][twice].T, sizes=(3,) * 4), want)
     independent(classes[:, 3], exemplars[:, 3], (3, 3))
@@ -498,14 +481,6 @@ def test_keys_are_used_once():
     independent(place, pair_classes[:, 2], (2, 5))
 
 
-def test_tasks_share_their_data():
-    data = ids()
-    first = config(labels=Relabel(5, split=Split(8, 2))).build(data)
-    second = config(context=Context(4, 1, True), distribution=Zipf(1.0)).build(data)
-    assert first.data is second.data is data
-    assert hash(first.config) == hash(dataclasses.replace(first.config))
-
-
 # Splits
 
 
@@ -520,24 +495,17 @@ def test_split():
     for name, part in parts.items():
         assert (np.diff(part) > 0).all()
         np.testing.assert_array_equal(part, split.part(name, 12))
+    in_order = Split(3, 2, 1, seed=None)
+    found = [in_order.part(name, 9).tolist() for name in parts]
+    assert found == [[0, 1, 2], [3, 4], [5]]
+    given = Split(2, 1, seed=None, order=(7, 4, 0))
+    assert [given.part(name, 9).tolist() for name in ("train", "val")] == [[4, 7], [0]]
+    counts = np.zeros(6)
+    for seed in range(3_000):
+        counts[Split(2, 2, 1, seed=seed).part("val", 6)] += 1
+    fits(counts, np.ones(6))
     assert set(parts["train"]) != set(Split(5, 3, 2, seed=5).part("train", 12))
     assert set(parts["train"]) != set(split.part("train", 12, attempt=1))
-
-
-def test_split_is_uniform():
-    counts = np.zeros((3, 6))
-    for seed in range(3_000):
-        for row, name in enumerate(("train", "val", "test")):
-            counts[row, Split(2, 2, 1, seed=seed).part(name, 6)] += 1
-    for row in counts:
-        fits(row, np.ones(6))
-
-
-def test_split_in_order():
-    split = Split(3, 2, 1, seed=None)
-    assert split.part("train", 9).tolist() == [0, 1, 2]
-    assert split.part("val", 9).tolist() == [3, 4]
-    assert split.part("test", 9).tolist() == [5]
 
 
 # Errors
@@ -545,44 +513,30 @@ def test_split_in_order():
 PAIR = (Context(), Context(2, 0))
 BAD = [
     (lambda: Context(0), "length must be a positive integer, got 0"),
-    (lambda: Context(2, -1), "burstiness must be an integer of at least 0, got -1"),
     (lambda: Context(2, 3), "takes 3 items, but length is 2"),
     (lambda: Context(3, 2, True), "takes 4 items, .* is 3"),
     (lambda: Context(2, 0, True), "distractor needs a burstiness"),
     (lambda: Mixture((Context(2), Context(3)), (0.5, 0.5)), r"length, got \[2, 3\]"),
     (lambda: Mixture((Context(),), (0.5, 0.5)), "got 1 and 2"),
-    (lambda: Mixture((), ()), "got 0 and 0"),
     (lambda: Mixture((Context(),) * 2, (0.5, 0.4)), "sum to 1, got"),
-    (lambda: Mixture((Context(),) * 2, (1.0, 0.0)), "must be positive"),
     (lambda: Zipf(math.nan), "alpha must be at least 0 and finite, got nan"),
     (lambda: Split(-1), "train must be an integer of at least 0, got -1"),
-    (lambda: Split(1, seed=-1), "seed must be an integer of at least 0, got -1"),
     (lambda: Split(4, 4).part("val", 7), "but there are only 7"),
     (lambda: Split(4).part("val", 7), "'val' part of .* is empty"),
-    (lambda: Relabel(1), "num_labels must be at least 2, got 1"),
     (lambda: Relabel(5, part="val"), "part 'val' needs a split"),
     (lambda: Relabel(5, split=Split(2, 8)).pairs(), "2 training pairs cannot have"),
-    (lambda: Relabel(5, split=Split(3, 7, seed=None)).pairs(), "tried 1 times on"),
     (lambda: Relabel(40, split=Split(20)).pairs(), "tried 1000 times on"),
-    (lambda: Relabel(5, split=Split(11)).pairs(), "11 things, but there are only 10"),
-    (lambda: config(noise=-0.1), "noise must be at least 0"),
     (lambda: config(noise=1.0).build(ids()), "noise must be 0"),
     (lambda: config(classes="trian"), "did you mean 'train'"),
     (lambda: config().build(None), "data must be classes of exemplars"),
     (lambda: config(6).build(ids()), "6 things, but there are only 5"),
-    (lambda: config(5, 4).build(ids()), "4 things, but there are only 3"),
     (lambda: built(Context(4, 1), Relabel()), "Relabel needs contexts .* one other"),
-    (lambda: built(Context(2, 2), Relabel()), "exactly one other"),
     (lambda: built(Context(2, 0), Relabel()), "exactly one other"),
     (lambda: built(Context(no_support=True), Relabel()), "exactly one other"),
     (lambda: built(Mixture(PAIR, (0.5, 0.5)), Relabel()), "exactly one other"),
     (lambda: built(Context(3, 1), FlippedLabels()), "FlippedLabels needs contexts"),
     (lambda: built(Context(), QueryLabelOnContext()), "no_support=True"),
     (lambda: built(Context(6, 1, unique_rest=True)), "at least 6 classes, .* has 5"),
-    (
-        lambda: config(2, context=Context(3, 1, True)).build(ids(2)),
-        "at least 3 classes, but the split has 2",
-    ),
 ]
 
 
@@ -595,13 +549,6 @@ def built(context, labels=ClassLabels()):  # noqa: B008
 def test_errors(make, message):
     with pytest.raises(ValueError, match=message):
         make()
-
-
-def test_as_many_classes_as_needed():
-    built(Context(5, 1, unique_rest=True))
-    settings = config(context=Context(4, 1, no_support=True, unique_rest=True))
-    classes, _, _ = draw(settings)
-    assert (np.sort(classes, axis=1) == np.arange(5)).all()
 
 
 # Files
@@ -619,7 +566,7 @@ def example_sets():
 def test_files_round_trip(tmp_path):
     sets = example_sets()
     file = tmp_path / "sets.h5"
-    save_sequences(file, sets)
+    save_batches(file, sets)
     loaded = load_sequences(file)
     assert set(loaded) == set(sets)
     assert eqx.tree_equal(loaded, sets)
@@ -640,16 +587,14 @@ def test_published_files_have_no_classes(tmp_path):
 GOOD = {"examples": np.ones((4, 3, 2)), "labels": np.zeros((4, 3), int)}
 BAD_FILES = [
     ({"examples": GOOD["examples"]}, "no dataset 'labels'"),
-    ({"labels": GOOD["labels"]}, "no dataset 'examples'"),
     ({**GOOD, "labels": np.zeros(4, int)}, r"labels must be an array .* shape \[4\]"),
     ({k: v[:, :1] for k, v in GOOD.items()}, "labels must have a context and a query"),
     ({k: v[:0] for k, v in GOOD.items()}, "in each of at least one sequence"),
-    ({**GOOD, "labels": np.zeros((4, 3))}, "labels must be integers, got float64"),
+    ({**GOOD, "labels": np.zeros((4, 3))}, "must be integers, got float64"),
     ({**GOOD, "labels": np.full((4, 3), -1)}, "at least 0, got -1"),
     ({**GOOD, "examples": np.ones((5, 3, 2))}, r"sequence=4.* got shape \[5, 3, 2\]"),
-    ({**GOOD, "examples": np.ones((4, 3))}, r"dim\], got shape \[4, 3\]"),
     ({**GOOD, "examples": np.ones((4, 3, 2), int)}, "examples must be an array"),
-    ({**GOOD, "examples": np.full((4, 3), b"a")}, "dim axis must be integers"),
+    ({**GOOD, "examples": np.full((4, 3), b"a")}, "must be integers, got .*S1"),
     ({**GOOD, "examples": np.full((4, 3, 2), np.nan)}, "must be finite"),
     ({**GOOD, "classes": np.zeros((4, 2), int)}, "classes must be an array"),
 ]
@@ -662,37 +607,3 @@ def test_bad_sets(tmp_path, arrays, message):
             opened[f"icl/{field}"] = value
     with pytest.raises(ValueError, match=rf"bad\.h5: set 'icl'.*{message}"):
         load_sequences(tmp_path / "bad.h5")
-
-
-def test_bad_files(tmp_path):
-    file = tmp_path / "bad.h5"
-    with pytest.raises(ValueError, match="bad.h5"):
-        load_sequences(file)
-    file.write_bytes(b"not HDF5")
-    with pytest.raises(ValueError, match=r"cannot read sequences from .*bad\.h5"):
-        load_sequences(file)
-    save_sequences(file, example_sets())
-    file.write_bytes(file.read_bytes()[:-2_000])
-    with pytest.raises(ValueError, match="cannot read"):
-        load_sequences(file)
-    with h5py.File(file, "w") as opened:
-        opened["examples"] = np.ones(3)
-    with pytest.raises(ValueError, match="must be a group"):
-        load_sequences(file)
-    h5py.File(file, "w").close()
-    with pytest.raises(ValueError, match="holds no sets"):
-        load_sequences(file)
-
-
-def test_bad_sets_are_not_saved(tmp_path):
-    good = example_sets()["ids"]
-    for sets, message in (
-        ({}, "at least one set"),
-        ({"a/b": good}, "without '/'"),
-        ({"": good}, "nonempty"),
-        ({"one": jax.tree.map(lambda x: x[0], good)}, "labels must be an array"),
-        ({"x": Sequence(good.examples, -good.labels - 1, good.classes)}, "at least 0"),
-    ):
-        with pytest.raises(ValueError, match=message):
-            save_sequences(tmp_path / "a.h5", sets)
-    assert list(tmp_path.iterdir()) == []

@@ -12,7 +12,7 @@ from ._embeddings import (
     read_embeddings as read_embeddings,
 )
 from ._hdf5 import HDF5Classes as HDF5Classes, write_classes as write_classes
-from ._omniglot_file import make_omniglot as make_omniglot
+from ._omniglot_file import make_omniglot as make_omniglot, pca_whiten as pca_whiten
 from ._resnet import ResNetEncoder as ResNetEncoder
 from ._source import (
     absolute as absolute,
@@ -26,5 +26,4 @@ from ._synthetic import (
     LowRankClasses as LowRankClasses,
     OneHotClasses as OneHotClasses,
 )
-from ._whiten import pca_whiten as pca_whiten
 from .omniglot import read_omniglot as read_omniglot

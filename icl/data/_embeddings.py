@@ -1,6 +1,5 @@
 """A matrix of embeddings, such as a model's tokens, as a file of classes."""
 
-import hashlib
 import os
 from pathlib import Path
 
@@ -11,7 +10,7 @@ from opto.hints import did_you_mean
 
 from ..plugins import import_extra
 from ._clusters import NeighbourClusters
-from ._hdf5 import listing, refuse_target, write_classes
+from ._hdf5 import listing, refuse_target, sha256, write_classes
 
 
 def read_embeddings(
@@ -27,35 +26,29 @@ def read_embeddings(
 
     **Raises:**
 
-    `ValueError` if the file does not exist, is damaged or is of another kind, if it has
-    no such tensor, or if the tensor is not a matrix; also if safetensors is needed but
-    not installed (`make EXTRA=clusters`).
+    `ValueError` if the file is of another kind, if it has no such tensor, or if the
+    tensor is not a matrix; also if safetensors is needed but not installed (`make
+    EXTRA=clusters`).
     """
     path = Path(file)
-    if not path.is_file():
-        raise ValueError(f"embeddings: there is no file {path}")
     if path.suffix == ".safetensors":
-        matrix, name = _from_safetensors(path, tensor)
-    elif path.suffix == ".npy":
-        if tensor:
-            raise ValueError(
-                f"tensor: {path} holds one matrix without a name, so leave tensor "
-                f"out, got {tensor!r}"
-            )
-        matrix, name = _from_npy(path), str(path)
+        matrix = _from_safetensors(path, tensor)
+    elif path.suffix == ".npy" and not tensor:
+        matrix = np.load(path, mmap_mode="r", allow_pickle=False)
     else:
         raise ValueError(
-            f"embeddings must be a .npy or .safetensors file, got {path.name!r}"
+            "embeddings must be a .npy file, or a .safetensors file and perhaps the "
+            f"name of a tensor, got {path.name!r} and {tensor!r}"
         )
     if matrix.ndim != 2 or 0 in matrix.shape:
         raise ValueError(
-            f"embeddings: {name} must have shape [row, dim] and not be empty, got "
+            f"embeddings: {path} must have shape [row, dim] and not be empty, got "
             f"{list(matrix.shape)}"
         )
     # NumPy itself does not know that bfloat16 and similar types are floats.
     if matrix.dtype.kind not in "fiu" and "float" not in matrix.dtype.name:
         raise ValueError(
-            f"embeddings: {name} must hold floats or integers, got {matrix.dtype}"
+            f"embeddings: {path} must hold floats or integers, got {matrix.dtype}"
         )
     with np.errstate(over="ignore"):  # `NeighbourClusters.find` reports it
         return np.asarray(matrix, np.float32)
@@ -86,11 +79,9 @@ def make_clusters(
     refuse_target(Path(out))
     matrix = read_embeddings(embeddings, tensor)
     rows = clusters.find(matrix)
-    with open(embeddings, "rb") as stream:
-        digest = hashlib.file_digest(stream, "sha256").hexdigest()
     attributes = {
         "embeddings": Path(embeddings).name,
-        "embeddings_sha256": digest,
+        "embeddings_sha256": sha256(embeddings),
         "tensor": tensor,
         "num_rows": len(matrix),
         "metric": clusters.metric,
@@ -103,38 +94,14 @@ def make_clusters(
     return features.shape
 
 
-def _from_npy(path: Path) -> Shaped[np.ndarray, "..."]:
-    """The array; it stays on the disk until it is used."""
-    try:
-        return np.load(path, mmap_mode="r", allow_pickle=False)
-    except (ValueError, EOFError, OSError, SyntaxError) as error:
-        reason = " ".join(str(error).split())
-        raise ValueError(f"embeddings: cannot read {path}: {reason}") from error
-
-
-def _from_safetensors(path: Path, tensor: str) -> tuple[Shaped[np.ndarray, "..."], str]:
-    """The tensor, and its name in errors."""
+def _from_safetensors(path: Path, tensor: str) -> Shaped[np.ndarray, "..."]:
     safetensors = import_extra("safetensors", "clusters", f"embeddings: {path}")
-    try:
-        with safetensors.safe_open(path, "np") as opened:
-            shapes = {
-                name: opened.get_slice(name).get_shape() for name in opened.keys()
-            }
-            name = tensor or _only_matrix(path, shapes)
-            if name in shapes:
-                return opened.get_tensor(name), f"{name!r} of {path}"
-    except (OSError, safetensors.SafetensorError, TypeError) as error:
-        reason = " ".join(str(error).split())
-        raise ValueError(f"embeddings: cannot read {path}: {reason}") from error
-    hint = did_you_mean(name, shapes, cutoff=0.4) or f"; it holds {listing(shapes)}"
-    raise ValueError(f"tensor: {path} has no tensor {name!r}{hint}")
-
-
-def _only_matrix(path: Path, shapes: dict[str, list[int]]) -> str:
-    matrices = [name for name, shape in shapes.items() if len(shape) == 2]
-    if len(matrices) != 1:
-        raise ValueError(
-            f"tensor must be given: {path} has {len(matrices)} tensors with two axes; "
-            f"it holds {listing(shapes)}"
-        )
-    return matrices[0]
+    with safetensors.safe_open(path, "np") as opened:
+        shapes = {name: opened.get_slice(name).get_shape() for name in opened.keys()}
+        matrices = [name for name, shape in shapes.items() if len(shape) == 2]
+        if not tensor and len(matrices) == 1:
+            tensor = matrices[0]
+        if tensor in shapes:
+            return opened.get_tensor(tensor)
+    hint = did_you_mean(tensor, shapes, cutoff=0.4) or f"; it holds {listing(shapes)}"
+    raise ValueError(f"tensor: {path} has no tensor {tensor!r}{hint}")

@@ -1,6 +1,7 @@
 """Classes in an HDF5 file: reading and writing."""
 
 import dataclasses
+import hashlib
 import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -42,10 +43,8 @@ class HDF5Classes:
             with open_hdf5(self.file) as opened:
                 features = _read(self.file, _find(self.file, opened, self.path))
         except (OSError, RuntimeError, KeyError) as error:
-            reason = " ".join(str(error).split())
-            raise ValueError(
-                f"file: cannot read {self.file} as HDF5: {reason}"
-            ) from error
+            reason = f"{self.file} as HDF5: {' '.join(str(error).split())}"
+            raise ValueError(f"file: cannot read {reason}") from error
         finite(f"file: the values in {self.file}", features)
         return features
 
@@ -101,15 +100,16 @@ def write_classes(
     write_hdf5(target, fill)
 
 
+def sha256(file: str | os.PathLike[str]) -> str:
+    """The SHA-256 of a file, in hexadecimal digits."""
+    with open(file, "rb") as stream:
+        return hashlib.file_digest(stream, "sha256").hexdigest()
+
+
 def refuse_target(target: Path) -> None:
     """Raises `ValueError` if the file cannot be made or would replace another."""
-    if target.is_dir():
-        raise ValueError(f"file: {target} is a folder; give the name of a file in it")
     if os.path.lexists(target):
-        raise ValueError(
-            f"file: {target} exists and is not overwritten; remove it or choose "
-            "another name"
-        )
+        raise ValueError(f"file: {target} exists and is not overwritten")
     if not target.parent.is_dir():
         raise ValueError(f"file: there is no folder {target.parent}")
     check_writable(target.parent)
@@ -127,11 +127,8 @@ def _find(file: str, opened: h5py.File, path: str) -> h5py.Dataset:
     if not path:
         candidates = [name for name, shape in shapes.items() if len(shape) >= 3]
         if len(candidates) != 1:
-            some = "several datasets" if candidates else "no dataset"
-            raise ValueError(
-                f"path: {file} has {some} with three or more axes; it holds "
-                f"{listing(shapes)}"
-            )
+            got = f"{len(candidates)} datasets with three or more axes"
+            raise ValueError(f"path: {file} has {got}; it holds {listing(shapes)}")
         path = candidates[0]
     node = opened.get(path)
     if not isinstance(node, h5py.Dataset):

@@ -1,8 +1,7 @@
 """Features of drawings from a ResNet-18 that was trained on photographs."""
 
 import dataclasses
-import functools
-import hashlib
+import textwrap
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -12,6 +11,7 @@ from jaxtyping import Float32
 from tqdm import tqdm
 
 from ..plugins import import_extra
+from ._hdf5 import sha256
 from ._symmetry import Symmetry
 
 
@@ -66,7 +66,14 @@ class ResNetEncoder:
         if self.weights is None:
             state, where = _download(torchvision, torch), _PUBLISHED
         else:
-            state, where = _read(torch, Path(self.weights)), self.weights
+            where = self.weights
+            try:
+                state = _read(torch, Path(where))
+            except (ValueError, FileNotFoundError):
+                raise
+            except Exception as error:  # Of many kinds, with long advice.
+                kind = type(error).__name__
+                raise ValueError(f"weights: cannot read {where} ({kind})") from error
         network = torchvision.models.resnet18()
         network.fc = torch.nn.Identity()
         _fill(network, state, where)
@@ -79,10 +86,8 @@ class ResNetEncoder:
         versions = {"encoder": "ResNet-18", "torch": str(torch.__version__)}
         if self.weights is None:
             return {**versions, "weights": _PUBLISHED}
-        with open(self.weights, "rb") as stream:
-            digest = hashlib.file_digest(stream, "sha256").hexdigest()
         name = Path(self.weights).name
-        return {**versions, "weights": name, "weights_sha256": digest}
+        return {**versions, "weights": name, "weights_sha256": sha256(self.weights)}
 
 
 def encode_drawings(
@@ -140,61 +145,26 @@ def _download(torchvision: Any, torch: Any) -> dict[str, Any]:
         ) from error
 
 
-def _read(torch: Any, file: Path) -> dict[str, Any]:
-    """The state_dict in a file."""
-    if not file.is_file():
-        raise ValueError(f"weights: there is no file {file}")
+def _read(torch: Any, file: Path) -> Any:
+    """What a file of weights holds."""
     if file.suffix == ".safetensors":
         purpose = f"weights: {file}"
-        load = import_extra("safetensors.torch", "resnet", purpose).load_file
-    else:
-        load = functools.partial(torch.load, map_location="cpu", weights_only=True)
-    try:
-        state = load(file)
-    except Exception as error:  # The readers of `torch.load` raise errors of all kinds.
-        raise ValueError(
-            f"weights: cannot read {file}: it is damaged, or it is not a "
-            f"{file.suffix or 'torch'} file of only weights ({type(error).__name__})"
-        ) from error
-    if not isinstance(state, dict) or not all(map(torch.is_tensor, state.values())):
-        raise ValueError(
-            f"weights: {file} must hold a state_dict (names and tensors), got "
-            f"{type(state).__name__}"
-            + (f" with {list(state)[:3]}" if isinstance(state, dict) else "")
-        )
-    return state
+        return import_extra("safetensors.torch", "resnet", purpose).load_file(file)
+    return torch.load(file, map_location="cpu", weights_only=True)
 
 
 def _fill(network: Any, state: dict[str, Any], where: str) -> None:
     """Sets the network's weights.
 
-    **Raises:** `ValueError` if one is missing, has another shape, or is not expected.
+    **Raises:** `ValueError` if they do not fit or are not finite.
     """
-    # Older files have no counts of batches; these have no effect.
-    given = {
-        name: tensor
-        for name, tensor in state.items()
-        if not name.startswith("fc.") and not name.endswith("num_batches_tracked")
-    }
-    wanted = {
-        name: tuple(tensor.shape)
-        for name, tensor in network.state_dict().items()
-        if not name.endswith("num_batches_tracked")
-    }
-    problems = [f"it has no {name}" for name in wanted if name not in given]
-    problems += [
-        f"{name} has shape {list(given[name].shape)}, not {list(shape)}"
-        for name, shape in wanted.items()
-        if name in given and tuple(given[name].shape) != shape
-    ]
-    problems += [f"ResNet-18 has no {name}" for name in given if name not in wanted]
-    problems = problems or [
-        f"{name} is not finite" for name in given if not given[name].isfinite().all()
-    ]
-    if problems:
-        more = f" (and {len(problems) - 1} more)" if len(problems) > 1 else ""
-        raise ValueError(
-            f"weights: {where} must be a state_dict of torchvision's resnet18, but "
-            f"{problems[0]}{more}"
-        )
-    network.load_state_dict(given, strict=False)
+    try:
+        given = {k: x for k, x in state.items() if not k.startswith("fc.")}
+        network.load_state_dict(given)
+    except Exception as error:  # Torch says what does not fit, in many lines.
+        wanted = f"{where} must be a state_dict of torchvision's resnet18"
+        reason = textwrap.shorten(str(error), 300)
+        raise ValueError(f"weights: {wanted}: {reason}") from error
+    wrong = [name for name, x in given.items() if not x.isfinite().all()]
+    if wrong:
+        raise ValueError(f"weights: {where} must be finite, but {wrong[0]} is not")

@@ -1,14 +1,13 @@
 """The type of a source, and a way to write one to a file."""
 
 import dataclasses
-import hashlib
 import json
 import os
 from pathlib import Path
 
 import numpy as np
 
-from ._hdf5 import HDF5Classes, refuse_target, write_classes
+from ._hdf5 import HDF5Classes, refuse_target, sha256, write_classes
 from ._synthetic import GaussianClasses, LowRankClasses, OneHotClasses
 
 
@@ -26,8 +25,7 @@ def digest(source: Source) -> str | None:
     """The SHA-256 of a source's file; `None` for a source that is drawn from a seed."""
     if not isinstance(source, HDF5Classes):
         return None
-    with open(source.file, "rb") as stream:
-        return hashlib.file_digest(stream, "sha256").hexdigest()
+    return sha256(source.file)
 
 
 def save_source(source: Source, out: str | os.PathLike[str]) -> tuple[int, ...]:
@@ -45,10 +43,7 @@ def save_source(source: Source, out: str | os.PathLike[str]) -> tuple[int, ...]:
     `ValueError` if `out` exists, or the source has no features (`OneHotClasses`).
     """
     if isinstance(source, OneHotClasses):
-        raise ValueError(
-            "source: OneHotClasses has no features to write, only the numbers of its "
-            "classes; give the source itself to the run"
-        )
+        raise ValueError("source: OneHotClasses has no features to write")
     refuse_target(Path(out))
     features = source.load()
     names = [f"class{number}" for number in range(len(features))]

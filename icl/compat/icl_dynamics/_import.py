@@ -12,11 +12,12 @@ from typing import Any
 import equinox as eqx
 import jax.numpy as jnp
 
+from ...batches import save_batches
 from ...data import digest
 from ...files import check_writable, temporary_of
 from ...models import ExemplarLabelModel
 from ...runs import keep, open_run
-from ...tasks.exemplar_label import load_sequences, save_sequences, Sequence
+from ...tasks.exemplar_label import load_sequences, Sequence
 from ...training import check_set_names
 from .._config import read_file
 from ._experiment import experiment_from
@@ -98,7 +99,7 @@ def import_run(
             log.write(run.path / "log.h5", options.train_bs)
             if sets:
                 file = run.path / "eval_data.h5"
-                save_sequences(file, sets, run.owner(file))
+                save_batches(file, sets, run.owner(file))
             origin = {"folder": os.path.abspath(source), "notes": notes}
             text = json.dumps({**origin, "config": config}, indent=2)
             keep(run.path, "imported.json", text)

@@ -4,16 +4,14 @@ An example has labelled points of both classes and an unlabelled query. Its clas
 hidden parameters of their own, so only the context tells what to compare.
 """
 
-from ._context import (
+from ._example import (
     ContextChange as ContextChange,
+    DiscriminationExample as DiscriminationExample,
     NoisyLabels as NoisyLabels,
+    prior_log_odds as prior_log_odds,
     ShuffledLabels as ShuffledLabels,
     ShuffledPairs as ShuffledPairs,
     Unchanged as Unchanged,
-)
-from ._example import (
-    DiscriminationExample as DiscriminationExample,
-    prior_log_odds as prior_log_odds,
 )
 from .shifted_mean import ShiftedMean as ShiftedMean
 from .variance import Variance as Variance

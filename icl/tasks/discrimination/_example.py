@@ -1,4 +1,4 @@
-"""What the tasks of this folder share: the example, a model's inputs, the metrics."""
+"""What these tasks share: the example, changes of its context, inputs and metrics."""
 
 import abc
 import dataclasses
@@ -16,7 +16,55 @@ from opto import identity, Tap
 from ...checks import check_labels, check_probability, finite
 from ...protocols import Input, Interface, Summary, TaskConfig
 from ...summaries import AUROC, CalibrationError, Correlation, RankCorrelation
-from ._context import ContextChange
+
+
+Pairs = tuple[Float[Array, "pair dim"], Int[Array, " pair"]]
+
+
+@dataclasses.dataclass(frozen=True)
+class Unchanged:
+    """The context as it was drawn."""
+
+    def apply(self, x, y, *, key: PRNGKeyArray) -> Pairs:
+        return x, y
+
+
+@dataclasses.dataclass(frozen=True)
+class NoisyLabels:
+    """Each label of the context is wrong with a probability."""
+
+    probability: float
+    """In [0, 1]; with 1/2, labels tell nothing."""
+
+    def __post_init__(self):
+        check_probability("probability", self.probability)
+
+    def apply(self, x, y, *, key: PRNGKeyArray) -> Pairs:
+        wrong = jax.random.bernoulli(key, self.probability, y.shape)
+        return x, jnp.where(wrong, 1 - y, y)
+
+
+@dataclasses.dataclass(frozen=True)
+class ShuffledLabels:
+    """The labels of the context in a random order, a new one in each example."""
+
+    def apply(self, x, y, *, key: PRNGKeyArray) -> Pairs:
+        return x, jax.random.permutation(key, y)
+
+
+@dataclasses.dataclass(frozen=True)
+class ShuffledPairs:
+    """The pairs of the context in a random order, a new one in each example.
+
+    Pairs are drawn independently, so this does not change the distribution: a control.
+    """
+
+    def apply(self, x, y, *, key: PRNGKeyArray) -> Pairs:
+        order = jax.random.permutation(key, len(y))
+        return x[order], y[order]
+
+
+ContextChange = Unchanged | NoisyLabels | ShuffledLabels | ShuffledPairs
 
 
 class DiscriminationExample(eqx.Module):
@@ -101,16 +149,10 @@ class Discrimination(TaskConfig):
     ) -> Float[Array, ""]:
         """How much likelier all points are if the query has label 1 than if it has 0.
 
-        The exact logarithm in nats, given all labels. The hidden parameters are
-        integrated out.
+        The exact logarithm in nats, with the hidden parameters integrated out.
         """
 
-    def log_odds(
-        self,
-        context_x: Float[Array, "pair dim"],
-        context_y: Int[Array, " pair"],
-        query_x: Float[Array, " dim"],
-    ) -> Float[Array, ""]:
+    def log_odds(self, context_x, context_y, query_x) -> Float[Array, ""]:
         """The exact log-odds of label 1 given the context, in nats.
 
         The log-odds of the labels' prior plus `log_evidence_ratio`: labels do not
@@ -149,13 +191,7 @@ class Discrimination(TaskConfig):
         """The inputs of a model: the context, and the query without its label."""
         return example.context_x, example.context_y, example.query_x
 
-    def forward(
-        self,
-        model: Callable[..., Float[Array, ""]],
-        example: DiscriminationExample,
-        *,
-        tap: Tap = identity,
-    ) -> Float[Array, ""]:
+    def forward(self, model, example, *, tap: Tap = identity) -> Float[Array, ""]:
         """The model's logit of label 1 for the query."""
         return model(*self.inputs(example), tap=tap)
 
@@ -193,7 +229,7 @@ class Discrimination(TaskConfig):
         return {"labels_exchanged": self._labels_exchanged}
 
     def _labels_exchanged(self, batch: DiscriminationExample) -> DiscriminationExample:
-        # The prior stays that of the task; only the evidence changes its sign.
+        # The prior stays; only the evidence changes its sign.
         prior = prior_log_odds(self.label_prior)
         return dataclasses.replace(
             batch,
@@ -210,9 +246,8 @@ def prior_log_odds(label_prior: float) -> float:
 
     **Arguments:** `label_prior`: The probability of label 1, above 0 and below 1.
     """
-    check_probability("label_prior", label_prior)
-    if label_prior in (0, 1):
-        raise ValueError(f"label_prior must allow both labels, got {label_prior}")
+    if not 0 < label_prior < 1:
+        raise ValueError(f"label_prior must be above 0 and below 1, got {label_prior}")
     return math.log(label_prior / (1 - label_prior))
 
 

@@ -8,8 +8,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, Int, PRNGKeyArray
 
 from ...checks import check_not_negative, check_scale, positive
-from ._context import ContextChange, Unchanged
-from ._example import Discrimination, prior_log_odds
+from ._example import ContextChange, Discrimination, prior_log_odds, Unchanged
 from ._posterior import log_sphere_ratio
 
 
@@ -63,20 +62,13 @@ class ShiftedMean(Discrimination):
     def exchanged(self, parameters):
         return {**parameters, "mean": -parameters["mean"]}
 
-    def log_evidence_ratio(
-        self,
-        context_x: Float[Array, "pair dim"],
-        context_y: Int[Array, " pair"],
-        query_x: Float[Array, " dim"],
-    ) -> Float[Array, ""]:
-        r"""How much likelier all points are if the query has label 1 than if it has 0.
+    def log_evidence_ratio(self, context_x, context_y, query_x):
+        r"""$L(|h_+|) - L(|h_-|) + 2 S |\mu|^2 / c$, in nats.
 
-        The exact logarithm in nats. Both hidden parameters are integrated out. Let $s_i
-        = \pm 1$ be the labels, $H = \sum s_i x_i$, $X = \sum x_i$, $S = \sum s_i$ over
-        the context, $c = N + 1 + \sigma_k^{-2}$, and $h_\pm = H \pm x - (S \pm 1) (X +
-        x) / c$ for the query $x$. The result is $L(|h_+|) - L(|h_-|) + 2 S |\mu|^2 /
-        c$, where $L(|h|)$ is the logarithm of the mean of $e^{h \cdot \mu}$ over the
-        sphere. Without a shift, $1 / c = 0$.
+        Here $L(|h|)$ is the logarithm of the mean of $e^{h \cdot \mu}$ over the sphere.
+        With the labels $s_i = \pm 1$, $H = \sum s_i x_i$, $X = \sum x_i$ and $S = \sum
+        s_i$ over the context, $c = N + 1 + \sigma_k^{-2}$ and the query $x$, it is
+        $h_\pm = H \pm x - (S \pm 1) (X + x) / c$. Without a shift, $1 / c = 0$.
         """
         std = self.nuisance_std
         if self.assumed_nuisance_std is not None:

@@ -8,8 +8,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, Int, PRNGKeyArray
 
 from ...checks import positive
-from ._context import ContextChange, Unchanged
-from ._example import Discrimination, prior_log_odds
+from ._example import ContextChange, Discrimination, prior_log_odds, Unchanged
 from ._posterior import log_scale_gain
 
 
@@ -59,18 +58,12 @@ class Variance(Discrimination):
     def exchanged(self, parameters):
         return {"stds": parameters["stds"][..., ::-1]}
 
-    def log_evidence_ratio(
-        self,
-        context_x: Float[Array, "pair dim"],
-        context_y: Int[Array, " pair"],
-        query_x: Float[Array, " dim"],
-    ) -> Float[Array, ""]:
-        r"""How much likelier all points are if the query has label 1 than if it has 0.
+    def log_evidence_ratio(self, context_x, context_y, query_x):
+        r"""The difference of two gains, in nats.
 
-        The exact logarithm in nats. With $G(q, n) = \ln E[s^{-dn} e^{-q / 2 s^2}]$ over
-        the prior of $s$, $q_y$ and $n_y$ the sum of squares and the number of the
-        points of class $y$, it is $G(q_1 + |x|^2, n_1 + 1) - G(q_1, n_1)$ minus the
-        same of class 0.
+        With $G(q, n) = \ln E[s^{-dn} e^{-q / 2 s^2}]$ over the prior of $s$, $q_y$ and
+        $n_y$ the sum of squares and the number of the points of class $y$, it is
+        $G(q_1 + |x|^2, n_1 + 1) - G(q_1, n_1)$ minus the same of class 0.
         """
         squares = jnp.sum(context_x**2, -1)
         own = jnp.sum(query_x**2), jnp.asarray(self.dim, query_x.dtype)

@@ -16,7 +16,7 @@ from ._exemplars import (
     Free as Free,
     Matched as Matched,
 )
-from ._files import load_sequences as load_sequences, save_sequences as save_sequences
+from ._files import load_sequences as load_sequences
 from ._labels import (
     ClassLabels as ClassLabels,
     FlippedLabels as FlippedLabels,

@@ -10,8 +10,7 @@ import numpy as np
 from jaxtyping import Array, Int32, UInt32
 
 from ...checks import check_index, positive
-from ._distribution import AbstractClassSampler, edges
-from ._random import below, permutation
+from ._distribution import AbstractClassSampler, below, edges, permutation
 
 
 @dataclasses.dataclass(frozen=True)

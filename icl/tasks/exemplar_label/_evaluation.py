@@ -7,7 +7,7 @@ from ...protocols import EvaluationConfig, TaskConfig
 from ._context import Context, Mixture
 from ._distribution import Distribution
 from ._exemplars import ExemplarChoice
-from ._labels import Labels, relabelled
+from ._labels import Labels, Relabel
 from ._split import SplitPart
 from ._task import ExemplarLabel
 
@@ -50,12 +50,14 @@ class EvaluationSet(EvaluationConfig):
                 f"an EvaluationSet needs an ExemplarLabel task, got {kind}; a TaskSet "
                 "works with any task"
             )
-        names = {field.name for field in dataclasses.fields(self)}
-        names -= {"size", "relabelling"}
-        own = {name: getattr(self, name) for name in names}
+        names = {field.name for field in dataclasses.fields(task)}
+        own = {name: getattr(self, name, None) for name in names}
         changed = {name: value for name, value in own.items() if value is not None}
         task = dataclasses.replace(task, **changed)
         if self.relabelling is None:
             return task
-        labels = relabelled(task.labels, self.relabelling)
+        if not isinstance(task.labels, Relabel):
+            kind = type(task.labels).__name__
+            raise ValueError(f"relabelling= needs Relabel labels, got {kind}")
+        labels = dataclasses.replace(task.labels, part=self.relabelling)
         return dataclasses.replace(task, labels=labels)

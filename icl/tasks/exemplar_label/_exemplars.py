@@ -1,18 +1,17 @@
 """Which exemplar of its class each position of a sequence shows."""
 
-import abc
 import dataclasses
 
 import jax.numpy as jnp
 from jaxtyping import Array, Int32, UInt32
 
-from ._random import below
+from ._distribution import below
 
 
-class AbstractExemplarChoice(abc.ABC):
-    """Which exemplar of its class each position of a sequence shows."""
+@dataclasses.dataclass(frozen=True)
+class Free:
+    """Each position's exemplar is an independent uniform draw from the split."""
 
-    @abc.abstractmethod
     def sample(
         self,
         draws: Int32[Array, " draw"],
@@ -28,18 +27,11 @@ class AbstractExemplarChoice(abc.ABC):
         - `num_exemplars`: The number of exemplars in the split.
         - `bits`: Independent uniform words.
         """
-
-
-@dataclasses.dataclass(frozen=True)
-class Free(AbstractExemplarChoice):
-    """Each position's exemplar is an independent uniform draw from the split."""
-
-    def sample(self, draws, slots, num_exemplars, bits):
         return below(bits, num_exemplars).astype(jnp.int32)
 
 
 @dataclasses.dataclass(frozen=True)
-class Matched(AbstractExemplarChoice):
+class Matched:
     """All items of the query's class show one exemplar, and so do all distractors.
 
     The query's class, the distractor and each other position have independent uniform

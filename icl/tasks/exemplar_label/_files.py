@@ -1,38 +1,18 @@
-"""Evaluation sets in HDF5: `<set>/examples`, `<set>/labels` and `<set>/classes`."""
+"""Files of sequences: `<set>/examples`, `<set>/labels` and perhaps `<set>/classes`."""
 
 import os
-from collections.abc import Mapping
 
 import h5py
 import jax.numpy as jnp
 import numpy as np
 
-from ...batches import read_sets, save_batches
+from ...batches import read_sets
 from ...checks import check_axes, finite
 from ._sequence import Sequence
 
 
-def save_sequences(
-    file: str | os.PathLike, sets: Mapping[str, Sequence], owner: str | None = None
-) -> None:
-    """As `icl.batches.save_batches`, for sequences that it checks first.
-
-    **Arguments:**
-
-    - `sets`: Batches of sequences by name, with a leading axis before those of
-        `Sequence`.
-
-    **Raises:** `ValueError` for arrays that are no batch of sequences.
-    """
-    for name, batch in sets.items():
-        fields = ("examples", "labels", "classes")
-        arrays = {field: np.asarray(getattr(batch, field)) for field in fields}
-        _check(f"set {name!r}", **arrays)
-    save_batches(file, sets, owner)
-
-
 def load_sequences(file: str | os.PathLike) -> dict[str, Sequence]:
-    """Reads the sets of sequences that `save_sequences` or icl-dynamics wrote.
+    """Reads sets of sequences that `icl.batches.save_batches` or icl-dynamics wrote.
 
     **Arguments:**
 
@@ -51,29 +31,14 @@ def load_sequences(file: str | os.PathLike) -> dict[str, Sequence]:
 
 
 def _read(name: str, group: object) -> Sequence:
-    where = f"set {name!r}"
-    if not isinstance(group, h5py.Group):
-        raise ValueError(f"{where} must be a group with examples and labels")
-    arrays = {}
-    for field in ("examples", "labels", "classes"):
-        stored = group.get(field)
-        if isinstance(stored, h5py.Dataset):
-            arrays[field] = np.asarray(stored[()])
-        elif field != "classes":
-            raise ValueError(f"{where} has no dataset {field!r}, only {[*group]}")
-    examples, labels = arrays["examples"], arrays["labels"]
-    classes = arrays.get("classes", np.full(labels.shape, -1))
-    _check(where, examples, labels, classes)
-    real = np.issubdtype(examples.dtype, np.floating)
-    return Sequence(
-        jnp.asarray(examples, jnp.float32 if real else jnp.int32),
-        jnp.asarray(labels, jnp.int32),
-        jnp.asarray(classes, jnp.int32),
-    )
-
-
-def _check(where: str, examples, labels, classes) -> None:
-    """Raises `ValueError` unless the arrays are a batch of sequences."""
+    where, there = f"set {name!r}", {}
+    if isinstance(group, h5py.Group):
+        there = {k: np.asarray(x) for k, x in group.items()}
+    for field in ("examples", "labels"):
+        if field not in there:
+            raise ValueError(f"{where} has no dataset {field!r}")
+    examples, labels = there["examples"], there["labels"]
+    classes = there.get("classes", np.full(labels.shape, -1))
     real = np.issubdtype(examples.dtype, np.floating)
     axes = "sequence exemplar"
     check_axes(
@@ -86,13 +51,17 @@ def _check(where: str, examples, labels, classes) -> None:
     if labels.shape[1] < 2 or not labels.size:
         wanted = "a context and a query in each of at least one sequence"
         raise ValueError(f"{where}: labels must have {wanted}, got {labels.shape}")
-    whole = {"labels": labels, "classes": classes}
-    if not real:
-        whole["examples without a dim axis"] = examples
-    for name, array in whole.items():
-        if not np.issubdtype(array.dtype, np.integer):
-            raise ValueError(f"{where}: {name} must be integers, got {array.dtype}")
+    whole = (labels, classes) if real else (labels, classes, examples)
+    if not all(np.issubdtype(array.dtype, np.integer) for array in whole):
+        got = ", ".join(str(array.dtype) for array in whole)
+        wanted = "labels, classes and ids must be integers"
+        raise ValueError(f"{where}: {wanted}, got {got}")
     if labels.min() < 0:
         raise ValueError(f"{where}: labels must be at least 0, got {labels.min()}")
     if real:
         finite(f"{where}: examples", examples)
+    return Sequence(
+        jnp.asarray(examples, jnp.float32 if real else jnp.int32),
+        jnp.asarray(labels, jnp.int32),
+        jnp.asarray(classes, jnp.int32),
+    )

@@ -9,7 +9,7 @@ from jaxtyping import Array, Int, Int32, UInt32
 
 from ...checks import check_one_of
 from ._context import Context, Mixture
-from ._random import below
+from ._distribution import below
 from ._split import Split, SplitPart
 
 
@@ -153,17 +153,6 @@ class QueryLabelOnContext(_OwnNumber):
 
 
 Labels = ClassLabels | Relabel | FlippedLabels | QueryLabelOnContext
-
-
-def relabelled(labels: Labels, part: SplitPart) -> Relabel:
-    """The labels with another part of the label pairs.
-
-    **Raises:** `ValueError` unless they are `Relabel` labels.
-    """
-    if not isinstance(labels, Relabel):
-        kind = type(labels).__name__
-        raise ValueError(f"relabelling= needs Relabel labels, got {kind}")
-    return dataclasses.replace(labels, part=part)
 
 
 def _label_pairs(

@@ -38,8 +38,16 @@ class Split:
             check_index(name, getattr(self, name))
         if self.seed is not None:
             check_index("seed", self.seed)
-        if self.order is not None:
-            self._check_order(self.order)
+        if self.order is None:
+            return
+        total = self.train + self.val + self.test
+        if self.seed is not None:
+            raise ValueError(f"order needs seed=None, got seed={self.seed}")
+        if len(self.order) != total or len({*self.order}) != total:
+            got = f"got {self.order}"
+            raise ValueError(f"order must list {total} different things, {got}")
+        if min(self.order, default=0) < 0:
+            raise ValueError(f"order must have numbers of at least 0, got {self.order}")
 
     def part(self, name: SplitPart, n: int, *, attempt: int = 0) -> np.ndarray:
         """The members of a part.
@@ -78,13 +86,3 @@ class Split:
             order = rng.choice(n, size=total, replace=False)
         start = {"train": 0, "val": self.train, "test": self.train + self.val}[name]
         return np.sort(order[start : start + getattr(self, name)])
-
-    def _check_order(self, order: tuple[int, ...]) -> None:
-        total = self.train + self.val + self.test
-        if self.seed is not None:
-            raise ValueError(f"order needs seed=None, got seed={self.seed}")
-        if len(order) != total or len(set(order)) != total or min(order, default=0) < 0:
-            raise ValueError(
-                f"order must list {total} different things by their numbers, each at "
-                f"least 0, got {order}"
-            )

@@ -171,12 +171,7 @@ class ExemplarLabelTask(eqx.Module):
             examples = examples + config.noise * noise
         return Sequence(examples, labels, classes)
 
-    def inputs(
-        self, example: Sequence
-    ) -> tuple[
-        Float[Array, "*batch exemplar dim"] | Int[Array, "*batch exemplar"],
-        Int[Array, "*batch exemplar"],
-    ]:
+    def inputs(self, example: Sequence) -> tuple[Array, Array]:
         """The inputs of a model: examples and labels, with or without batch axes.
 
         The last label is the target; a model does not read it.
@@ -188,11 +183,7 @@ class ExemplarLabelTask(eqx.Module):
     ) -> Float[Array, " label"]:
         """The model's logits for the query's label.
 
-        **Arguments:**
-
-        - `model`: Has `query_logits(examples, labels, *, tap)`.
-        - `example`: One sequence.
-        - `tap`: Passed to the model.
+        **Arguments:** `model`: Has `query_logits(examples, labels, *, tap)`.
         """
         return model.query_logits(*self.inputs(example), tap=tap)
 

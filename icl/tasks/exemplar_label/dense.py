@@ -9,12 +9,11 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int, PRNGKeyArray
 
-from ...checks import positive
+from ...checks import instance, positive
 from ...text import ArraysByShape
 from ._context import Context
-from ._labels import ClassLabels, FlippedLabels, Labels, Relabel, relabelled
+from ._labels import ClassLabels, FlippedLabels, Labels, Relabel
 from ._sequence import Sequence
-from ._split import SplitPart
 from ._task import ExemplarLabelTask
 
 
@@ -70,9 +69,6 @@ def shown(
 def dense_set(
     task: ExemplarLabelTask,
     *,
-    classes: SplitPart | None = None,
-    exemplars: SplitPart | None = None,
-    relabelling: SplitPart | None = None,
     exemplar: int = 0,
     query_exemplar: int | None = None,
     max_class_pairs: int | None = None,
@@ -83,39 +79,37 @@ def dense_set(
     These are all ordered pairs of different classes, times all ordered pairs of labels,
     times the two positions of the query's class: 50 · 49 · 16 · 2 = 78,400 for the
     training task of the induction-head paper. They are sorted by these three. They have
-    no noise and ignore the task's distribution of classes.
+    no noise and ignore the task's distribution of classes. For other parts of the
+    classes, exemplars or label pairs, build a task that draws from them.
 
     **Arguments:**
 
     - `task`: Its contexts have two items, one of the query's class and one of another
         class. Its labels are `Relabel`, `ClassLabels` or `FlippedLabels`; with the last
         two, a pair of classes has one pair of labels.
-    - `classes`, `exemplars`, `relabelling`: Which part of the classes, of each class's
-        exemplars, and of the label pairs; `None` is the task's own.
     - `exemplar`: Which exemplar each class shows in the context, from 0.
     - `query_exemplar`: Which exemplar the query shows; by default the same.
     - `max_class_pairs`: The largest number of ordered pairs of classes, for data with
         many classes. If there are more, they are drawn at random with `key`.
 
-    **Raises:** `ValueError` for another kind of task, a missing part or exemplar, or
-    more than sixteen million sequences.
+    **Raises:** `ValueError` for another kind of task, a missing exemplar, or more than
+    sixteen million sequences.
     """
     _check_task(task)
-    config = task.config
-    class_ids = config.class_split.part(classes or config.classes, task.data.shape[0])
-    exemplar_ids = config.exemplar_split.part(
-        exemplars or config.exemplars, task.data.shape[1]
+    labels = task.config.labels
+    class_ids, exemplar_ids = (
+        np.asarray(x, np.int64) for x in (task.class_ids, task.exemplar_ids)
     )
     query_exemplar = exemplar if query_exemplar is None else query_exemplar
     for name, index in (("exemplar", exemplar), ("query_exemplar", query_exemplar)):
         if not 0 <= index < len(exemplar_ids):
             raise ValueError(f"{name} must be in [0, {len(exemplar_ids)}), got {index}")
-    table = _label_pairs(config.labels, relabelling)
+    table = _label_pairs(labels)
     options = 1 if table is None else len(table)
     chosen = _class_pairs(len(class_ids), max_class_pairs, 2 * options, key=key)
     class_pairs = class_ids[chosen]
     # Labels that are the classes' own numbers, or these numbers exchanged.
-    flip = -1 if isinstance(config.labels, FlippedLabels) else 1
+    flip = -1 if isinstance(labels, FlippedLabels) else 1
     label_pairs = class_pairs[:, None, ::flip] if table is None else table[None]
     shown_ids = exemplar_ids[[exemplar, exemplar, query_exemplar]]
     return _assembled(task.data, class_pairs, label_pairs, shown_ids)
@@ -160,9 +154,7 @@ def _assembled(
 
 
 def _check_task(task: ExemplarLabelTask) -> None:
-    if not isinstance(task, ExemplarLabelTask):
-        kind = type(task).__name__
-        raise ValueError(f"task must be an ExemplarLabelTask, got {kind}")
+    instance("task", task, ExemplarLabelTask)
     context, labels = task.config.context, task.config.labels
     two = isinstance(context, Context) and context.has_two_classes
     if not two or context.length != 2:
@@ -173,12 +165,8 @@ def _check_task(task: ExemplarLabelTask) -> None:
         raise ValueError(f"task must have {wanted}, got {labels}")
 
 
-def _label_pairs(
-    labels: Labels, part: SplitPart | None
-) -> Int[np.ndarray, "option 2"] | None:
+def _label_pairs(labels: Labels) -> Int[np.ndarray, "option 2"] | None:
     """The ordered pairs of labels, in order; `None` if the classes decide."""
-    if part is not None:
-        labels = relabelled(labels, part)
     if not isinstance(labels, Relabel):
         return None
     pairs = labels.pairs()

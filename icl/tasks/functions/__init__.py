@@ -5,13 +5,19 @@ are, and `shifts` has what may happen to the points. Good learners of these func
 are in `icl.baselines`, not here.
 """
 
-from ._example import FunctionExample as FunctionExample
-from ._function import FunctionClass as FunctionClass, Parameters as Parameters
-from ._scoring import SignedLabels as SignedLabels, SquaredError as SquaredError
+from ._function import (
+    FunctionClass as FunctionClass,
+    Parameters as Parameters,
+    SignedLabels as SignedLabels,
+    SquaredError as SquaredError,
+)
 from ._shift import (
     InputShift as InputShift,
     NORMAL as NORMAL,
     PointMoments as PointMoments,
 )
 from .curriculum import Curriculum as Curriculum, Ramp as Ramp
-from .task import InContextFunction as InContextFunction
+from .task import (
+    FunctionExample as FunctionExample,
+    InContextFunction as InContextFunction,
+)

@@ -25,10 +25,6 @@ class PointMoments(NamedTuple):
     second: float
     fourth: float
 
-    def times(self, scale: float) -> "PointMoments":
-        """Those of a component times `scale`."""
-        return PointMoments(scale**2 * self.second, scale**4 * self.fourth)
-
 
 NORMAL = PointMoments(1.0, 3.0)
 """Of a standard normal component."""
@@ -42,9 +38,11 @@ class InputShift(OpenUnion, packages=("icl.tasks.functions.shifts",)):
     predicted has the second one.
     """
 
-    @abc.abstractmethod
     def check(self, points: int, dim: int) -> None:
-        """Raises `ValueError` where it cannot be, or where it would change nothing."""
+        """Raises `ValueError` where it cannot be, or where it would change nothing.
+
+        The task itself checks that a query has a point before it.
+        """
 
     @abc.abstractmethod
     def queries(self, points: int, dim: int) -> range | None:
@@ -69,8 +67,3 @@ class InputShift(OpenUnion, packages=("icl.tasks.functions.shifts",)):
 
         - `xs`: Standard normal points.
         """
-
-
-def refuse_no_change(name: str, value: object) -> None:
-    """Raises the error for a setting with which a shift would change nothing."""
-    raise ValueError(f"{name}={value!r} changes nothing: leave the shift out")

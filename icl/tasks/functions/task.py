@@ -1,25 +1,48 @@
 """The task: predict the value of each point from the pairs before it."""
 
 import dataclasses
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import ClassVar
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, ArrayLike, Float, Int, PRNGKeyArray
+from jaxtyping import Array, ArrayLike, Bool, Float, Int, PRNGKeyArray
 
 from opto import identity, Tap
 
-from ...checks import positive
+from ...checks import finite, positive
 from ...protocols import Input, Interface, MOST_SEEN, Summary, TaskConfig
 from ...summaries import BootstrapInterval, CountedMean
-from ._example import FunctionExample
 from ._function import Active, FunctionClass, Parameters, Size
 from ._shift import InputShift, NORMAL
 from .classes.linear import LinearFunction
 from .curriculum import Curriculum
+
+
+class FunctionExample(eqx.Module):
+    """One prompt, or a batch of them with leading axes.
+
+    **Attributes:**
+
+    - `xs`: The points.
+    - `ys`: Their values, as the model sees them. A model predicts the value of a point
+        from this point and all pairs before it.
+    - `counts`: Which predictions are scored: those within the curriculum's length, or,
+        if the query is shifted, only that of the query.
+    - `mean_square`: The mean square of the function's values, which divides errors.
+    """
+
+    xs: Float[Array, "*batch point dim"]
+    ys: Float[Array, "*batch point"]
+    counts: Bool[Array, "*batch point"]
+    mean_square: Float[Array, "*batch"]
+
+    def check_batch(self) -> None:
+        """Raises `ValueError` if some numbers are not finite."""
+        for name in ("xs", "ys", "mean_square"):
+            finite(name, getattr(self, name))
 
 
 class Prompt(eqx.Module):
@@ -62,12 +85,16 @@ class InContextFunction(TaskConfig):
         positive("dim", self.dim)
         positive("points", self.points)
         self.function.check(self.dim)
+        kind = type(self.shift).__name__
         if self.shift is not None:
             self.shift.check(self.points, self.dim)
+            queries = self._queries
+            if queries is not None and (self.points < 2 or not queries):
+                got = f"points={self.points}, dim={self.dim}"
+                raise ValueError(f"{kind} needs a point before the query, got {got}")
         if self.curriculum is not None:
             self.curriculum.check(self.points, self.dim)
             if self.shift is not None:
-                kind = type(self.shift).__name__
                 raise ValueError(f"{kind} is for evaluation: set curriculum to None")
 
     @property
@@ -156,19 +183,11 @@ class InContextFunction(TaskConfig):
         choices = self.shift.choices(self.points, self.dim, key=shift_key)
         return *self.shift.apply(xs, choices), function, length, active
 
-    def inputs(
-        self, example: FunctionExample
-    ) -> tuple[Float[Array, "*batch point dim"], Float[Array, "*batch point"]]:
+    def inputs(self, example: FunctionExample) -> tuple[Array, Array]:
         """The inputs of a model: points and values."""
         return example.xs, example.ys
 
-    def forward(
-        self,
-        model: Callable[..., Float[Array, " point"]],
-        example: FunctionExample,
-        *,
-        tap: Tap = identity,
-    ) -> Float[Array, " point"]:
+    def forward(self, model, example, *, tap: Tap = identity) -> Float[Array, " point"]:
         """The model's prediction at each point, from it and the pairs before."""
         return model(*self.inputs(example), tap=tap)
 

@@ -6,8 +6,10 @@ tells them. Distributions of points, orders of the pairs and noise on some of th
 files here; algorithms that solve the task belong to `icl.baselines`.
 """
 
-from ._example import RegressionExample as RegressionExample
-from ._task import LinearRegression as LinearRegression
+from ._task import (
+    LinearRegression as LinearRegression,
+    RegressionExample as RegressionExample,
+)
 from .inputs import (
     CorrelatedInputs as CorrelatedInputs,
     GaussianInputs as GaussianInputs,

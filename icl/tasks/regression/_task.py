@@ -1,23 +1,70 @@
-"""The task: linear regression from the pairs of a context."""
+"""The task: linear regression from the pairs of a context; and what it draws."""
 
 import dataclasses
 from collections.abc import Callable, Mapping
 from typing import Any, ClassVar
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Float, Int, PRNGKeyArray
+from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
 from opto import identity, Tap
 
-from ...checks import check_not_negative, check_scale, positive
+from ...checks import check_not_negative, check_scale, finite, positive
 from ...protocols import Input, Interface, Summary, TaskConfig
 from ...summaries import Correlation
-from ._example import RegressionExample
 from ._random import normal
-from .inputs import check_dim, InputDistribution, UniformInputs
-from .orderings import AsDrawn, Ordering
+from .inputs import CorrelatedInputs, InputDistribution, UniformInputs
+from .orderings import AsDrawn, EasyToHard, HardToEasy, Ordering
 from .pair_noise import PairNoise, placed
+
+
+class RegressionExample(eqx.Module):
+    """One example, or a batch of them with leading axes; the queries come last.
+
+    **Attributes:**
+
+    - `x`: The points.
+    - `y`: Their values; the queries' values are the targets, which no model reads.
+    - `weights`: The weights $w$ behind the values.
+    - `noisy`: Which pairs of the context a `PairNoise` changed, in the order in which
+        they are here; `None` for a task without one.
+    - `order`: Which of the drawn pairs is at each place; `None` if pairs are as drawn.
+    - `num_queries`: How many of the last points are queries.
+    """
+
+    x: Float[Array, "*batch point dim"]
+    y: Float[Array, "*batch point"]
+    weights: Float[Array, "*batch dim"]
+    noisy: Bool[Array, "*batch pair"] | None = None
+    order: Int[Array, "*batch pair"] | None = None
+    num_queries: int = eqx.field(static=True, default=1)
+
+    @property
+    def context_x(self) -> Float[Array, "*batch pair dim"]:
+        """The points of the context."""
+        return self.x[..., : -self.num_queries, :]
+
+    @property
+    def context_y(self) -> Float[Array, "*batch pair"]:
+        """The values of the context."""
+        return self.y[..., : -self.num_queries]
+
+    @property
+    def query_x(self) -> Float[Array, "*batch query dim"]:
+        """The queries' points; the axis is there for one query, too."""
+        return self.x[..., -self.num_queries :, :]
+
+    @property
+    def query_y(self) -> Float[Array, "*batch query"]:
+        """The queries' values, which are to be predicted."""
+        return self.y[..., -self.num_queries :]
+
+    def check_batch(self) -> None:
+        """Raises `ValueError` if some numbers are not finite."""
+        for name in ("x", "y", "weights"):
+            finite(name, getattr(self, name))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -61,9 +108,13 @@ class LinearRegression(TaskConfig):
         check_not_negative("noise", self.noise)
         for name in ("input_scale", "weight_scale"):
             check_scale(name, getattr(self, name))
-        check_dim(self.input_distribution, self.dim)
+        inputs = self.input_distribution
+        if isinstance(inputs, CorrelatedInputs) and len(inputs.covariance) != self.dim:
+            wanted = f"dim must be {len(inputs.covariance)}, the size of the covariance"
+            raise ValueError(f"{wanted}, got {self.dim}")
         some = self.pair_noise is not None and self.pair_noise.probability > 0
-        if self.ordering.needs_noise and not (some or self.noise):
+        by_residual = isinstance(self.ordering, EasyToHard | HardToEasy)
+        if by_residual and not (some or self.noise):
             name = type(self.ordering).__name__
             problem = f"ordering {name} needs noisy values: all residuals are 0"
             raise ValueError(f"{problem}; use SmallToLargeNorm, or noise or pair_noise")
@@ -103,7 +154,7 @@ class LinearRegression(TaskConfig):
             noise = self.noise * normal(noise_key, (self.context,))
             y = y.at[: self.context].add(noise)
         if noisy is not None or self.ordering != AsDrawn():
-            order = self.order_of(x, y, weights, noisy, key=order_key)
+            order = self._order(x, y, weights, noisy, key=order_key)
             x, y = (a.at[: self.context].set(a[order]) for a in (x, y))
             noisy = None if noisy is None else noisy[order]
         return RegressionExample(x, y, weights, noisy, order, self.queries)
@@ -117,21 +168,8 @@ class LinearRegression(TaskConfig):
         x = x.at[:context].set(jnp.where(noisy[:, None], new_x, pairs[0]))
         return x, y.at[:context].set(jnp.where(noisy, new_y, pairs[1])), noisy
 
-    def order_of(
-        self,
-        x: Float[Array, "point {self.dim}"],
-        y: Float[Array, " point"],
-        weights: Float[Array, " {self.dim}"],
-        noisy: Any,
-        *,
-        key: PRNGKeyArray,
-    ) -> Int[Array, " {self.context}"]:
-        """Which of the drawn pairs comes at each place of the context.
-
-        **Arguments:**
-
-        - `noisy`: Which pairs `pair_noise` changed, `[pair]`; `None` without it.
-        """
+    def _order(self, x, y, weights, noisy, *, key) -> Int[Array, " {self.context}"]:
+        """Which of the drawn pairs comes at each place of the context."""
         x, y = x[: self.context], y[: self.context]
         residuals = jnp.abs(y - x @ weights)
         if not self.noise and noisy is not None:
@@ -142,18 +180,12 @@ class LinearRegression(TaskConfig):
             return order
         return placed(order, noisy, self.pair_noise.placement)
 
-    def inputs(
-        self, example: RegressionExample
-    ) -> tuple[Float[Array, "*batch point dim"], Float[Array, "*batch point"]]:
+    def inputs(self, example: RegressionExample) -> tuple[Array, Array]:
         """The inputs of a model; it does not read the queries' values."""
         return example.x, example.y
 
     def forward(
-        self,
-        model: Callable[..., Float[Array, "*answer"]],
-        example: RegressionExample,
-        *,
-        tap: Tap = identity,
+        self, model, example, *, tap: Tap = identity
     ) -> Float[Array, "*answer"]:
         """The model's predictions: a number, or `[query]` for several queries.
 
@@ -181,8 +213,8 @@ class LinearRegression(TaskConfig):
     @property
     def corruptions(self) -> dict[str, Callable[[Any], Any]]:
         """`values_negated`: all values and the weights change their sign."""
-        return {"values_negated": _negated}
-
-
-def _negated(batch: RegressionExample) -> RegressionExample:
-    return dataclasses.replace(batch, y=-batch.y, weights=-batch.weights)
+        return {
+            "values_negated": lambda batch: dataclasses.replace(
+                batch, y=-batch.y, weights=-batch.weights
+            )
+        }

@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float, PRNGKeyArray
+from jaxtyping import Float, PRNGKeyArray
 
 from ...checks import check_scale
 from ._random import normal, uniform
@@ -34,22 +34,10 @@ class UniformInputs:
     def __post_init__(self):
         check_scale("bound", self.bound)
 
-    @property
-    def variance(self) -> float:
-        """The variance of a component."""
-        return self.bound**2 / 3
-
-    @property
-    def fourth_moment(self) -> float:
-        """The mean fourth power of a component."""
-        return self.bound**4 / 5
-
     def moments(self, dim: int) -> Moments:
-        return _independent(dim, self.variance, self.fourth_moment)
+        return _independent(dim, self.bound**2 / 3, self.bound**4 / 5)
 
-    def sample(
-        self, shape: tuple[int, ...], *, key: PRNGKeyArray
-    ) -> Float[Array, "..."]:
+    def sample(self, shape: tuple[int, ...], *, key: PRNGKeyArray):
         return uniform(key, shape, minval=-self.bound, maxval=self.bound)
 
 
@@ -63,22 +51,10 @@ class GaussianInputs:
     def __post_init__(self):
         check_scale("std", self.std)
 
-    @property
-    def variance(self) -> float:
-        """The variance of a component."""
-        return self.std**2
-
-    @property
-    def fourth_moment(self) -> float:
-        """The mean fourth power of a component."""
-        return 3 * self.std**4
-
     def moments(self, dim: int) -> Moments:
-        return _independent(dim, self.variance, self.fourth_moment)
+        return _independent(dim, self.std**2, 3 * self.std**4)
 
-    def sample(
-        self, shape: tuple[int, ...], *, key: PRNGKeyArray
-    ) -> Float[Array, "..."]:
+    def sample(self, shape: tuple[int, ...], *, key: PRNGKeyArray):
         return self.std * normal(key, shape)
 
 
@@ -90,16 +66,12 @@ class CorrelatedInputs:
     """Its rows: symmetric and positive definite, with a row for each component."""
 
     def __post_init__(self):
-        rows = self.covariance
-        size = len(rows)
-        if not size or {len(row) for row in rows} != {size}:
-            got = ", ".join(str(len(row)) for row in rows) or "none"
-            raise ValueError(f"covariance must be square, got rows of length {got}")
         matrix = self._matrix
-        if not np.isfinite(matrix).all() or not np.array_equal(matrix, matrix.T):
-            raise ValueError("covariance must be finite and symmetric")
+        if matrix.ndim != 2 or not np.array_equal(matrix, matrix.T):
+            got = f"got {self.covariance}"
+            raise ValueError(f"covariance must be square and symmetric, {got}")
         least = np.linalg.eigvalsh(matrix)[0]
-        if least <= 0:
+        if not 0 < least < np.inf:
             wanted = "covariance must be positive definite"
             raise ValueError(f"{wanted}, got the eigenvalue {least:.3g}")
 
@@ -113,9 +85,7 @@ class CorrelatedInputs:
         first, second, third = (float(np.trace(x)) for x in (once, twice, thrice))
         return Moments(first, second, third, 2 * third + second * first)
 
-    def sample(
-        self, shape: tuple[int, ...], *, key: PRNGKeyArray
-    ) -> Float[Array, "..."]:
+    def sample(self, shape: tuple[int, ...], *, key: PRNGKeyArray):
         root = jnp.asarray(np.linalg.cholesky(self._matrix), float)
         return normal(key, shape) @ root.T
 
@@ -124,13 +94,7 @@ InputDistribution = UniformInputs | GaussianInputs | CorrelatedInputs
 
 
 def _independent(dim: int, variance: float, fourth: float) -> Moments:
+    """Those of `dim` components with this variance and mean fourth power."""
     first, second, third = (dim * variance**power for power in (1, 2, 3))
     square = dim * (fourth + (dim - 1) * variance**2)
     return Moments(first, second, third, variance * square)
-
-
-def check_dim(inputs: InputDistribution, dim: int) -> None:
-    """Raises `ValueError` if points of `dim` components cannot be drawn."""
-    if isinstance(inputs, CorrelatedInputs) and len(inputs.covariance) != dim:
-        wanted = f"dim must be {len(inputs.covariance)}, the size of the covariance"
-        raise ValueError(f"{wanted}, got {dim}")

@@ -5,38 +5,28 @@ stay as they are.
 """
 
 import dataclasses
-from typing import Literal, Protocol, runtime_checkable
+from typing import Any, Literal
 
 import jax
+import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
 from ...checks import check_one_of, check_probability, check_scale
-from .orderings import front
 
 
 Placement = Literal["mixed", "clean_first", "noisy_first"]
 Pairs = tuple[Float[Array, "pair dim"], Float[Array, " pair"]]
 
 
-@runtime_checkable
-class Draws(Protocol):
-    """What draws points and weights: the task, with its scales."""
-
-    @property
-    def dim(self) -> int: ...
-
-    def draw_points(
-        self, count: int, *, key: PRNGKeyArray
-    ) -> Float[Array, "point dim"]: ...
-
-    def draw_weights(self, *, key: PRNGKeyArray) -> Float[Array, " dim"]: ...
-
-
 @dataclasses.dataclass(frozen=True)
 class FreshTeacher:
     """Pairs of another task: new points, and values by one other weight vector."""
 
-    def pairs(self, count: int, draws: Draws, *, key: PRNGKeyArray) -> Pairs:
+    def pairs(self, count: int, draws: Any, *, key: PRNGKeyArray) -> Pairs:
+        """New pairs.
+
+        **Arguments:** `draws`: What draws points and weights: the task.
+        """
         x_key, w_key = jax.random.split(key)
         x = draws.draw_points(count, key=x_key)
         return x, x @ draws.draw_weights(key=w_key)
@@ -49,7 +39,7 @@ class MatchedMarginals:
     Points alone and a value alone are distributed as in clean pairs.
     """
 
-    def pairs(self, count: int, draws: Draws, *, key: PRNGKeyArray) -> Pairs:
+    def pairs(self, count: int, draws, *, key: PRNGKeyArray) -> Pairs:
         x_key, key = jax.random.split(key)
 
         def value(key: PRNGKeyArray) -> Float[Array, ""]:
@@ -71,7 +61,7 @@ class UniformPairs:
     def __post_init__(self):
         check_scale("bound", self.bound)
 
-    def pairs(self, count: int, draws: Draws, *, key: PRNGKeyArray) -> Pairs:
+    def pairs(self, count: int, draws, *, key: PRNGKeyArray) -> Pairs:
         x_key, y_key = jax.random.split(key)
         low, high = -self.bound, self.bound
         x = jax.random.uniform(x_key, (count, draws.dim), minval=low, maxval=high)
@@ -100,7 +90,7 @@ class NoisyValues:
         self,
         x: Float[Array, "pair dim"],
         y: Float[Array, " pair"],
-        draws: Draws,
+        draws: Any,
         *,
         key: PRNGKeyArray,
     ) -> Pairs:
@@ -122,7 +112,7 @@ class RandomPairs:
     def __post_init__(self):
         _check(self)
 
-    def apply(self, x, y, draws: Draws, *, key: PRNGKeyArray) -> Pairs:
+    def apply(self, x, y, draws, *, key: PRNGKeyArray) -> Pairs:
         return self.source.pairs(len(y), draws, key=key)
 
 
@@ -132,7 +122,7 @@ PairNoise = NoisyValues | RandomPairs
 def placed(
     order: Int[Array, " pair"], noisy: Bool[Array, " pair"], placement: Placement
 ) -> Int[Array, " pair"]:
-    """The order with noisy pairs moved to where they are placed.
+    """The order with noisy pairs moved to where they are placed; otherwise as it was.
 
     **Arguments:**
 
@@ -140,7 +130,8 @@ def placed(
     """
     if placement == "mixed":
         return order
-    return front(order, noisy if placement == "noisy_first" else ~noisy)
+    first = noisy if placement == "noisy_first" else ~noisy
+    return order[jnp.argsort(~first[order])]
 
 
 def _check(noise: PairNoise) -> None:

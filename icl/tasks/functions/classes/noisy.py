@@ -6,8 +6,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from ....checks import check_scale
-from .._function import FunctionClass, linear, Parameters, Size
+from .._function import check_numbers, FunctionClass, Parameters, Size
 
 
 @dataclasses.dataclass(frozen=True)
@@ -60,11 +59,7 @@ class NoisyLinear(FunctionClass):
     """Whether the noisy values are brought back to the size of those without noise."""
 
     def __post_init__(self):
-        check_scale("noise_std", self.noise_std)
-        check_scale("scale", self.scale)
-
-    def check(self, dim: int) -> None:
-        """Any number of components will do."""
+        check_numbers(self)
 
     def draw(self, points, dim, *, active, key) -> Parameters:
         weights_key, noise_key = jax.random.split(key)
@@ -74,11 +69,9 @@ class NoisyLinear(FunctionClass):
             "factor": self.size.factor(self.scale, self.noise_std, dim, active),
         }
 
-    def values(
-        self, parameters: Parameters, xs: Float[Array, "point dim"]
-    ) -> Float[Array, " point"]:
+    def values(self, parameters, xs):
         """The noisy values; point *i* has the noise *i*."""
-        exact = linear(xs, parameters["w"], self.scale)
+        exact = self.scale * (xs @ parameters["w"])
         return parameters["factor"] * (exact + self.noise_std * parameters["noise"])
 
     def mean_square(self, dim, inputs, *, active) -> Size:

@@ -4,14 +4,12 @@ import dataclasses
 import math
 
 import jax
-from jaxtyping import Array, Float
 
-from ....checks import check_scale, positive
-from .._function import FunctionClass, Parameters, Size
+from .._function import LikeLinear, Parameters
 
 
 @dataclasses.dataclass(frozen=True)
-class TwoLayerReLU(FunctionClass):
+class TwoLayerReLU(LikeLinear):
     r"""$f(x) = s \sqrt{2 / h}\; w_2 \cdot \max(W_1^\top x, 0)$ with normal weights.
 
     The root makes the mean square of its values that of a linear function (Garg et al.
@@ -23,13 +21,6 @@ class TwoLayerReLU(FunctionClass):
     scale: float = 1.0
     """$s$, above 0."""
 
-    def __post_init__(self):
-        positive("hidden", self.hidden)
-        check_scale("scale", self.scale)
-
-    def check(self, dim: int) -> None:
-        """Any number of components will do."""
-
     def draw(self, points, dim, *, active, key) -> Parameters:
         first, second = jax.random.split(key)
         return {
@@ -37,12 +28,6 @@ class TwoLayerReLU(FunctionClass):
             "W2": jax.random.normal(second, (self.hidden,)),
         }
 
-    def values(
-        self, parameters: Parameters, xs: Float[Array, "point dim"]
-    ) -> Float[Array, " point"]:
+    def values(self, parameters, xs):
         hidden = jax.nn.relu(xs @ parameters["W1"])
         return self.scale * math.sqrt(2 / self.hidden) * (hidden @ parameters["W2"])
-
-    def mean_square(self, dim, inputs, *, active) -> Size:
-        r"""$s^2 d$ times the variance of a component."""
-        return self.scale**2 * active * inputs.second

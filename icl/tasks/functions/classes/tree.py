@@ -6,8 +6,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from ....checks import positive
-from .._function import FunctionClass, Parameters, Size
+from .._function import check_numbers, FunctionClass, Parameters, Size
 
 
 @dataclasses.dataclass(frozen=True)
@@ -23,10 +22,7 @@ class DecisionTree(FunctionClass):
     """How many questions lead to a leaf."""
 
     def __post_init__(self):
-        positive("depth", self.depth)
-
-    def check(self, dim: int) -> None:
-        """Any number of components will do."""
+        check_numbers(self)
 
     def draw(self, points, dim, *, active, key) -> Parameters:
         nodes = 2 ** (self.depth + 1) - 1
@@ -37,9 +33,7 @@ class DecisionTree(FunctionClass):
             "leaves": jax.random.normal(leaves, (nodes,)),
         }
 
-    def values(
-        self, parameters: Parameters, xs: Float[Array, "point dim"]
-    ) -> Float[Array, " point"]:
+    def values(self, parameters, xs):
         def one(x: Float[Array, " dim"]) -> Float[Array, ""]:
             node = jnp.zeros((), int)
             for _ in range(self.depth):

@@ -3,7 +3,7 @@
 import dataclasses
 
 from ....checks import check_scale
-from .._shift import Choices, InputShift, NORMAL, PointMoments, Points, refuse_no_change
+from .._shift import Choices, InputShift, PointMoments, Points
 
 
 class _Scaled(InputShift):
@@ -12,14 +12,11 @@ class _Scaled(InputShift):
     def __post_init__(self):
         check_scale("scale", self.scale)
         if self.scale == 1:
-            refuse_no_change("scale", self.scale)
-
-    def check(self, points: int, dim: int) -> None:
-        """Any size of a prompt will do."""
+            raise ValueError(f"scale={self.scale} changes nothing: leave the shift out")
 
     def moments(self, dim: int) -> PointMoments:
         """Those of a scaled normal component."""
-        return NORMAL.times(self.scale)
+        return PointMoments(self.scale**2, 3 * self.scale**4)
 
     def choices(self, points, dim, *, key) -> Choices:
         return {}

@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int
 
-from .._example import FunctionExample
+from ..task import FunctionExample
 
 
 def largest_change(shifted: FunctionExample, standard: FunctionExample) -> float:

@@ -1,12 +1,14 @@
 """Normal points whose covariance has given eigenvalues, in random directions."""
 
 import abc
+import dataclasses
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float
 
+from ....checks import check_scale, positive
 from .._shift import Choices, InputShift, PointMoments, Points
 
 
@@ -49,3 +51,49 @@ class StretchedInputs(InputShift):
         """The lengths with a mean square of 1."""
         lengths = self.lengths(dim)
         return lengths * np.sqrt(dim / np.sum(lengths**2))
+
+
+@dataclasses.dataclass(frozen=True)
+class SkewedInputs(StretchedInputs):
+    r"""Standard deviations $\propto j^{-a}$ in random orthogonal directions.
+
+    Each prompt has directions of its own. The mean square of a point stays $d$. Garg et
+    al. (2022, section 4.2) have $a = 1$: their covariance has the eigenvalues
+    $\propto j^{-2}$.
+    """
+
+    exponent: float = 1.0
+    """$a$, above 0."""
+
+    def __post_init__(self):
+        check_scale("exponent", self.exponent)
+
+    def check(self, points: int, dim: int) -> None:
+        if dim < 2:
+            raise ValueError(f"SkewedInputs needs dim of at least 2, got {dim}")
+
+    def lengths(self, dim: int) -> Float[np.ndarray, " dim"]:
+        return np.arange(1.0, dim + 1) ** -self.exponent
+
+
+@dataclasses.dataclass(frozen=True)
+class SubspaceInputs(StretchedInputs):
+    """Normal points in a random subspace, a new one in each prompt.
+
+    The mean square of a point stays `dim` (Garg et al. 2022, section 4.2, whose
+    subspace has half of the dimensions).
+    """
+
+    removed: int
+    """How many dimensions the subspace lacks: the `num_dim` of limits_of_icl. The
+    points keep `dim - removed` dimensions, at least 1."""
+
+    def __post_init__(self):
+        positive("removed", self.removed)
+
+    def check(self, points: int, dim: int) -> None:
+        if self.removed >= dim:
+            raise ValueError(f"removed must be below dim={dim}, got {self.removed}")
+
+    def lengths(self, dim: int) -> Float[np.ndarray, " dim"]:
+        return (np.arange(dim) < dim - self.removed).astype(float)

@@ -543,7 +543,7 @@ def test_changes_that_are_undefined_say_so():
 
 def test_bars_of_changes():
     changes = {"change": {"a": np.array([0.5, -1.0]), "b": np.array([0.25, 0.0])}}
-    fig = bars(changes, ["0:3", "all"], line=0)
+    fig = bars(changes, ["0:3", "all"], line=0.0)
     (ax,) = fig.axes
     assert [bar.get_height() for bar in ax.patches] == [0.5, -1.0, 0.25, 0.0]
     assert [label.get_text() for label in ax.get_xticklabels()] == ["0:3", "all"]

@@ -161,4 +161,4 @@ def _figure(
         colours = {x: "RdBu_r" if m == "loss" else "RdBu" for m, x in shown.items()}
         return change_maps(maps, together, colours=colours)
     names = [f"{layer}:{head}" for layer, head in heads]
-    return bars(heights, [*names, "all"], of="head ablated", by="set", line=0)
+    return bars(heights, [*names, "all"], of="head ablated", by="set", line=0.0)

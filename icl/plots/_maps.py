@@ -38,7 +38,8 @@ def heat_map(
     - `scale`: The colours of the numbers. It diverges if it begins below 0.
     - `text`: How a number is written.
     """
-    norm, least = scale.norm, scale.norm.vmin or 0.0
+    norm: Any = scale.norm
+    least = float(norm.vmin)
     # On a logarithmic scale, 0 too has the colour of the lower end.
     coloured = np.maximum(values, least)
     ax.imshow(coloured, norm=norm, cmap=scale.cmap, aspect="auto")

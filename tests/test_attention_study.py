@@ -255,5 +255,5 @@ def test_a_map_says_what_lies_beyond_its_colours():
     np.testing.assert_array_equal(drawn.values, values)
     assert [text.get_text() for text in figure.axes[0].texts] == ["0", ".012", "34"]
     assert len(figure.axes[0].patches) == 1  # The cell without a number.
-    with pytest.raises(ValueError, match=r"values must be \[1, 2\] as the names"):
+    with pytest.raises(ValueError, match=r"axes have lengths \[row=1, col"):
         plots.log_map(values, ["a"], ["c", "d"], label="error")

@@ -15,7 +15,7 @@ import opto
 from icl.edits.patching import resampled
 from icl.experiments import evaluate
 from icl.models import TransformerConfig
-from icl.plots import change_bars, change_maps, recovered_maps
+from icl.plots import bars, change_maps, recovered_maps
 from icl.tasks.exemplar_label import labels_swapped, logit_difference, Sequence
 
 
@@ -461,7 +461,7 @@ def test_changes_that_are_undefined_say_so():
 
 def test_bars_of_changes():
     changes = {"change": {"a": np.array([0.5, -1.0]), "b": np.array([0.25, 0.0])}}
-    fig = change_bars(changes, ["0:3", "all"])
+    fig = bars(changes, ["0:3", "all"], line=0.0)
     (ax,) = fig.axes
     assert [bar.get_height() for bar in ax.patches] == [0.5, -1.0, 0.25, 0.0]
     assert [label.get_text() for label in ax.get_xticklabels()] == ["0:3", "all"]

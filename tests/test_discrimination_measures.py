@@ -177,10 +177,7 @@ def test_a_kernel_regression_is_found(kernel, centre):
 
     model = Predictor(predicted, blocks=encoder().blocks)
     found = taken(kernel_fit.kernel_fit(kernel, centre), model, drawn())
-    np.testing.assert_allclose(found, 1, atol=2e-3)
-    exact = "atol" if kernel == "published" else ""
-    if exact:
-        np.testing.assert_allclose(found, 1, atol=1e-5)
+    np.testing.assert_allclose(found, 1, atol=1e-5 if kernel == "published" else 2e-3)
 
 
 def test_the_kernel_of_the_bayes_predictor_against_numpy():
@@ -249,17 +246,6 @@ def test_the_calibration_error_by_hand():
     np.testing.assert_allclose(found, np.mean(errors), rtol=1e-9)
 
 
-def test_a_bayes_predictor_is_calibrated():
-    sequences = drawn(20_000)
-    rows = {
-        "logit": np.asarray(sequences.log_odds),
-        "label": np.asarray(sequences.query_y),
-    }
-    error = CalibrationError("logit", "label")
-    assert error(rows) < 0.4 / np.sqrt(2000)
-    assert error({**rows, "logit": 3 * rows["logit"]}) > 0.03
-
-
 # In commands, and for other models and tasks
 
 
@@ -300,13 +286,9 @@ def test_texts_are_read_and_replayed(run_folder):
     ("make", "message"),
     [
         (lambda: discrimination.probe("mu"), "target must be one of log_odds, "),
-        (lambda: discrimination.steering("k"), "along must be one of mean, shift"),
-        (lambda: discrimination.steering(tokens="x"), "tokens must be one of query"),
         (lambda: discrimination.steering(size=0.0), "size must be positive and finite"),
         (lambda: kernel_fit.kernel_fit("rbf"), "kernel must be one of published, dot"),
-        (lambda: kernel_fit.kernel_fit(centre="0"), "centre must be one of origin"),
         (lambda: label_directions.ov_alignment_p(0), "samples must be a positive int"),
-        (lambda: label_directions.ov_alignment_p(seed=-1), r"seed must be in \[0, 2"),
     ],
 )
 def test_bad_arguments(make, message, unchecked):

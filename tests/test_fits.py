@@ -8,9 +8,7 @@ import jax.numpy as jnp
 import pytest
 
 import icl
-import opto
-from icl import cli, Experiment, measures, TaskSet, Training
-from icl.config import from_json, to_json
+from icl import measures, TaskSet, Training
 from icl.data import LowRankClasses
 from icl.measures import _text
 from icl.models import TransformerConfig
@@ -152,44 +150,6 @@ def test_a_graft_of_a_model_that_takes_other_examples(tmp_path, seam):
     graft = f"Graft({str(folder)!r}, {seam}=0)"
     with pytest.raises(ValueError, match=r"Graft\(.*its model cannot take the task"):
         regression(edits=(graft,)).build()
-
-
-# The words of messages
-
-
-def test_sets_that_are_offered_are_there(tmp_path, capsys):
-    sets = {"train": TaskSet(8), "single": TaskSet(1)}
-    short = regression(training=Training(64, 32), evaluations=sets)
-    icl.run_experiment(short, tmp_path / "run")
-    with pytest.raises(SystemExit):
-        cli.main(["eval", str(tmp_path / "run"), "--set", "qqq"])
-    end = "no evaluation set 'qqq'; known sets: train, single\n"
-    assert capsys.readouterr().err.endswith(end)
-    # The correlation of one example is undefined.
-    with pytest.raises(SystemExit):
-        cli.main(["eval", str(tmp_path / "run")])
-    *_, row = capsys.readouterr().out.splitlines()
-    assert row.split()[0] == "correlation"
-    assert row.split()[2] == "undefined"
-
-
-@pytest.mark.parametrize("axis", ["head", "kv_head"])
-def test_heads_that_are_shared_are_called_so(axis):
-    shared = {"head": 1, "kv_head": None}[axis]
-    config = TransformerConfig(num_heads=2, num_kv_heads=shared)
-    member = exemplars(model=config).build()
-    table = opto.sites(member.model, *member.task.interface.structs)
-    other = {"head": "kv_head", "kv_head": "head"}[axis]
-    with pytest.raises(ValueError, match=f"no axis '{axis}'; did you mean '{other}'"):
-        opto.check([opto.Zero("blocks.0.attn.k", **{axis: 0})], table)
-
-
-def test_a_config_without_a_type_says_which_is_meant():
-    config = to_json(regression())
-    del config["task"]["type"]
-    meant = r"no type is given, so it is ExemplarLabel; others are .*LinearRegression"
-    with pytest.raises(ValueError, match=f"has no field 'dim'.*{meant}"):
-        from_json(Experiment, config)
 
 
 def test_a_measure_and_a_metric_of_one_name(monkeypatch):

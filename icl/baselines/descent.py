@@ -35,7 +35,7 @@ class GradientDescent(eqx.Module):
     times: int = eqx.field(static=True)
 
     def __init__(self, rates: Numbers, times: int = 1):
-        self.rates, self.times = _each_step("rates", rates), _checked(times)
+        self.rates, self.times = _each_step("rates", rates, times), times
 
     def __call__(self, x: Points, y: Values, query: Float[Array, " dim"]):
         check_example(x, y, query)
@@ -63,9 +63,9 @@ class GDPlusPlus(eqx.Module):
     times: int = eqx.field(static=True)
 
     def __init__(self, rates: Numbers, curvatures: Numbers, times: int = 1):
-        self.rates = _each_step("rates", rates)
-        self.curvatures = _each_step("curvatures", curvatures)
-        self.times = _checked(times)
+        self.rates = _each_step("rates", rates, times)
+        self.curvatures = _each_step("curvatures", curvatures, times)
+        self.times = times
         counts = len(self.rates), len(self.curvatures)
         if counts[0] != counts[1]:
             wanted = "rates and curvatures must be of the same steps"
@@ -103,7 +103,7 @@ class Preconditioned(eqx.Module):
     def __init__(
         self, rates: Numbers, matrix: Float[ArrayLike, "dim dim"], times: int = 1
     ):
-        self.rates, self.times = _each_step("rates", rates), _checked(times)
+        self.rates, self.times = _each_step("rates", rates, times), times
         self.matrix = jnp.asarray(matrix, float)
         check_axes(matrix=(self.matrix, "dim dim"))
 
@@ -180,12 +180,8 @@ def from_zero(after: Float[Array, " step"]) -> Float[Array, " points"]:
     return jnp.concatenate([jnp.zeros(1, after.dtype), after])
 
 
-def _checked(times: int) -> int:
+def _each_step(name: str, values: Numbers, times: int) -> Float[Array, " step"]:
     positive("times", times)
-    return times
-
-
-def _each_step(name: str, values: Numbers) -> Float[Array, " step"]:
     found = jnp.asarray(values, float)
     if found.ndim != 1 or not found.size:
         wanted = f"{name} must be a number for each step"

@@ -137,11 +137,11 @@ def _figure(
     done: "Mapping[str, HeadAblations]", shown: Mapping[str, str], every: bool
 ) -> "Figure":
     """Maps of layers by heads if these are all of the model's heads, otherwise bars."""
-    from ..plots import change_bars, change_maps
+    from ..plots import bars, change_maps
 
     heads = next(iter(done.values())).heads
     maps: dict[str, dict[str, np.ndarray]] = {label: {} for label in shown.values()}
-    bars, together = copy.deepcopy(maps), {label: {} for label in shown.values()}
+    heights, together = copy.deepcopy(maps), {label: {} for label in shown.values()}
     for name, ablations in done.items():
         for metric, label in shown.items():
             base, each, whole = ablations.of(metric)
@@ -149,10 +149,11 @@ def _figure(
             for head, value in each.items():
                 change[head] = value - base
             maps[label][name], together[label][name] = change, whole - base
-            bars[label][name] = np.array([*each.values(), whole]) - base
+            change = np.array([*each.values(), whole]) - base
+            heights[label][name.replace("_", " ")] = change
     if every:
         # Red is worse.
         colours = {x: "RdBu_r" if m == "loss" else "RdBu" for m, x in shown.items()}
         return change_maps(maps, together, colours=colours)
     names = [f"{layer}:{head}" for layer, head in heads]
-    return change_bars(bars, [*names, "all"])
+    return bars(heights, [*names, "all"], of="head ablated", by="set", line=0.0)

@@ -8,6 +8,8 @@ folder of `sweeps.studies`. A new public file here is found when a text is read.
 from ._heads import (
     attention_patterns as attention_patterns,
     induction_strength as induction_strength,
+    match_clamped as match_clamped,
+    previous_token_clamped as previous_token_clamped,
     previous_token_excess as previous_token_excess,
     previous_token_strength as previous_token_strength,
     query_attention as query_attention,
@@ -33,10 +35,6 @@ from ._measure import (
     Under as Under,
 )
 from ._metrics import metric_names as metric_names, task_metric as task_metric
-from ._progress import (
-    match_clamped as match_clamped,
-    previous_token_clamped as previous_token_clamped,
-)
 from ._text import names as names, parse as parse, register as register
 from ._weights import (
     composition as composition,

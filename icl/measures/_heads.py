@@ -12,7 +12,7 @@ nothing without the others, and heads cannot be compared.
 import dataclasses
 import functools
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Literal
 
 import jax
@@ -22,9 +22,10 @@ from jaxtyping import Array, Bool, Float, PyTree
 import opto
 
 from ..checks import check_index, check_one_of
+from ..edits import Induction
 from ..roles import LABELS, PAIR, QUERY, ROLE, ROLES
 from ._layers import stacked
-from ._measure import check_shares, Measure, Reduction, SequenceMean
+from ._measure import check_shares, Measure, Reduction, SequenceMean, Under
 from ._text import register
 
 
@@ -40,6 +41,7 @@ Attended = Literal[
     "exemplar",
     "query",
 ]
+Heads = str | Sequence[Sequence[int]]
 Attending = Literal["label", "exemplar", "query", "all"]
 
 _MEAN = SequenceMean()
@@ -102,10 +104,8 @@ def previous_token_strength(
     - `queries`: The tokens whose attention counts: those with the role `"label"`,
         `"exemplar"` (in context) or `"query"`, or `"all"`. Never the first token.
     """
-    check_one_of("queries", queries, Attending)
-    score = functools.partial(_previous, queries=queries, of=opto.heads.previous_token)
-    needs = () if queries == "all" else _TOKENS
-    return _measure(score, layer, over, "previous-token attention", needs=needs)
+    detector = opto.heads.previous_token
+    return _previous(detector, queries, layer, over, "previous-token attention")
 
 
 @register
@@ -119,12 +119,9 @@ def previous_token_excess(
 
     **Arguments:** As for `previous_token_strength`.
     """
-    check_one_of("queries", queries, Attending)
     detector = opto.heads.previous_token_excess
-    score = functools.partial(_previous, queries=queries, of=detector)
     label = "previous-token attention above uniform"
-    needs = () if queries == "all" else _TOKENS
-    return _measure(score, layer, over, label, needs=needs)
+    return _previous(detector, queries, layer, over, label)
 
 
 @register
@@ -145,10 +142,36 @@ def attention_patterns(layer: int | None = None, *, over: Reduction = _MEAN) -> 
 
     **Arguments:** `layer`, `over`: As for `query_attention`.
     """
-    axes = "head query key"
-    return _measure(
-        _as_it_is, layer, over, "attention", axes=axes, needs=(), shares=False
-    )
+    settings: Any = {"axes": "head query key", "needs": (), "shares": False}
+    as_is = lambda pattern, record: pattern
+    return _measure(as_is, layer, over, "attention", **settings)
+
+
+# How well a model would do if one part of its circuit were perfect: while one part is
+# missing, the rest may form long before the loss shows it (Singh et al. 2024, appendix,
+# on the progress measures of an induction circuit).
+
+
+@register
+def previous_token_clamped(measure: Measure, heads: Heads) -> Under:
+    """A measure with some heads clamped to attend only to the previous token.
+
+    **Arguments:**
+
+    - `measure`: The measure, for example the loss.
+    - `heads`: One head, `"0:2"`, or several, `"0:1 0:2"`; or a list such as
+        `[(0, 1), (0, 2)]`, which `strongest` gives.
+    """
+    return Under((opto.Pattern(opto.PreviousToken(), heads=heads),), measure)
+
+
+@register
+def match_clamped(measure: Measure, heads: Heads) -> Under:
+    """A measure with some heads clamped: the query attends only to its own label.
+
+    **Arguments:** As for `previous_token_clamped`; heads for example `"1:3"`.
+    """
+    return Under((opto.Pattern(Induction(), heads=heads),), measure)
 
 
 def _measure(
@@ -225,25 +248,28 @@ def _induction(
 
 
 def _previous(
-    pattern: Float[Array, "head seq kv_seq"],
-    record: opto.Record,
-    *,
-    queries: str,
-    of: Callable[..., Float[Array, " head"]],
-) -> Float[Array, " head"]:
-    return of(pattern, None if queries == "all" else record[ROLE] == ROLES[queries])
+    detector: Callable[..., Float[Array, " head"]],
+    queries: Attending,
+    layer: int | None,
+    over: Reduction,
+    label: str,
+) -> Measure:
+    check_one_of("queries", queries, Attending)
+
+    def score(
+        pattern: Float[Array, "head seq kv_seq"], record: opto.Record
+    ) -> Float[Array, " head"]:
+        chosen = None if queries == "all" else record[ROLE] == ROLES[queries]
+        return detector(pattern, chosen)
+
+    needs = () if queries == "all" else _TOKENS
+    return _measure(score, layer, over, label, needs=needs)
 
 
 def _entropy(
     pattern: Float[Array, "head rows kv_seq"], record: opto.Record
 ) -> Float[Array, " head"]:
     return _of_query(jnp.sum(jax.scipy.special.entr(pattern), -1), record)
-
-
-def _as_it_is(
-    pattern: Float[Array, "head seq kv_seq"], record: opto.Record
-) -> Float[Array, "head seq kv_seq"]:
-    return pattern
 
 
 def _of_query(

@@ -40,13 +40,14 @@ def hessian_eigenvalues(count: int = 10, iterations: int | None = None) -> OfMod
     - `iterations`: The number of products with the Hessian; more of them make the last
         eigenvalues more exact. By default `4 * count + 20`.
     """
-    iterations = _checked(count, iterations)
+    positive("count", count)
+    steps = 4 * count + 20 if iterations is None else iterations
+    if steps < count:
+        raise ValueError(f"iterations must be at least count={count}, got {steps}")
 
     def fn(model: Any, task: Any, batch: PyTree, edits: tuple) -> Array:
         product, size = _hessian(model, task, batch, edits)
-        return largest_eigenvalues(
-            product, size, count, iterations, key=jax.random.key(0)
-        )
+        return largest_eigenvalues(product, size, count, steps, key=jax.random.key(0))
 
     return OfModel(fn, "eigenvalue", "eigenvalue of the Hessian")
 
@@ -125,13 +126,14 @@ def largest_eigenvalues(
         length = jnp.linalg.norm(rest)
         scale = jnp.max(jnp.abs(diagonal)) + jnp.max(beside)
         stuck = length <= 1e-6 * scale
-        other = _unit(_orthogonal(_random(jax.random.fold_in(key, i + 1), size), basis))
+        other = jax.random.normal(jax.random.fold_in(key, i + 1), (size,))
+        other = _unit(_orthogonal(other, basis))
         after = jnp.where(stuck, other, rest / jnp.where(stuck, 1, length))
         # The last vector is out of range and is dropped.
         basis = basis.at[i + 1].set(after, mode="drop")
         return basis, diagonal, beside.at[i].set(jnp.where(stuck, 0, length))
 
-    basis = jnp.zeros((steps, size)).at[0].set(_unit(_random(key, size)))
+    basis = jnp.zeros((steps, size)).at[0].set(_unit(jax.random.normal(key, (size,))))
     zeros = jnp.zeros(steps)
     _, diagonal, beside = jax.lax.fori_loop(0, steps, step, (basis, zeros, zeros))
     small = jnp.diag(diagonal) + jnp.diag(beside[:-1], 1) + jnp.diag(beside[:-1], -1)
@@ -188,18 +190,5 @@ def _orthogonal(
     return vector
 
 
-def _random(key: PRNGKeyArray, size: int) -> Float[Array, " n"]:
-    return jax.random.normal(key, (size,))
-
-
 def _unit(vector: Float[Array, " n"]) -> Float[Array, " n"]:
     return vector / jnp.linalg.norm(vector)
-
-
-def _checked(count: int, iterations: int | None) -> int:
-    positive("count", count)
-    iterations = 4 * count + 20 if iterations is None else iterations
-    positive("iterations", iterations)
-    if iterations < count:
-        raise ValueError(f"iterations must be at least count={count}, got {iterations}")
-    return iterations

@@ -6,7 +6,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from ..checks import check_index
+from ..checks import check_axes
 
 
 def stacked(layers: Sequence[Float[Array, "_ ..."]]) -> Float[Array, "layer head ..."]:
@@ -43,12 +43,10 @@ def strongest(
     **Raises:** `ValueError` if there are fewer than `count` heads.
     """
     values = np.asarray(strengths, np.float64)
-    if values.ndim != 2:
-        raise ValueError(f"strengths must be [layer, head], got shape {values.shape}")
+    check_axes(strengths=(values, "layer head"))
     if layer is not None:
-        check_index("layer", layer)
-        if layer >= len(values):
-            raise ValueError(f"layer must be below {len(values)}, got {layer}")
+        if not 0 <= layer < len(values):
+            raise ValueError(f"layer must be in [0, {len(values)}), got {layer}")
         values = np.where(np.arange(len(values))[:, None] == layer, values, np.nan)
     there = int(np.sum(~np.isnan(values)))
     if not 1 <= count <= there:

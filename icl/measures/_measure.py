@@ -1,11 +1,12 @@
 """Measures: a function of one example's forward, and how to combine examples."""
 
 import dataclasses
-from collections.abc import Callable, Iterable, Mapping
+import operator
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Literal
 
 import numpy as np
-from jaxtyping import Array, ArrayLike, Int, PyTree
+from jaxtyping import Array, Int, PyTree
 
 import opto
 
@@ -20,48 +21,32 @@ class EachSequence:
     """Each sequence on its own: `[sequence, *axes]`."""
 
 
-@dataclasses.dataclass(frozen=True, eq=False)
+@dataclasses.dataclass(frozen=True)
 class GroupMean:
     """The mean over the sequences of each group: `[group, *axes]`.
 
-    A group without sequences is NaN. Two values are equal if their fields are.
+    A group without sequences is NaN.
+
+    **Fields:**
+
+    - `index`: The group of each sequence, from 0; -1 for a sequence in no group. An
+        array or a list is kept as a tuple.
+    - `count`: The number of groups; by default the largest index plus one.
+
+    **Raises:** `ValueError` for an index outside [-1, `count`).
     """
 
-    index: Int[np.ndarray, " sequence"]
-    """The group of each sequence, from 0; -1 for a sequence in no group."""
-    count: int
-    """The number of groups."""
+    index: Sequence[int] | Int[np.ndarray, " sequence"]
+    count: int = -1
 
-    def __init__(self, index: ArrayLike | Iterable[int], count: int | None = None):
-        """**Arguments:**
-
-        - `index`: The group of each sequence, from 0; -1 for a sequence in no group.
-        - `count`: The number of groups; by default the largest index plus one.
-
-        **Raises:** `ValueError` for an index outside [-1, `count`).
-        """
-        found = np.asarray(index if np.ndim(index) else [*index])  # pyright: ignore
-        whole = np.issubdtype(found.dtype, np.integer)
-        if found.ndim != 1 or not found.size or not whole:
-            got = f"{found.dtype}{list(found.shape)}"
-            raise ValueError(f"index must be a whole number per sequence, got {got}")
-        largest = int(found.max())
-        count = largest + 1 if count is None else count
-        if found.min() < -1 or largest >= count:
-            got = f"{found.min()}…{largest}"
+    def __post_init__(self):
+        index = tuple(map(operator.index, self.index))
+        count = max(index) + 1 if self.count == -1 else self.count
+        if min(index) < -1 or max(index) >= count:
+            got = f"{min(index)}…{max(index)}"
             raise ValueError(f"index must be in [-1, {count}), got {got}")
-        kept = found.astype(np.int32)
-        kept.setflags(write=False)
-        object.__setattr__(self, "index", kept)
+        object.__setattr__(self, "index", index)
         object.__setattr__(self, "count", count)
-
-    def __eq__(self, other: object) -> bool:
-        if not isinstance(other, GroupMean):
-            return NotImplemented
-        return self.count == other.count and np.array_equal(self.index, other.index)
-
-    def __hash__(self) -> int:
-        return hash((self.count, self.index.tobytes()))
 
 
 Reduction = SequenceMean | EachSequence | GroupMean

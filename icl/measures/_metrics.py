@@ -1,6 +1,5 @@
 """The task's own metrics as measures: `loss`, `accuracy` and so on."""
 
-import dataclasses
 from typing import Any
 
 import equinox as eqx
@@ -17,12 +16,7 @@ from ._measure import Measure, Reduction, SequenceMean
 _MEAN = SequenceMean()
 
 
-def task_metric(
-    task: Any,
-    name: str,
-    *,
-    over: Reduction = _MEAN,
-) -> Measure:
+def task_metric(task: Any, name: str, *, over: Reduction = _MEAN) -> Measure:
     """One of the task's metrics, such as `accuracy` or `in_context_loss`.
 
     **Arguments:**
@@ -37,11 +31,15 @@ def task_metric(
     known = metric_names(task)
     if known:
         _check(name, known)
+
+    def fn(record: opto.Record, outputs: PyTree, example: Any) -> Array:
+        metrics = task.metrics(outputs, example)
+        _check(name, tuple(metrics))
+        return metrics[name]
+
     label = name.replace("_", " ")
     # If the metric is one number, the name of the axis is ignored.
-    return Measure(
-        _Metric(task, name), over=over, label=label, text=name, axes="position"
-    )
+    return Measure(fn, over=over, label=label, text=name, axes="position")
 
 
 def metric_names(task: Any, model: PyTree | None = None) -> tuple[str, ...]:
@@ -50,28 +48,15 @@ def metric_names(task: Any, model: PyTree | None = None) -> tuple[str, ...]:
     Without a model, the names are known only for a task whose outputs are a number for
     each label; for other tasks there are none.
     """
-    if task is None:
+    count = getattr(task, "num_labels", None)
+    if task is None or (model is None and count is None):
         return ()
     example = example_of(task)
     if model is None:
-        count = getattr(task, "num_labels", None)
-        if count is None:
-            return ()
         outputs = jax.ShapeDtypeStruct((count,), "float32")
     else:
         outputs = eqx.filter_eval_shape(opto.lift(task.forward), model, example)
     return tuple(eqx.filter_eval_shape(task.metrics, outputs, example))
-
-
-@dataclasses.dataclass(frozen=True, eq=False)
-class _Metric:
-    task: Any
-    name: str
-
-    def __call__(self, record: opto.Record, outputs: PyTree, example: Any) -> Array:
-        metrics = self.task.metrics(outputs, example)
-        _check(self.name, tuple(metrics))
-        return metrics[self.name]
 
 
 def _check(name: str, known: tuple[str, ...]) -> None:

@@ -4,8 +4,8 @@ For batches of `icl.tasks.regression` and any model that answers them.
 """
 
 import dataclasses
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import Any, Literal
 
 import jax
 import jax.numpy as jnp
@@ -13,7 +13,27 @@ from jaxtyping import Array, Float
 
 import opto
 
+from ..checks import check_not_negative, check_scale
+from ..models.linear_attention import LinearSelfAttention
 from ..tasks.regression import RegressionExample
+from ._measure import OfModel
+
+
+def of_regression(
+    fn: Callable[[Any, RegressionExample, tuple], Array],
+    axes: str,
+    label: str,
+    *,
+    needs: tuple[str, ...] = ("blocks",),
+    reads: Literal["weights", "forwards"] = "forwards",
+) -> OfModel:
+    """A measure `fn(model, batch, edits)` of batches of `icl.tasks.regression`."""
+
+    def checked(model: Any, task: Any, batch: Any, edits: tuple) -> Array:
+        check_regression(batch)
+        return fn(model, batch, edits)
+
+    return OfModel(checked, axes, label, reads=reads, needs=needs)
 
 
 def check_regression(batch: Any) -> None:
@@ -64,3 +84,26 @@ def influences(
         return jnp.abs(jax.grad(prediction)(batch.context_y, query))
 
     return jax.lax.map(one, jnp.arange(batch.num_queries)).swapaxes(0, 1)
+
+
+def half_error(
+    model: Any, batch: RegressionExample, edits: Sequence[Any] = ()
+) -> Float[Array, ""]:
+    """The loss: half the mean squared error of the queries."""
+    return 0.5 * jnp.mean((answers(model, batch, edits) - batch.query_y) ** 2)
+
+
+def check_linear(model: Any) -> None:
+    """Raises `ValueError` unless the model is of linear self-attention."""
+    if not isinstance(model, LinearSelfAttention):
+        kind = type(model).__name__
+        raise ValueError(f"it needs a LinearSelfAttention, got {kind}")
+
+
+def check_rate(rate: float | None, curvature: float) -> None:
+    """Raises `ValueError` for a curvature without a rate, or values out of range."""
+    if rate is not None:
+        check_scale("rate", rate)
+    elif curvature:
+        raise ValueError(f"curvature={curvature} needs a rate, got None")
+    check_not_negative("curvature", curvature)

@@ -35,10 +35,10 @@ def register(make: Callable[_Arguments, _Made]) -> Callable[_Arguments, _Made]:
 
     @functools.wraps(make)
     def made(*args: _Arguments.args, **kwargs: _Arguments.kwargs) -> _Made:
+        bound = inspect.signature(make).bind(*args, **kwargs).arguments
         measure = make(*args, **kwargs)
         if isinstance(measure, Under):
             return measure
-        bound = inspect.signature(make).bind(*args, **kwargs).arguments
         return dataclasses.replace(measure, text=_written(make, bound))
 
     _MEASURES.add(make.__name__, made)
@@ -64,7 +64,7 @@ def parse(text: str, task: Any = None, model: Any = None) -> AnyMeasure:
     read = Text(text.strip(), "measure ")
     node = read.expression()
     _MEASURES.found()
-    return _measure(read, node, _Scored(task, metric_names(task, model)))
+    return _Reading(read, task, metric_names(task, model)).measure(node)
 
 
 def names(task: Any = None, model: Any = None) -> dict[str, str]:
@@ -72,66 +72,57 @@ def names(task: Any = None, model: Any = None) -> dict[str, str]:
 
     **Arguments:** `task`, `model`: As for `parse`; the task's metrics are listed too.
     """
-    metrics = dict.fromkeys(metric_names(task, model), "A metric of the task.")
-    return {
-        **metrics,
-        **{
-            f"{name}{_listed(make)}": _line(make)
-            for name, make in _MEASURES.found().items()
-        },
-    }
+    listed = dict.fromkeys(metric_names(task, model), "A metric of the task.")
+    for name, make in _MEASURES.found().items():
+        arguments = takes(make, _UNSAID).replace("*, ", "")
+        listed[f"{name}{arguments}"] = (make.__doc__ or "").strip().split("\n")[0]
+    return listed
 
 
 @dataclasses.dataclass(frozen=True)
-class _Scored:
-    """A task and the names of its metrics."""
+class _Reading:
+    """A text that is being read, and the task's metrics that it may name."""
 
+    text: Text
     task: Any
     metrics: tuple[str, ...]
 
-
-def _measure(read: Text, node: ast.expr, scored: _Scored) -> AnyMeasure:
-    call = node if isinstance(node, ast.Call) else None
-    name = call.func if call else node
-    if not isinstance(name, ast.Name):
-        raise read.error(node, "expected a measure such as induction_strength")
-    if name.id in scored.metrics:
-        if name.id in _MEASURES:
-            both = f"a metric of the task and a measure are both called {name.id}"
-            raise read.error(name, f"{both}; rename one")
+    def measure(self, node: ast.expr) -> AnyMeasure:
+        call = node if isinstance(node, ast.Call) else None
+        name = call.func if call else node
+        if not isinstance(name, ast.Name):
+            wanted = "expected a measure such as induction_strength"
+            raise self.text.error(node, wanted)
+        if name.id in self.metrics:
+            if name.id in _MEASURES:
+                both = f"a metric of the task and a measure are both called {name.id}"
+                raise self.text.error(name, f"{both}; rename one")
+            if call:
+                wrong = f"the metric {name.id} takes no arguments"
+                raise self.text.error(name, wrong)
+            return task_metric(self.task, name.id)
+        if name.id not in _MEASURES:
+            raise self.text.error(name, self._unknown(name.id))
+        args, keywords = [], {}
         if call:
-            raise read.error(name, f"the metric {name.id} takes no arguments")
-        return task_metric(scored.task, name.id)
-    if name.id not in _MEASURES:
-        raise read.error(name, _unknown(name.id, scored.metrics))
-    if call is None:
-        return _made(read, name, [], {})
-    value = lambda node: _value(read, node, scored)
-    args, keywords = read.arguments(call, value, unsaid=_UNSAID)
-    return _made(read, name, args, keywords)
+            args, keywords = self.text.arguments(call, self._value, unsaid=_UNSAID)
+        make = _MEASURES[name.id]
+        try:
+            return make(*args, **keywords)
+        except (TypeError, ValueError) as error:
+            form = f"{name.id}{takes(make, _UNSAID)}"
+            raise self.text.error(name, f"{error}; the form is {form}") from None
 
+    def _value(self, node: ast.expr) -> Any:
+        if isinstance(node, ast.Name | ast.Call):
+            return self.measure(node)
+        return self.text.literal(node, "a number, a string or a measure")
 
-def _value(read: Text, node: ast.expr, scored: _Scored) -> Any:
-    if isinstance(node, ast.Name | ast.Call):
-        return _measure(read, node, scored)
-    return read.literal(node, "a number, a string or a measure")
-
-
-def _made(read: Text, name: ast.Name, args: list, keywords: dict) -> AnyMeasure:
-    make = _MEASURES[name.id]
-    try:
-        inspect.signature(make).bind(*args, **keywords)
-        return make(*args, **keywords)
-    except (TypeError, ValueError) as error:
-        message = f"{error}; the form is {name.id}{takes(make, _UNSAID)}"
-        raise read.error(name, message) from None
-
-
-def _unknown(name: str, metrics: tuple[str, ...]) -> str:
-    known = [*metrics, *_MEASURES]
-    hint = did_you_mean(name, known) or f"; known: {', '.join(known)}"
-    lacking = "" if metrics else " (no task is given for metrics)"
-    return f"no measure {name!r}{lacking}{hint}"
+    def _unknown(self, name: str) -> str:
+        known = [*self.metrics, *_MEASURES]
+        hint = did_you_mean(name, known) or f"; known: {', '.join(known)}"
+        missing = "" if self.metrics else " (no task is given for metrics)"
+        return f"no measure {name!r}{missing}{hint}"
 
 
 def _written(make: Callable[..., Any], bound: dict[str, Any]) -> str:
@@ -143,12 +134,3 @@ def _written(make: Callable[..., Any], bound: dict[str, Any]) -> str:
         if name not in _UNSAID and value != parameters[name].default
     )
     return f"{make.__name__}({arguments})" if arguments else make.__name__
-
-
-def _listed(make: Callable[..., Any]) -> str:
-    """The arguments that a text can give, in the form of a text."""
-    return takes(make, _UNSAID).replace("*, ", "")
-
-
-def _line(make: Callable[..., Any]) -> str:
-    return (make.__doc__ or "").strip().split("\n")[0]

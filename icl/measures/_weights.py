@@ -29,10 +29,8 @@ Into = Literal["queries", "keys", "values"]
 
 _OF_LOGITS: Any = {"reads": "weights", "needs": ("unembed",)}
 _OF_HEADS: Any = {"reads": "weights", "needs": ("unembed", "blocks")}
-_OF_TOKENS: Any = {
-    "reads": "weights",
-    "needs": ("unembed", "blocks", "embedding.label", "embedding.exemplar"),
-}
+_TABLES = ("embedding.label", "embedding.exemplar")
+_OF_TOKENS: Any = {"reads": "weights", "needs": ("unembed", "blocks", *_TABLES)}
 
 
 @register

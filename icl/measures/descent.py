@@ -18,14 +18,11 @@ from jaxtyping import Array, Float
 
 from ..baselines.curves import best_rate
 from ..baselines.descent import Algorithm, GDPlusPlus, GradientDescent
-from ..checks import check_not_negative, check_scale, positive
+from ..checks import check_scale, positive
 from ..tasks.regression import RegressionExample
 from ._measure import OfModel
-from ._regression import answers, check_regression, sensitivities
+from ._regression import answers, check_rate, of_regression, sensitivities
 from ._text import register
-
-
-_FORWARDS: Any = {"needs": ("blocks",)}
 
 
 @register
@@ -44,13 +41,12 @@ def descent_difference(
     _check(steps, rate, curvature)
     check_scale("power", power)
 
-    def fn(model: Any, task: Any, batch: Any, edits: tuple) -> Array:
-        algorithm = _algorithm(batch, steps, rate, curvature)
-        there = _each(algorithm, batch)[0]
+    def fn(model: Any, batch: RegressionExample, edits: tuple) -> Array:
+        there = _each(_algorithm(batch, steps, rate, curvature), batch)[0]
         differences = jnp.abs(answers(model, batch, edits) - there)
         return jnp.mean(differences**power) ** (1 / power)
 
-    return OfModel(fn, "", "distance of predictions\nfrom descent", **_FORWARDS)
+    return of_regression(fn, "", "distance of predictions\nfrom descent")
 
 
 @register
@@ -63,12 +59,13 @@ def descent_cosine(
     """
     _check(steps, rate, curvature)
 
-    def fn(model: Any, task: Any, batch: Any, edits: tuple) -> Array:
-        ours, there = _both(model, batch, edits, (steps, rate, curvature))
+    def fn(model: Any, batch: RegressionExample, edits: tuple) -> Array:
+        ours = sensitivities(model, batch, edits)
+        there = _each(_algorithm(batch, steps, rate, curvature), batch)[1]
         norms = jnp.linalg.norm(ours, axis=-1) * jnp.linalg.norm(there, axis=-1)
         return jnp.mean(jnp.sum(ours * there, -1) / norms)
 
-    return OfModel(fn, "", "cosine with descent's weights", **_FORWARDS)
+    return of_regression(fn, "", "cosine with descent's weights")
 
 
 @register
@@ -81,11 +78,12 @@ def descent_distance(
     """
     _check(steps, rate, curvature)
 
-    def fn(model: Any, task: Any, batch: Any, edits: tuple) -> Array:
-        ours, there = _both(model, batch, edits, (steps, rate, curvature))
-        return jnp.mean(jnp.linalg.norm(ours - there, axis=-1))
+    def fn(model: Any, batch: RegressionExample, edits: tuple) -> Array:
+        there = _each(_algorithm(batch, steps, rate, curvature), batch)[1]
+        apart = sensitivities(model, batch, edits) - there
+        return jnp.mean(jnp.linalg.norm(apart, axis=-1))
 
-    return OfModel(fn, "", "L2 distance from descent's weights", **_FORWARDS)
+    return of_regression(fn, "", "L2 distance from descent's weights")
 
 
 @register
@@ -94,21 +92,10 @@ def descent_rate(steps: int = 1) -> OfModel:
 
     The model has no part in it; the other measures use it if no rate is given.
     """
-    _check(steps, None, 0.0)
-
-    def fn(model: Any, task: Any, batch: Any, edits: tuple) -> Array:
-        check_regression(batch)
-        return best_rate(batch, steps)
-
-    return OfModel(fn, "", f"best rate of {steps} steps", reads="weights")
-
-
-def _both(
-    model: Any, batch: Any, edits: tuple, settings: tuple[int, float | None, float]
-) -> tuple[Float[Array, "sequence query dim"], Float[Array, "sequence query dim"]]:
-    """The weights in effect: the model's, and the algorithm's."""
-    algorithm = _algorithm(batch, *settings)
-    return sensitivities(model, batch, edits), _each(algorithm, batch)[1]
+    positive("steps", steps)
+    fn = lambda model, batch, edits: best_rate(batch, steps)
+    label = f"best rate of {steps} steps"
+    return of_regression(fn, "", label, needs=(), reads="weights")
 
 
 def _each(
@@ -126,9 +113,8 @@ def _each(
 
 
 def _algorithm(
-    batch: Any, steps: int, rate: float | None, curvature: float
+    batch: RegressionExample, steps: int, rate: float | None, curvature: float
 ) -> Algorithm:
-    check_regression(batch)
     if rate is None:
         return GradientDescent(best_rate(batch, steps)[None], steps)
     if not curvature:
@@ -138,9 +124,4 @@ def _algorithm(
 
 def _check(steps: int, rate: float | None, curvature: float) -> None:
     positive("steps", steps)
-    if rate is None:
-        if curvature:
-            raise ValueError(f"curvature={curvature} needs a rate, got None")
-    else:
-        check_scale("rate", rate)
-    check_not_negative("curvature", curvature)
+    check_rate(rate, curvature)

@@ -14,9 +14,9 @@ from jaxtyping import Array, Float
 import opto
 
 from ..checks import check_one_of
-from ..models.linear_attention import LinearSelfAttention
+from ..tasks.regression import RegressionExample
 from ._measure import OfModel
-from ._regression import answers, check_regression
+from ._regression import check_linear, half_error, of_regression
 from ._text import register
 
 
@@ -35,8 +35,8 @@ def descent_terms() -> OfModel:
         return jnp.stack([jnp.linalg.norm(term) for term in terms(model)])
 
     label = "size of the step's terms"
-    settings: Any = {"reads": "weights", "needs": ("blocks",)}
-    return OfModel(fn, "straight_or_swapped", label, **settings)
+    needs = ("blocks",)
+    return OfModel(fn, "straight_or_swapped", label, reads="weights", needs=needs)
 
 
 @register
@@ -50,17 +50,14 @@ def loss_without_values(reads: Reads = "k") -> OfModel:
     check_one_of("reads", reads, Reads)
     site = f"blocks.0.attn.{reads}"
 
-    def fn(model: Any, task: Any, batch: Any, edits: tuple) -> Array:
-        check_regression(batch)
+    def fn(model: Any, batch: RegressionExample, edits: tuple) -> Array:
         zeros = jnp.zeros_like(batch.y)
         _, record = opto.run(model, batch.x, zeros, record=[site], edits=edits)
         patch = opto.Patch(site, {site: record[site]})
-        found = answers(model, batch, [*edits, patch])
-        return 0.5 * jnp.mean((found - batch.query_y) ** 2)
+        return half_error(model, batch, [*edits, patch])
 
     what = "keys" if reads == "k" else "values"
-    label = f"loss if {what} do not see y"
-    return OfModel(fn, "", label, needs=("blocks",))
+    return of_regression(fn, "", f"loss if {what} do not see y")
 
 
 def terms(model: Any) -> tuple[Float[Array, "dim dim"], Float[Array, "dim dim"]]:
@@ -68,9 +65,7 @@ def terms(model: Any) -> tuple[Float[Array, "dim dim"], Float[Array, "dim dim"]]
 
     **Raises:** `ValueError` for another model, several heads or biases.
     """
-    if not isinstance(model, LinearSelfAttention):
-        kind = type(model).__name__
-        raise ValueError(f"it needs a LinearSelfAttention, got {kind}")
+    check_linear(model)
     attn = model.blocks[0].attn
     layers = attn.query, attn.key, attn.value, attn.output
     if attn.num_heads != 1 or any(layer.bias is not None for layer in layers):

@@ -5,7 +5,7 @@ reads a whole batch, as correlations are not means over sequences.
 """
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Literal
 
 import jax
@@ -26,7 +26,23 @@ Direction = Literal["mean", "shift", "query"]
 Tokens = Literal["query", "context", "all"]
 
 _ITERATIONS = 500
-_FORWARDS: Any = {"needs": ("embedding", "blocks", "head")}
+
+
+def of_discrimination(
+    fn: Callable[[Any, Any, DiscriminationExample, tuple], Array],
+    axes: str,
+    label: str,
+    needs: tuple[str, ...] = ("embedding", "blocks", "head"),
+) -> OfModel:
+    """A measure of batches of `icl.tasks.discrimination`."""
+
+    def checked(model: Any, task: Any, batch: Any, edits: tuple) -> Array:
+        if not isinstance(batch, DiscriminationExample):
+            wanted = "it needs sequences of icl.tasks.discrimination"
+            raise ValueError(f"{wanted}, got {type(batch).__name__}")
+        return fn(model, task, batch, edits)
+
+    return OfModel(checked, axes, label, needs=needs)
 
 
 @register
@@ -39,12 +55,11 @@ def lens_correlation() -> OfModel:
     """
 
     def fn(model: Any, task: Any, batch: Any, edits: tuple) -> Array:
-        check_batch(batch)
         streams = _query_streams(model, task, batch, edits)
         logits = jax.vmap(jax.vmap(model.head))(streams)[..., 0]
         return jax.vmap(lambda x: correlation(x, batch.log_odds))(logits)
 
-    return OfModel(fn, "layer", "read-out's r with Bayes", **_FORWARDS)
+    return of_discrimination(fn, "layer", "read-out's r with Bayes")
 
 
 @register
@@ -62,13 +77,12 @@ def probe(target: Target = "log_odds") -> OfModel:
     check_one_of("target", target, Target)
 
     def fn(model: Any, task: Any, batch: Any, edits: tuple) -> Array:
-        check_batch(batch)
         wanted = _parameter(batch, target)
         streams = _query_streams(model, task, batch, edits)
         wanted = wanted.reshape(len(wanted), -1).astype(streams.dtype)
         return jax.vmap(lambda x: held_out_r2(x, wanted))(streams)
 
-    return OfModel(fn, "layer", f"R² of {target}", **_FORWARDS)
+    return of_discrimination(fn, "layer", f"R² of {target}")
 
 
 @register
@@ -93,7 +107,6 @@ def steering(
     check_scale("size", size)
 
     def fn(model: Any, task: Any, batch: Any, edits: tuple) -> Array:
-        check_batch(batch)
         raw = batch.query_x if along == "query" else _parameter(batch, along)
         step = size * raw / jnp.linalg.norm(raw, axis=-1, keepdims=True)
 
@@ -107,7 +120,7 @@ def steering(
 
     where = "points" if tokens == "all" else f"the {tokens}"
     label = f"change of the logit (nats)\nwith {where} along {along}"
-    return OfModel(fn, "predictor", label, **_FORWARDS)
+    return of_discrimination(fn, "predictor", label)
 
 
 @register
@@ -126,9 +139,7 @@ def exchanged_patching(tokens: Tokens = "query") -> OfModel:
     check_one_of("tokens", tokens, Tokens)
 
     def fn(model: Any, task: Any, batch: Any, edits: tuple) -> Array:
-        check_batch(batch)
-        layers = range(len(model.blocks))
-        sites = [f"blocks.{i}.attn.z" for i in layers]
+        sites = [f"blocks.{i}.attn.z" for i in range(len(model.blocks))]
         inputs = task.inputs(batch)
         other = task.inputs(task.corruptions["labels_exchanged"](batch))
         ends = opto.run(model, *inputs, edits=edits)[0]
@@ -139,18 +150,23 @@ def exchanged_patching(tokens: Tokens = "query") -> OfModel:
             return (sign * (logits - ends)).mean()
 
         def patched(site: str, head: Array) -> Array:
-            patch = opto.Patch(site, {site: record[site]}, head=head, **where[site])
+            length = record[site].shape[-2]
+            where = {"query": -1, "context": range(length - 1), "all": range(length)}
+            there = {"head": head, "seq": where[tokens]}
+            patch = opto.Patch(site, {site: record[site]}, **there)
             return change(opto.run(model, *inputs, edits=[*edits, patch])[0])
 
-        where = {site: _positions(tokens, record[site].shape[-2]) for site in sites}
         found = [
-            jax.lax.map(lambda head, site=site: patched(site, head), jnp.arange(count))
-            for site, count in zip(sites, _heads(model), strict=True)
+            jax.lax.map(
+                lambda head, site=site: patched(site, head),
+                jnp.arange(block.attn.num_heads),
+            )
+            for site, block in zip(sites, model.blocks, strict=True)
         ]
         return stacked(found) / change(exchanged)
 
     label = f"share carried by z, {tokens} tokens"
-    return OfModel(fn, "layer head", label, **_FORWARDS)
+    return of_discrimination(fn, "layer head", label)
 
 
 def correlation(
@@ -192,16 +208,6 @@ def _query_streams(
     return jnp.stack([record[site][:, -1] for site in sites])
 
 
-def _heads(model: Any) -> list[int]:
-    return [block.attn.num_heads for block in model.blocks]
-
-
-def _positions(tokens: Tokens, length: int) -> dict[str, Any]:
-    """Which positions of `z` an edit selects."""
-    chosen = {"query": -1, "context": range(length - 1), "all": None}[tokens]
-    return {} if chosen is None else {"seq": chosen}
-
-
 def _moved(
     batch: DiscriminationExample, step: Float[Array, "sequence dim"], tokens: Tokens
 ) -> DiscriminationExample:
@@ -222,10 +228,3 @@ def _parameter(batch: DiscriminationExample, name: str) -> Float[Array, "sequenc
         wanted = f"{name!r} is a parameter of {ShiftedMean.__name__}"
         raise ValueError(f"{wanted}; this task has {known}")
     return batch.parameters[name]
-
-
-def check_batch(batch: Any) -> None:
-    """Raises `ValueError` unless the batch is of a task of discrimination."""
-    if not isinstance(batch, DiscriminationExample):
-        kind = type(batch).__name__
-        raise ValueError(f"it needs sequences of icl.tasks.discrimination, got {kind}")

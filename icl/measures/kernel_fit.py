@@ -19,7 +19,7 @@ from ..checks import check_one_of
 from ..tasks.discrimination import DiscriminationExample
 from ._measure import OfModel
 from ._text import register
-from .discrimination import check_batch, correlation
+from .discrimination import correlation, of_discrimination
 
 
 Kernel = Literal["published", "dot", "bilinear", "gaussian"]
@@ -44,7 +44,10 @@ def kernel_fit(kernel: Kernel = "published", centre: Centre = "origin") -> OfMod
     - `centre`: Where points are measured from: the `"origin"`, or the mean of the
         `"context"`.
     """
-    return _fit(kernel, centre, _logits, "logit")
+    logits = lambda model, task, batch, edits: opto.run(
+        model, *task.inputs(batch), edits=edits
+    )[0]
+    return _fit(kernel, centre, logits, "logit")
 
 
 @register
@@ -58,24 +61,17 @@ def bayes_kernel_fit(
     return _fit(kernel, centre, lambda *args: args[2].log_odds, "Bayes log-odds")
 
 
-def _logits(
-    model: Any, task: Any, batch: DiscriminationExample, edits: tuple
-) -> Float[Array, " sequence"]:
-    return opto.run(model, *task.inputs(batch), edits=edits)[0]
-
-
 def _fit(kernel: Kernel, centre: Centre, target: Callable, what: str) -> OfModel:
     check_one_of("kernel", kernel, Kernel)
     check_one_of("centre", centre, Centre)
 
     def fn(model: Any, task: Any, batch: Any, edits: tuple) -> Array:
-        check_batch(batch)
         d_head = model.blocks[0].attn.head_weights.key.shape[-2]
         wanted = jax.lax.stop_gradient(target(model, task, batch, edits))
         return fitted_correlation(kernel, centre, batch, wanted, scale=d_head**-0.5)
 
     label = f"r of the {what} with a\n{kernel} kernel, centred at the {centre}"
-    return OfModel(fn, "", label, needs=("blocks",))
+    return of_discrimination(fn, "", label, ("blocks",))
 
 
 def fitted_correlation(

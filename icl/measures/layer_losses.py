@@ -14,15 +14,11 @@ from jaxtyping import Array, Float
 from ..baselines.curves import best_rate, curve
 from ..checks import positive
 from ..models.constructions import descent_block, interpolated, with_block
-from ..models.linear_attention import LinearSelfAttention
 from ..models.stack import StackBlock
 from ..tasks.regression import RegressionExample
 from ._measure import OfModel
-from ._regression import answers, check_regression
+from ._regression import check_linear, check_rate, half_error, of_regression
 from ._text import register
-
-
-_FORWARDS: Any = {"needs": ("blocks",)}
 
 
 @register
@@ -32,11 +28,7 @@ def layer_losses() -> OfModel:
     Every layer is read as the last one is.
     """
 
-    def fn(model: Any, task: Any, batch: Any, edits: tuple) -> Array:
-        check_regression(batch)
-        return curve(model, batch, edits)
-
-    return OfModel(fn, "layer", "loss read after each layer", **_FORWARDS)
+    return of_regression(curve, "layer", "loss read after each layer")
 
 
 @register
@@ -49,15 +41,17 @@ def constructed_losses(rate: float | None = None, curvature: float = 0.0) -> OfM
     steps as the model has layers. `curvature`: $\gamma$ of GD++.
     """
 
-    def fn(model: Any, task: Any, batch: Any, edits: tuple) -> Array:
+    check_rate(rate, curvature)
+
+    def fn(model: Any, batch: RegressionExample, edits: tuple) -> Array:
         block = _construction(model, batch, rate, curvature)
         found = [
-            _loss(with_block(model, layer, block), batch, edits)
+            half_error(with_block(model, layer, block), batch, edits)
             for layer in range(model.num_layers)
         ]
         return jnp.stack(found)
 
-    return OfModel(fn, "layer", "loss with a constructed layer", **_FORWARDS)
+    return of_regression(fn, "layer", "loss with a constructed layer")
 
 
 @register
@@ -73,36 +67,28 @@ def interpolation_losses(
     2, evenly spaced.
     """
     positive("points", points)
+    check_rate(rate, curvature)
 
-    def fn(model: Any, task: Any, batch: Any, edits: tuple) -> Array:
+    def fn(model: Any, batch: RegressionExample, edits: tuple) -> Array:
         block = _construction(model, batch, rate, curvature)
         dim = batch.x.shape[-1]
 
         def at(share: Array) -> Float[Array, ""]:
             mixed = tuple(interpolated(b, block, share, dim=dim) for b in model.blocks)
             other = eqx.tree_at(lambda m: m.blocks, model, mixed)
-            return _loss(other, batch, edits)
+            return half_error(other, batch, edits)
 
         return jax.lax.map(at, jnp.linspace(0.0, 1.0, points))
 
     label = "loss between the trained layer\nand the constructed one"
-    return OfModel(fn, "point", label, **_FORWARDS)
+    return of_regression(fn, "point", label)
 
 
 def _construction(
-    model: Any, batch: Any, rate: float | None, curvature: float
+    model: Any, batch: RegressionExample, rate: float | None, curvature: float
 ) -> StackBlock:
-    check_regression(batch)
-    if not isinstance(model, LinearSelfAttention):
-        kind = type(model).__name__
-        raise ValueError(f"constructions are for LinearSelfAttention, got {kind}")
-    if rate is None and curvature:
-        raise ValueError(f"curvature={curvature} needs a rate, got None")
+    check_linear(model)
     chosen: Any = best_rate(batch, model.num_layers) if rate is None else rate
     pairs, dim = batch.context_x.shape[-2:]
     settings = {"curvature": curvature, "queries": batch.num_queries}
     return descent_block(dim, pairs, chosen, **settings)
-
-
-def _loss(model: Any, batch: RegressionExample, edits: tuple) -> Float[Array, ""]:
-    return 0.5 * jnp.mean((answers(model, batch, edits) - batch.query_y) ** 2)

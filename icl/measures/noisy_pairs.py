@@ -17,14 +17,13 @@ import opto
 from ..checks import check_one_of
 from ..tasks.regression import RegressionExample
 from ._measure import OfModel
-from ._regression import check_regression, influences
+from ._regression import influences, of_regression
 from ._text import register
 
 
 WhichPairs = Literal["noisy", "shuffled"]
 
 _SEED = 0
-_FORWARDS: Any = {"needs": ("blocks",)}
 
 
 @register
@@ -35,12 +34,12 @@ def noise_attention() -> OfModel:
     has both their shares. NaN for a layer whose rows are signed, see `noise_influence`.
     """
 
-    def fn(model: Any, task: Any, batch: Any, edits: tuple) -> Array:
+    def fn(model: Any, batch: RegressionExample, edits: tuple) -> Array:
         layers = _shares(model, batch, edits)
         return jnp.stack([_means(x, _mask(batch, "noisy")) for x in layers])
 
     label = "attention of a query to a pair"
-    return OfModel(fn, "layer clean_or_noisy", label, **_FORWARDS)
+    return of_regression(fn, "layer clean_or_noisy", label)
 
 
 @register
@@ -56,11 +55,11 @@ def noise_auroc(mask: WhichPairs = "noisy") -> OfModel:
     """
     check_one_of("mask", mask, WhichPairs)
 
-    def fn(model: Any, task: Any, batch: Any, edits: tuple) -> Array:
+    def fn(model: Any, batch: RegressionExample, edits: tuple) -> Array:
         layers = _shares(model, batch, edits)
         return jnp.stack([auroc(-x, _mask(batch, mask)) for x in layers])
 
-    return OfModel(fn, "layer", "AUROC of low attention", **_FORWARDS)
+    return of_regression(fn, "layer", "AUROC of low attention")
 
 
 @register
@@ -71,12 +70,12 @@ def noise_influence() -> OfModel:
     for attention of any kind, and for the whole model.
     """
 
-    def fn(model: Any, task: Any, batch: Any, edits: tuple) -> Array:
+    def fn(model: Any, batch: RegressionExample, edits: tuple) -> Array:
         check_noise(batch)
         found = influences(model, batch, edits).mean(1)
         return _means(found, _mask(batch, "noisy"))
 
-    return OfModel(fn, "clean_or_noisy", "influence of a pair's value", **_FORWARDS)
+    return of_regression(fn, "clean_or_noisy", "influence of a pair's value")
 
 
 @register
@@ -90,11 +89,11 @@ def influence_auroc(mask: WhichPairs = "noisy") -> OfModel:
     """
     check_one_of("mask", mask, WhichPairs)
 
-    def fn(model: Any, task: Any, batch: Any, edits: tuple) -> Array:
+    def fn(model: Any, batch: RegressionExample, edits: tuple) -> Array:
         check_noise(batch)
         return auroc(-influences(model, batch, edits).mean(1), _mask(batch, mask))
 
-    return OfModel(fn, "", "AUROC of low influence", **_FORWARDS)
+    return of_regression(fn, "", "AUROC of low influence")
 
 
 def auroc(
@@ -113,9 +112,8 @@ def auroc(
     return jnp.where(defined, found, jnp.nan)
 
 
-def check_noise(batch: Any) -> None:
+def check_noise(batch: RegressionExample) -> None:
     """Raises `ValueError` unless the batch says which pairs are noisy."""
-    check_regression(batch)
     if batch.noisy is None:
         raise ValueError("it needs sequences with noisy pairs; pair_noise is None")
 

@@ -13,8 +13,9 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from ..checks import check_scale
+from ..tasks.regression import RegressionExample
 from ._measure import OfModel
-from ._regression import answers, check_regression
+from ._regression import answers, of_regression
 from ._text import register
 
 
@@ -36,9 +37,7 @@ def ood_curve(scales: Sequence[float] = SCALES) -> OfModel:
     for scale in scales:
         check_scale("scales", scale)
 
-    def fn(model: Any, task: Any, batch: Any, edits: tuple) -> Array:
-        check_regression(batch)
-
+    def fn(model: Any, batch: RegressionExample, edits: tuple) -> Array:
         def ratio(scale: Array) -> Float[Array, ""]:
             scaled = dataclasses.replace(batch, x=scale * batch.x, y=scale * batch.y)
             errors = answers(model, scaled, edits) - scaled.query_y
@@ -46,5 +45,4 @@ def ood_curve(scales: Sequence[float] = SCALES) -> OfModel:
 
         return jax.lax.map(ratio, jnp.asarray(scales, batch.x.dtype))
 
-    label = "loss, divided by that of predicting 0"
-    return OfModel(fn, "scale", label, needs=("blocks",))
+    return of_regression(fn, "scale", "loss, divided by that of predicting 0")

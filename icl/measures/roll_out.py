@@ -17,7 +17,7 @@ from ..models.linear_attention import LinearSelfAttention
 from ..models.stack import ResidualUpdate
 from ..tasks.regression import RegressionExample
 from ._measure import OfModel
-from ._regression import check_regression
+from ._regression import check_linear, of_regression
 from ._text import register
 
 
@@ -40,17 +40,14 @@ def roll_out(steps: int = 50, damping: float = 0.75) -> OfModel:
     positive("steps", steps)
     update = ResidualUpdate(damping, "last")
 
-    def fn(model: Any, task: Any, batch: Any, edits: tuple) -> Array:
-        check_regression(batch)
-        if not isinstance(model, LinearSelfAttention):
-            kind = type(model).__name__
-            raise ValueError(f"it needs a LinearSelfAttention, got {kind}")
+    def fn(model: Any, batch: RegressionExample, edits: tuple) -> Array:
+        check_linear(model)
         found = rolled_out(model, batch, steps, update)
         losses = 0.5 * jnp.mean((found - batch.query_y[:, None]) ** 2, -1)
         return spread(losses, batch)
 
     label = "loss of one layer, applied again and again"
-    return OfModel(fn, "step statistic", label, reads="weights", needs=("blocks",))
+    return of_regression(fn, "step statistic", label, reads="weights")
 
 
 def rolled_out(

@@ -7,11 +7,7 @@ belongs to `icl.report`.
 """
 
 from ._bars import bars as bars, intervals as intervals
-from ._changes import (
-    ablation as ablation,
-    change_bars as change_bars,
-    change_maps as change_maps,
-)
+from ._changes import ablation as ablation, change_maps as change_maps
 from ._dots import dots as dots
 from ._drawn import (
     DrawnFigure as DrawnFigure,
@@ -19,11 +15,9 @@ from ._drawn import (
     read_drawn as read_drawn,
 )
 from ._heads import (
-    attention_over_time as attention_over_time,
     average_strength as average_strength,
     head_strengths as head_strengths,
     heads_over_time as heads_over_time,
-    previous_token_scores as previous_token_scores,
 )
 from ._interval import (
     Confidence as Confidence,
@@ -55,7 +49,6 @@ from ._toys import (
 )
 from ._traces import (
     learning_curves as learning_curves,
-    output_biases as output_biases,
     traces as traces,
     training_loss as training_loss,
 )

@@ -4,17 +4,16 @@ from collections.abc import Mapping, Sequence
 from typing import Literal
 
 import numpy as np
-from matplotlib.ticker import NullFormatter
 
-from ._drawn import DrawnFigure, Quantity
-from ._style import figure, line_style, style
+from ._drawn import DrawnFigure, joined, Quantity
+from ._style import add_groups, figure, groups_of, line_style, plain_log, style
 
 
 def bars(
     panels: Mapping[str, Mapping[str, np.ndarray]],
     names: Sequence[str],
     *,
-    label: str,
+    label: str = "",
     of: str = "head",
     by: str = "",
     line: float | None = None,
@@ -25,37 +24,39 @@ def bars(
 
     - `panels`: The values by title and group, `[name]`; NaN has no bar.
     - `names`: The names along the horizontal axis.
-    - `label`: What is measured, with its unit.
+    - `label`: What is measured, with its unit. If it is empty, each title says it for
+        its panel, which has limits of its own.
     - `of`: What the names stand for, such as heads.
     - `by`: What the groups are; the title of the legend.
     - `line`: Where to draw a horizontal line.
     """
-    groups = list(dict.fromkeys(name for each in panels.values() for name in each))
+    groups, shared = groups_of(panels), bool(label)
     places, where = np.arange(len(names)), {of: np.array([*names])}
     thick, drawn = 0.8 / len(groups), {}
     with style():
         width = max(2.4, 0.5 + 0.13 * len(names) * (len(groups) + 1))
         turned = 90 if max(map(len, names)) > 3 else 0
-        side = 1.4 if len(groups) > 1 else 0.0
+        side = 1.4 if any(groups) else 0.0
         fig = figure(0.4 + width * len(panels) + side, 2.5)
-        axes = fig.subplots(1, len(panels), squeeze=False, sharey=True)[0]
+        axes = fig.subplots(1, len(panels), squeeze=False, sharey=shared)[0]
         for ax, (title, by_group) in zip(axes, panels.items(), strict=True):
             for group, values in by_group.items():
                 k = groups.index(group)
                 offset = (k - (len(groups) - 1) / 2) * thick
                 colour = line_style(k + 1)["color"]
                 ax.bar(places + offset, values, thick, color=colour, label=group)
-                name = "/".join(part for part in (title, group) if part) or label
-                drawn[name] = Quantity(np.asarray(values), where, label)
+                quantity = Quantity(np.asarray(values), where, label or title)
+                drawn[joined(title, group) or label] = quantity
             if line is not None:
                 ax.axhline(line, color="0.6", lw=0.8, ls=":")
             ax.set_xticks(places, names, rotation=turned)
             ax.set_xlabel(of)
-            ax.set_title(title)
-        axes[0].set_ylabel(label)
-        if len(groups) > 1:
-            shown = axes[0].get_legend_handles_labels()
-            fig.legend(*shown, loc="outside right center", title=by or None)
+            ax.set_title(title if shared else "")
+            ax.set_ylabel("" if shared else title)
+        if shared:
+            axes[0].set_ylabel(label)
+        if any(groups):
+            add_groups(fig, axes, by)
         fig.drawn = drawn
     return fig
 
@@ -79,7 +80,7 @@ def intervals(
     - `by`: What the groups are; the title of the legend.
     - `scale`: The scale of the numbers. A linear axis shows 0.
     """
-    names = list(dict.fromkeys(name for each in values.values() for name in each))
+    names = groups_of(values)
     drawn, lowest = {}, 0.0
     with style():
         fig = figure(6.4, 0.9 + 0.34 * len(names))
@@ -108,8 +109,7 @@ def intervals(
         if scale == "linear":
             ax.set_xlim(left=1.1 * lowest)
         else:
-            ax.xaxis.set_major_formatter("{x:g}")  # Avoids mathtext.
-            ax.xaxis.set_minor_formatter(NullFormatter())
+            plain_log(ax.xaxis)
         ax.grid(axis="y", color="0.9", lw=0.8)
         ax.set_axisbelow(True)
         ax.set_xlabel(label)

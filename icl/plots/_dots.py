@@ -5,8 +5,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 import numpy as np
 from matplotlib.axes import Axes
 
-from ._drawn import DrawnFigure, Quantity
-from ._style import dot_style, figure, style
+from ._drawn import DrawnFigure, joined, Quantity
+from ._style import add_groups, dot_style, figure, groups_of, style
 
 
 Dots = tuple[np.ndarray, np.ndarray]
@@ -39,7 +39,7 @@ def dots(
         raise ValueError(
             f"y: wanted one label for each of {len(panels)} panels, got {len(labels)}"
         )
-    groups = list(dict.fromkeys(name for each in panels.values() for name in each))
+    groups = groups_of(panels)
     # Of several groups none is black, the colour of the axes.
     looks = {g: dot_style(k + (len(groups) > 1)) for k, g in enumerate(groups)}
     drawn = {}
@@ -51,7 +51,7 @@ def dots(
             for group, (across, up) in panels[title].items():
                 ax.scatter(across, up, s=16, lw=0, label=group, **looks[group])
                 where = {"dot": np.arange(len(across))}
-                prefix = "/".join(part for part in (title, group) if part)
+                prefix = joined(title, group)
                 drawn[f"{prefix}/x"] = Quantity(np.asarray(across), where, x)
                 drawn[f"{prefix}/y"] = Quantity(np.asarray(up), where, label)
             if identity:
@@ -64,8 +64,7 @@ def dots(
                 texts = (names or {}).get(group, ())
                 _write(ax, texts, across, up, looks[group]["color"], taken)
         if len(groups) > 1:
-            shown = axes[0].get_legend_handles_labels()
-            fig.legend(*shown, loc="outside right center", title=by or None)
+            add_groups(fig, axes, by)
         fig.drawn = drawn
     return fig
 

@@ -54,6 +54,11 @@ Drawn = Mapping[str, Quantity]
 """The quantities of a figure by name; `a/b` is `b` in the panel `a`."""
 
 
+def joined(*parts: str) -> str:
+    """The name of a quantity from those of its panel and its group."""
+    return "/".join(part for part in parts if part)
+
+
 class DrawnFigure(Figure):
     """A Matplotlib figure that keeps what it shows, for `save` to write beside it.
 

@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from ..checks import check_axes
-from ._drawn import DrawnFigure
+from ._drawn import DrawnFigure, joined
 from ._interval import Interval
 from ._panels import as_panels, draw, Limits, Look, Panel
 
@@ -103,74 +103,17 @@ def heads_over_time(
         columns = len(given) if isinstance(values, Mapping) else 4
         look = Look(columns, "head", trace, band, phase_change)
         return draw(sequences, panels, look)
-    array = next(iter(given.values()))
-    if len(given) != 1 or array.ndim != 4:
+    (array, *more), panels = given.values(), []
+    if more or array.ndim != 4:
         wanted = "one array [checkpoint, layer, head, trace] of values"
-        got = ", ".join(str(list(a.shape)) for a in given.values())
-        raise ValueError(f"groups: wanted {wanted}, got {got}")
-    panels = _panels_of_heads(array, np.asarray(groups), label, limits)
-    look = Look(4, by, trace, band, phase_change)
-    return draw(sequences, panels, look)
-
-
-def attention_over_time(
-    sequences: np.ndarray,
-    attention: np.ndarray | Mapping[str, np.ndarray],
-    *,
-    groups: ArrayLike | None = None,
-    by: str = "",
-    trace: str = "sequence",
-    band: Interval | None = None,
-    phase_change: float | None = None,
-) -> DrawnFigure:
-    """Draws what each head attends to over training.
-
-    **Arguments:**
-
-    - `attention`: As `values` of `heads_over_time`, in [0, 1]. Several arrays are named
-        by the attended tokens: `{"correct label": …, "any label": …}`.
-    - All others: As for `heads_over_time`.
-    """
-    return heads_over_time(
-        sequences,
-        attention,
-        groups=groups,
-        label="attention",
-        by=by,
-        trace=trace,
-        band=band,
-        limits=(0, 1.02),
-        phase_change=phase_change,
-    )
-
-
-def previous_token_scores(
-    sequences: np.ndarray,
-    scores: np.ndarray,
-    above_baseline: np.ndarray | None = None,
-    *,
-    band: Interval | None = None,
-    phase_change: float | None = None,
-) -> DrawnFigure:
-    """Draws how much each head attends to the previous token over training.
-
-    **Arguments:**
-
-    - `sequences`: Sequences seen, `[checkpoint]`.
-    - `scores`: `[checkpoint, layer, head]`, or with traces.
-    - `above_baseline`: The scores minus those of a head with uniform attention.
-    - `band`, `phase_change`: As for `traces`.
-    """
-    given = {"as it is": np.asarray(scores)}
-    if above_baseline is not None:
-        given["above uniform attention"] = np.asarray(above_baseline)
-    return heads_over_time(
-        sequences,
-        given,
-        label="previous-token\nattention",
-        band=band,
-        phase_change=phase_change,
-    )
+        raise ValueError(f"groups: wanted {wanted}, got {list(array.shape)}")
+    for layer, head in np.ndindex(array.shape[1:3]):
+        found = array[:, layer, head]
+        if not np.isnan(found).all():
+            name = f"layer {layer}, head {head}"
+            own = np.asarray(groups)
+            panels.append(Panel(found, own, name, name, label, limits))
+    return draw(sequences, panels, Look(4, by, trace, band, phase_change))
 
 
 def _by_head(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -178,15 +121,12 @@ def _by_head(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     values = values[..., None] if values.ndim == 2 else values
     check_axes(strengths=(values, "checkpoint head trace"))
     there = ~np.isnan(values).all((0, 2))
-    heads = np.arange(values.shape[1])[there]
     flat = values[:, there].reshape(len(values), -1)
-    return flat, np.repeat(heads, values.shape[2])
+    return flat, np.repeat(np.flatnonzero(there), values.shape[2])
 
 
 def _panels_of_layers(
-    given: Mapping[str, np.ndarray],
-    label: str,
-    limits: Limits | None,
+    given: Mapping[str, np.ndarray], label: str, limits: Limits | None
 ) -> list[Panel]:
     layers = {array.shape[1] for array in given.values()}
     if len(layers) != 1:
@@ -199,21 +139,6 @@ def _panels_of_layers(
             flat, heads = _by_head(array[:, layer])
             title = (name if layer == 0 else "") if name else f"layer {layer}"
             row = f"layer {layer}" if name and column == 0 else ""
-            where = f"{name}/layer {layer}".strip("/")
+            where = joined(name, f"layer {layer}")
             panels.append(Panel(flat, heads, where, title, label, limits, row=row))
-    return panels
-
-
-def _panels_of_heads(
-    array: np.ndarray,
-    groups: np.ndarray,
-    label: str,
-    limits: Limits | None,
-) -> list[Panel]:
-    panels = []
-    for layer, head in np.ndindex(array.shape[1:3]):
-        values = array[:, layer, head]
-        if not np.isnan(values).all():
-            name = f"layer {layer}, head {head}"
-            panels.append(Panel(values, groups, name, name, label, limits))
     return panels

@@ -4,8 +4,15 @@ import abc
 import dataclasses
 
 import numpy as np
+import pandas as pd
 from jaxtyping import Float
 from scipy import special
+
+
+def finite(values: Float[np.ndarray, "checkpoint trace"]) -> pd.DataFrame:
+    """A column for each checkpoint; pandas leaves out what is not finite."""
+    known = np.where(np.isfinite(values), values, np.nan)
+    return pd.DataFrame(known.astype(float).T)
 
 
 class Interval(abc.ABC):
@@ -37,17 +44,10 @@ class Confidence(Interval):
             raise ValueError(f"level must be in (0, 1), got {self.level}")
 
     def bounds(self, values):
-        there = np.isfinite(values)
-        count = there.sum(1)
-        known = np.where(there, values, 0.0)
-        enough = count > 1
-        mean = known.sum(1) / np.maximum(count, 1)
-        squares = (np.where(there, values - mean[:, None], 0.0) ** 2).sum(1)
-        freedom = np.maximum(count - 1, 1)
-        t = special.stdtrit(freedom, 0.5 + self.level / 2)
-        half = t * np.sqrt(squares / freedom / np.maximum(count, 1))
-        half = np.where(enough, half, np.nan)
-        return mean - half, mean + half
+        frame = finite(values)
+        t = special.stdtrit(frame.count() - 1, 0.5 + self.level / 2)
+        half = t * frame.sem()
+        return (frame.mean() - half).to_numpy(), (frame.mean() + half).to_numpy()
 
     def text(self, trace):
         return f"{100 * self.level:g}% confidence\nof the mean over\n{trace}s"
@@ -66,13 +66,8 @@ class Quantiles(Interval):
             raise ValueError(f"low must be below high, both in [0, 1], got {got}")
 
     def bounds(self, values):
-        found = np.full((2, len(values)), np.nan)
-        values = np.where(np.isfinite(values), values, np.nan)
-        some = ~np.isnan(values).all(1)
-        if some.any():
-            at = [self.low, self.high]
-            found[:, some] = np.nanquantile(values[some].astype(float), at, axis=1)
-        return found[0], found[1]
+        found = finite(values).quantile([self.low, self.high])
+        return found.to_numpy()[0], found.to_numpy()[1]
 
     def text(self, trace):
         if (self.low, self.high) == (0, 1):

@@ -142,40 +142,49 @@ def handles_of(
     return handles
 
 
-def add_legend(fig: Figure, handles: Sequence[Handle], title: str, key: Key) -> None:
-    """Puts the legend to the right of all panels."""
-    if not handles:
-        return
-    fig.legend(
-        handles=handles,
-        loc="outside right center",
-        title=_title(title, key) or None,
-        alignment="left",
-        ncols=_columns(handles, fig.get_figheight()),
-    )
+@dataclass(frozen=True)
+class Legend:
+    """The legend to the right of all panels of a figure, whose height is in inches."""
 
+    handles: Sequence[Handle]
+    of: str
+    key: Key
+    height: float
 
-def legend_width(
-    handles: Sequence[Handle], title: str, key: Key, height: float
-) -> float:
-    """The width in inches that the legend and a colour bar, if there is one, need."""
-    texts = [line for handle in handles for line in _text(handle).split("\n")]
-    longest = max(map(len, [*texts, _title(title, key)]), default=0)
-    bar = 0.7 if isinstance(key, Numbered) else 0.0
-    if not handles:
-        return bar
-    return bar + (0.5 + 0.062 * longest) * _columns(handles, height)
+    @property
+    def title(self) -> str:
+        """What the groups are, if the legend has several."""
+        alone = isinstance(self.key, Numbered) or len(self.key.names) < 2
+        return "" if alone else self.of
 
+    @property
+    def columns(self) -> int:
+        """How many columns its entries need."""
+        lines = sum(1 + text.count("\n") for text in self.texts) + 2
+        return math.ceil(0.17 * lines / self.height)
 
-def _title(title: str, key: Key) -> str:
-    """The title if the legend has several groups, else nothing."""
-    return "" if isinstance(key, Numbered) or len(key.names) < 2 else title
+    @property
+    def texts(self) -> list[str]:
+        """What is written beside each entry."""
+        return [str(handle.get_label()) for handle in self.handles]
 
+    @property
+    def width(self) -> float:
+        """The inches that the legend and a colour bar, if there is one, need."""
+        bar = 0.7 if isinstance(self.key, Numbered) else 0.0
+        if not self.handles:
+            return bar
+        lines = [line for text in self.texts for line in text.split("\n")]
+        longest = max(map(len, [*lines, self.title]))
+        return bar + (0.5 + 0.062 * longest) * self.columns
 
-def _columns(handles: Sequence[Handle], height: float) -> int:
-    lines = sum(1 + _text(handle).count("\n") for handle in handles) + 2
-    return math.ceil(0.17 * lines / height)
-
-
-def _text(handle: Handle) -> str:
-    return str(handle.get_label())
+    def add(self, fig: Figure) -> None:
+        """Draws it."""
+        if self.handles:
+            fig.legend(
+                handles=self.handles,
+                loc="outside right center",
+                title=self.title or None,
+                alignment="left",
+                ncols=self.columns,
+            )

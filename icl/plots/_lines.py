@@ -6,11 +6,10 @@ from typing import Literal
 
 import numpy as np
 from jaxtyping import Float, Num
-from matplotlib.ticker import LogFormatter, NullFormatter, NullLocator
+from matplotlib.ticker import LogFormatter, NullLocator
 
-from ..checks import check_scale
-from ._drawn import DrawnFigure, Quantity
-from ._style import figure, line_style, LINES, style
+from ._drawn import DrawnFigure, joined, Quantity
+from ._style import add_groups, figure, line_style, LINES, plain_log, style
 
 
 @dataclass(frozen=True)
@@ -36,14 +35,6 @@ class Line:
     dashed: bool = False
     width: float = 1.2
 
-    def __post_init__(self):
-        for name in ("y", "low", "high"):
-            values = getattr(self, name)
-            if values is not None and np.shape(values) != np.shape(self.x):
-                wanted = f"{name} must be {[*np.shape(self.x)]} as x is"
-                raise ValueError(f"{wanted}, got {[*np.shape(values)]}")
-        check_scale("width", self.width)
-
 
 def lines(
     panels: Mapping[str, Mapping[str, Line]],
@@ -61,35 +52,29 @@ def lines(
     - `x`, `y`: What the numbers are, with their units.
     - `scale`: Of the vertical axis.
 
-    **Raises:** `ValueError` if there is no panel.
+    **Raises:** `ValueError` if there is no panel, or for arrays of unequal lengths.
     """
     if not panels:
         raise ValueError("panels must have at least one panel, got none")
     every = [(name, line) for each in panels.values() for name, line in each.items()]
     names = list(dict.fromkeys(name for name, line in every if not line.colour))
     styles = {name: line_style(k) for k, name in enumerate(names)}
-    drawn = {}
     with style():
         fig = figure(1.8 + 3.0 * len(panels), 2.8)
         axes = fig.subplots(1, len(panels), squeeze=False)[0]
+        drawn = {}
         for ax, (title, curves) in zip(axes, panels.items(), strict=True):
             for name, line in curves.items():
+                drawn |= _quantities(joined(title, name), line, x, y)
                 own = {"color": line.colour, "ls": LINES[0]}
                 _draw(ax, name, line, own if line.colour else styles[name])
-                prefix = "/".join(part for part in (title, name) if part)
-                drawn |= _quantities(prefix, line, x, y)
             ax.set_title(title)
             ax.set_xlabel(x)
             ax.set_yscale(scale)
             if scale == "log":
-                ax.yaxis.set_major_formatter("{x:g}")  # Avoids mathtext.
-                ax.yaxis.set_minor_formatter(NullFormatter())
+                plain_log(ax.yaxis)
         axes[0].set_ylabel(y)
-        handles = {}
-        for ax in axes:
-            for handle, name in zip(*ax.get_legend_handles_labels(), strict=True):
-                handles.setdefault(name, handle)
-        fig.legend([*handles.values()], [*handles], loc="outside right center")
+        add_groups(fig, axes)
         fig.drawn = drawn
     return fig
 
@@ -133,6 +118,8 @@ def head_lines(
     - `limits`: The limits of the vertical axis.
     - `threshold`: Where to draw a horizontal line, such as chance.
     """
+    x_name, y_name = (" ".join(text.split()) for text in (of, label))
+    drawn = {}
     with style():
         fig = figure(3.0 * len(values) + 0.6, 2.6)
         axes = fig.subplots(1, len(values), sharey=True, squeeze=False)[0]
@@ -143,16 +130,11 @@ def head_lines(
                 ax.axhline(threshold, color="0.6", lw=0.8, ls=":")
             ax.set_xlabel(of)
             ax.set_title(title)
+            where = {x_name: np.asarray(x), "head": np.arange(heads.shape[1])}
+            drawn[title] = Quantity(heads, where, y_name)
         axes[0].set(ylabel=label, ylim=limits)
-        lines, names = axes[0].get_legend_handles_labels()
-        fig.legend(lines, names, loc="outside right upper", title="head")
-    where = {" ".join(of.split()): np.asarray(x)}
-    fig.drawn = {
-        title: Quantity(
-            heads, {**where, "head": np.arange(heads.shape[1])}, " ".join(label.split())
-        )
-        for title, heads in values.items()
-    }
+        add_groups(fig, axes, "head", "upper")
+        fig.drawn = drawn
     return fig
 
 
@@ -168,15 +150,10 @@ def learning_times(
     - `by`: What the lines are; the title of the legend.
     """
     label = "thousands of sequences"
+    drawn = {}
     with style():
         fig = figure(3.0 * len(panels) + 1.3, 2.9)
         axes = fig.subplots(1, len(panels), sharey=True, squeeze=False)[0]
-        # A logarithmic axis cannot be drawn without a number.
-        learnt = any(
-            np.isfinite([*times.values()]).any()
-            for lines in panels.values()
-            for times in lines.values()
-        )
         for ax, (name, lines) in zip(axes, panels.items(), strict=True):
             for line, times in lines.items():
                 sizes = np.array([*times], int)
@@ -184,20 +161,19 @@ def learning_times(
                 shown = np.where(np.isfinite(values), values, np.nan) / 1e3
                 ax.plot(sizes, shown, "o-", ms=4, label=line)
                 where = {f"number of {name}": sizes}
-                fig.drawn = {
-                    **fig.drawn,
-                    f"{name}/{line}": Quantity(values, where, "sequences seen"),
-                }
+                drawn[f"{name}/{line}"] = Quantity(values, where, "sequences seen")
             ax.set_xscale("log", base=2)
-            if learnt:
-                ax.set_yscale("log")
             every = sorted({size for times in lines.values() for size in times})
             ax.set_xticks(every, [str(size) for size in every])
             ax.xaxis.set_minor_locator(NullLocator())
+            ax.set_xlabel(f"number of {name}")
+        # A logarithmic axis cannot be drawn without a number.
+        if any(np.isfinite(quantity.values).any() for quantity in drawn.values()):
+            axes[0].set_yscale("log")
+        for ax in axes:
             ax.yaxis.set_major_formatter("{x:g}")
             ax.yaxis.set_minor_formatter(LogFormatter())  # Avoids mathtext.
-            ax.set_xlabel(f"number of {name}")
-            ax.set_ylabel(label if ax is axes[0] else "")
-        handles, labels = axes[0].get_legend_handles_labels()
-        fig.legend(handles, labels, loc="outside right upper", title=by)
+        axes[0].set_ylabel(label)
+        add_groups(fig, axes, by, "upper")
+        fig.drawn = drawn
     return fig

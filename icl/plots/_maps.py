@@ -1,13 +1,13 @@
 """Maps of numbers on one colour scale; cells without a number are hatched."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.cm import ScalarMappable
 from matplotlib.colors import LogNorm, Normalize
 from matplotlib.figure import Figure
-from matplotlib.image import AxesImage
 from matplotlib.patches import Patch, Rectangle
 from matplotlib.ticker import NullFormatter
 from numpy.typing import ArrayLike
@@ -17,28 +17,6 @@ from ._style import figure, style
 
 
 _LOOK = {"facecolor": "0.92", "edgecolor": "0.55", "hatch": "////", "lw": 0}
-
-
-def hatch_undefined(ax: Axes, values: np.ndarray) -> None:
-    """Hatches the cells of a map without a finite number."""
-    for row, column in np.argwhere(~np.isfinite(values)):
-        ax.add_patch(Rectangle((column - 0.5, row - 0.5), 1, 1, **_LOOK))
-
-
-def explain_undefined(fig: Figure, values: Iterable[ArrayLike]) -> None:
-    """Explains hatched cells in a legend below the maps, if there are any."""
-    if any(not np.isfinite(np.asarray(x)).all() for x in values):
-        patch = Patch(label="undefined", **_LOOK)
-        fig.legend(handles=[patch], loc="outside lower left", fontsize=8)
-
-
-def largest_size(values: Iterable[ArrayLike], least: float) -> float | None:
-    """The largest absolute value, at least `least`; `None` if no number is finite."""
-    sizes = [np.abs(x[np.isfinite(x)]) for x in map(np.asarray, values)]
-    found = np.concatenate([size.ravel() for size in sizes])
-    return max(float(found.max()), least) if found.size else None
-
-
 # Larger maps have smaller cells without numbers, and fewer ticks.
 _MOST = 16
 
@@ -48,35 +26,70 @@ def heat_map(
     values: np.ndarray,
     rows: Sequence[str],
     columns: Sequence[str],
-    *,
-    bound: float,
-    colours: str,
-    signed: bool = False,
-) -> AxesImage:
-    """Draws values between `-bound` and `bound`; NaN is hatched.
+    scale: ScalarMappable,
+    text: Callable[[float], str],
+) -> None:
+    """Draws a map with the number in each cell; cells without one are hatched.
 
     **Arguments:**
 
     - `values`: `[row, column]`.
     - `rows`, `columns`: Names of the ticks.
-    - `colours`: A diverging colour map.
-    - `signed`: Whether positive numbers have a plus sign, as changes do.
+    - `scale`: The colours of the numbers. It diverges if it begins below 0.
+    - `text`: How a number is written.
     """
-    image = ax.imshow(values, cmap=colours, vmin=-bound, vmax=bound, aspect="auto")
-    hatch_undefined(ax, values)
+    norm: Any = scale.norm
+    least = float(norm.vmin)
+    # On a logarithmic scale, 0 too has the colour of the lower end.
+    coloured = np.maximum(values, least)
+    ax.imshow(coloured, norm=norm, cmap=scale.cmap, aspect="auto")
+    for row, column in np.argwhere(~np.isfinite(values)):
+        ax.add_patch(Rectangle((column - 0.5, row - 0.5), 1, 1, **_LOOK))
     if max(len(rows), len(columns)) <= _MOST:
-        for (row, column), value in np.ndenumerate(values):
-            if np.isfinite(value):
-                colour = "white" if abs(value) > 0.6 * bound else "black"
-                text = number(float(value), signed=signed)
-                ax.text(column, row, text, color=colour, **_TEXT)
+        for row, column in np.argwhere(np.isfinite(values)):
+            value = float(values[row, column])
+            place = float(norm(max(value, least)))
+            dark = abs(2 * place - 1) if least < 0 else place
+            look = {"color": "white" if dark > 0.6 else "black", "fontsize": 7.5}
+            ax.text(column, row, text(value), ha="center", va="center", **look)
     ax.set_xticks(*_thinned(columns))
     if max(map(len, columns)) > 3:
         for label in ax.get_xticklabels():
             label.set(rotation=45, ha="right", rotation_mode="anchor")
     ax.set_yticks(*_thinned(rows))
     ax.spines[:].set_visible(False)
-    return image
+
+
+def diverging(
+    values: Iterable[ArrayLike], colours: str = "RdBu", least: float = 1e-6
+) -> ScalarMappable:
+    """A scale from minus to plus the largest size, which is at least `least`."""
+    sizes = [np.abs(np.asarray(x, float)).ravel() for x in values]
+    every = np.concatenate(sizes)
+    bound = max(every[np.isfinite(every)], default=1.0)
+    bound = max(float(bound), least)
+    return ScalarMappable(Normalize(-bound, bound), colours)
+
+
+def colour_bar(
+    fig: Figure,
+    scale: ScalarMappable,
+    axes: Any,
+    label: str,
+    values: Iterable[ArrayLike],
+) -> bool:
+    """Draws the bar of a scale if any value is a number; says whether it did."""
+    there = any(np.isfinite(np.asarray(x)).any() for x in values)
+    if there:
+        fig.colorbar(scale, ax=axes, label=label, fraction=0.05)
+    return there
+
+
+def explain_undefined(fig: Figure, values: Iterable[ArrayLike]) -> None:
+    """Explains hatched cells in a legend below the maps, if there are any."""
+    if any(not np.isfinite(np.asarray(x)).all() for x in values):
+        patch = Patch(label="undefined", **_LOOK)
+        fig.legend(handles=[patch], loc="outside lower left", fontsize=8)
 
 
 def inches(rows: int, columns: int) -> tuple[float, float]:
@@ -84,20 +97,21 @@ def inches(rows: int, columns: int) -> tuple[float, float]:
     return 0.42 * min(max(columns, 4), _MOST), 0.36 * min(max(rows, 3), _MOST)
 
 
+def places(count: int) -> list[str]:
+    """The ticks of layers or heads: their numbers."""
+    return [*map(str, range(count))]
+
+
 def _thinned(names: Sequence[str]) -> tuple[list[int], list[str]]:
-    places = range(0, len(names), -(-len(names) // _MOST))
-    shown = [i for i in places if names[i]]
+    shown = [i for i in range(0, len(names), -(-len(names) // _MOST)) if names[i]]
     return shown, [names[i] for i in shown]
 
 
-_TEXT = {"ha": "center", "va": "center", "fontsize": 7.5}
-
-
-def number(value: float, *, signed: bool) -> str:
+def number(value: float, form: str = ".2f") -> str:
     """Two decimals, without the zero before the point; `0` if both are zero."""
     if abs(value) < 0.005:
         return "0"
-    text = f"{value:+.2f}" if signed else f"{value:.2f}"
+    text = f"{value:{form}}"
     text = text.replace("0.", ".", 1) if abs(value) < 0.995 else text
     return text.replace("-", "−")
 
@@ -121,39 +135,22 @@ def head_maps(
         largest size, in colours that diverge from white. If no number is finite, there
         is no scale.
     """
-    some = next(iter(panels.values()))
-    largest = largest_size(panels.values(), 1e-6)
-    bound = largest or 1.0
-    low, high = limits or (-bound, bound)
-    colours = "RdBu" if limits is None else "Blues"
-    names = {
-        rows: np.arange(some.shape[0]),
-        columns: np.arange(some.shape[1]),
-    }
-    scale = ScalarMappable(Normalize(low, high), colours)
+    height, width = next(iter(panels.values())).shape
+    scale = diverging(panels.values())
+    if limits is not None:
+        scale = ScalarMappable(Normalize(*limits), "Blues")
+    names = {rows: np.arange(height), columns: np.arange(width)}
     drawn = {name: Quantity(x, names, label) for name, x in panels.items()}
     with style():
-        wide, tall = 0.8 + 0.38 * some.shape[1], 0.8 + 0.3 * some.shape[0]
-        fig = figure(0.9 + wide * len(panels), tall, drawn)
+        size = 0.9 + (0.8 + 0.38 * width) * len(panels), 0.8 + 0.3 * height
+        fig = figure(*size, drawn)
         axes = fig.subplots(1, len(panels), squeeze=False)[0]
         for ax, (title, values) in zip(axes, panels.items(), strict=True):
-            ax.imshow(values, norm=scale.norm, cmap=colours, aspect="auto")
-            hatch_undefined(ax, values)
-            for (row, column), value in np.ndenumerate(values):
-                if np.isfinite(value):
-                    edge = abs(value - (low + high) / 2) if limits is None else value
-                    dark = edge > 0.6 * high
-                    colour = "white" if dark else "black"
-                    look = {"color": colour, "ha": "center", "va": "center"}
-                    ax.text(column, row, f"{value:.2f}", fontsize=7, **look)
-            ax.set_xticks(range(some.shape[1]), names[columns])
-            ax.set_yticks(range(some.shape[0]), names[rows])
+            heat_map(ax, values, places(height), places(width), scale, "{:.2f}".format)
             ax.set_xlabel(columns)
             ax.set_title(title)
-            ax.spines[:].set_visible(False)
         axes[0].set_ylabel(rows)
-        if largest is not None:
-            fig.colorbar(scale, ax=axes, label=label, fraction=0.05)
+        colour_bar(fig, scale, axes, label, panels.values())
         explain_undefined(fig, panels.values())
     return fig
 
@@ -179,37 +176,17 @@ def log_map(
 
     **Raises:** `ValueError` unless there is one name for each row and each column.
     """
-    values = np.asarray(values, float)
-    if values.shape != (len(rows), len(columns)):
-        wanted = f"values must be {[len(rows), len(columns)]} as the names are"
-        raise ValueError(f"{wanted}, got {[*values.shape]}")
-    named = {
-        of[0] or "row": np.array([*rows]),
-        of[1] or "column": np.array([*columns]),
-    }
-    norm = LogNorm(*limits, clip=True)
-    scale, dark = ScalarMappable(norm, "Blues"), float(norm.inverse(0.6))
+    named = {of[0] or "row": np.array([*rows]), of[1] or "column": np.array([*columns])}
+    quantity = Quantity(np.asarray(values, float), named, label)
+    scale = ScalarMappable(LogNorm(*limits, clip=True), "Blues")
     with style():
         size = 2.9 + 0.42 * len(columns), 1.5 + 0.25 * len(rows)
-        fig = figure(*size, {label: Quantity(values, named, label)})
+        fig = figure(*size, {label: quantity})
         ax = fig.subplots()
-        there = np.isfinite(values)
-        # Below the scale, 0 too has the colour of its lower end.
-        coloured = np.where(there, np.maximum(values, limits[0]), np.nan)
-        ax.imshow(coloured, norm=norm, cmap="Blues", aspect="auto")
-        hatch_undefined(ax, values)
-        for row, column in np.argwhere(there):
-            value = float(values[row, column])
-            colour = "white" if value > dark else "black"
-            look = {"ha": "center", "va": "center", "fontsize": 7, "color": colour}
-            ax.text(column, row, _short(value, limits[0]), **look)
-        ax.set_xticks(range(len(columns)), columns, rotation=45, ha="right")
-        for tick in ax.get_xticklabels():
-            tick.set_rotation_mode("anchor")
-        ax.set_yticks(range(len(rows)), rows)
+        short = lambda value: _short(value, limits[0])
+        heat_map(ax, quantity.values, rows, columns, scale, short)
         ax.set_xlabel(of[1])
         ax.set_ylabel(of[0])
-        ax.spines[:].set_visible(False)
         bar = fig.colorbar(scale, ax=ax, label=label, extend="both")
         bar.ax.yaxis.set_major_formatter("{x:g}")  # Avoids mathtext.
         bar.ax.yaxis.set_minor_formatter(NullFormatter())

@@ -8,15 +8,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from jaxtyping import Float
 from matplotlib import patheffects
 from matplotlib.axes import Axes
 from matplotlib.collections import LineCollection
 
 from ..checks import check_axes
 from ._drawn import Drawn, DrawnFigure, Quantity
-from ._interval import Interval
-from ._legend import add_legend, handles_of, Key, key_of, legend_width, MARK, Numbered
+from ._interval import finite, Interval
+from ._legend import handles_of, Key, key_of, Legend, MARK, Numbered
 from ._style import figure, sequences_axis, style, unit_of
 
 
@@ -95,7 +94,7 @@ def draw(sequences: np.ndarray, panels: Sequence[Panel], look: Look) -> DrawnFig
     alike = len({(panel.label, panel.limits) for panel in panels}) == 1
     count = max(panel.values.shape[1] for panel in panels)
     unit, text = unit_of(float(sequences.max(initial=0)))
-    thin = _any_thin(panels, key)
+    thin = any(_several(panel, key) for panel in panels)
     title = f"mean by {look.by}" if thin and look.by else look.by
     with style():
         handles = handles_of(
@@ -106,7 +105,8 @@ def draw(sequences: np.ndarray, panels: Sequence[Panel], look: Look) -> DrawnFig
             phase_change=look.phase_change is not None,
         )
         width, height = _inches(columns, rows, alike)
-        fig = figure(width + legend_width(handles, title, key, height), height)
+        legend = Legend(handles, title, key, height)
+        fig = figure(width + legend.width, height)
         grid = fig.subplots(rows, columns, squeeze=False, sharex=True, sharey=alike)
         drawn: dict[str, Quantity] = {}
         for ax, panel in zip(grid.flat, panels, strict=False):
@@ -117,7 +117,7 @@ def draw(sequences: np.ndarray, panels: Sequence[Panel], look: Look) -> DrawnFig
         _trim(grid, len(panels), alike)
         if isinstance(key, Numbered):
             fig.colorbar(key.scale, ax=grid, label=look.by, fraction=0.05, aspect=30)
-        add_legend(fig, handles, title, key)
+        legend.add(fig)
     if look.phase_change is not None:
         mark = np.asarray(float(look.phase_change))
         drawn["phase change"] = Quantity(mark, label="sequences seen")
@@ -143,13 +143,13 @@ def _draw_panel(
     groups = [k for k, rows in enumerate(members) if rows.size]
     x = sequences / unit
     drawn = {}
-    thin = _several(members)
+    thin = _several(panel, key)
     if thin:
         shown = _chosen(members)
         colours = key.colours(panel.groups, values.shape[1])
         _thin_lines(ax, x, values, shown, colours, isinstance(key, Numbered))
         drawn |= _thin_drawn(sequences, panel, shown, look)
-    means = np.stack([_mean(values[:, members[k]]) for k in groups], 1)
+    means = np.stack([finite(values[:, members[k]]).mean() for k in groups], 1)
     for k, mean in zip(groups, means.T, strict=True):
         halo = _HALO if thin else None
         look_of = {**key.style(k), "path_effects": halo, "zorder": 3}
@@ -231,27 +231,16 @@ def _chosen(members: Sequence[np.ndarray]) -> np.ndarray:
     return np.sort(ordered)
 
 
-def _several(members: Sequence[np.ndarray]) -> bool:
+def _several(panel: Panel, key: Key) -> bool:
     """Whether there are single traces to draw under the means."""
+    members = key.traces(panel.groups, panel.values.shape[1])
     return any(len(rows) > 1 for rows in members)
-
-
-def _any_thin(panels: Sequence[Panel], key: Key) -> bool:
-    return any(_several(key.traces(p.groups, p.values.shape[1])) for p in panels)
 
 
 def _trace_text(trace: str, count: int) -> str:
     """What the thin lines are, for the legend."""
     part = f"{MOST_TRACES:,} of {count:,}\n" if count > MOST_TRACES else "single "
     return f"{part}{trace}s"
-
-
-def _mean(values: Float[np.ndarray, "checkpoint trace"]) -> np.ndarray:
-    """The mean over the traces that are not NaN; NaN if all are."""
-    there = ~np.isnan(values)
-    total = np.where(there, values, 0.0).sum(1)
-    count = there.sum(1)
-    return np.where(count > 0, total / np.maximum(count, 1), np.nan)
 
 
 def _inches(columns: int, rows: int, alike: bool) -> tuple[float, float]:

@@ -64,7 +64,9 @@ def attention_patterns(
     if rows * columns > _MOST_MAPS:
         got = f"{columns} sequences of {rows} heads"
         raise ValueError(f"patterns: at most {_MOST_MAPS} maps, got {got}; choose some")
-    heads = _named_heads(heads, rows)
+    heads = [f"head {i}" for i in range(rows)] if heads is None else heads
+    if len(heads) != rows:
+        raise ValueError(f"heads: expected {rows} names, got {len(heads)}")
     tokens = _named_tokens(tokens, columns, queries)
     names = np.array([name.replace("\n", " ") for name in heads])
     axes = {
@@ -142,14 +144,6 @@ def token_maps(attention: np.ndarray, tokens: Sequence[str]) -> DrawnFigure:
                 ax.set_xticklabels([])
         _bar(fig, grid, colours)
     return fig
-
-
-def _named_heads(heads: Sequence[str] | None, count: int) -> Sequence[str]:
-    if heads is None:
-        return [f"head {i}" for i in range(count)]
-    if len(heads) != count:
-        raise ValueError(f"heads: expected {count} names, got {len(heads)}")
-    return heads
 
 
 def _named_tokens(

@@ -5,7 +5,14 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 from matplotlib.figure import Figure
 
-from ._maps import explain_undefined, heat_map, inches, largest_size
+from ._maps import (
+    colour_bar,
+    diverging,
+    explain_undefined,
+    heat_map,
+    inches,
+    number,
+)
 from ._style import figure, style
 
 
@@ -45,15 +52,13 @@ def recovered_maps(
         fig = figure(1.9 + (max(widths) + 0.5) * most, height)
         ratios = {"height_ratios": heights}
         grid = fig.subplots(len(grids), most, squeeze=False, gridspec_kw=ratios)
-        largest = largest_size(recovered.values(), 1.0)
-        bound = largest or 1.0
-        image = None
+        scale = diverging(recovered.values(), least=1.0)
         for row, (name, (panels, rows, columns)) in enumerate(grids.items()):
             values = recovered[name].reshape(len(panels), len(rows), len(columns))
             for ax in grid[row, len(panels) :]:
                 ax.remove()
             for ax, panel, part in zip(grid[row], panels, values, strict=False):
-                image = heat_map(ax, part, rows, columns, bound=bound, colours="RdBu")
+                heat_map(ax, part, rows, columns, scale, number)
                 of = f", {axes[0]} {panel}" if len(axes) == 3 else ""
                 ax.set_title(f"{name.replace('_', ' ')}{of}", fontsize=9)
                 if once and row < len(grids) - 1:
@@ -62,10 +67,8 @@ def recovered_maps(
                     ax.set_xlabel(axes[-1])
             if len(axes) > 1:
                 grid[row, 0].set_ylabel(axes[-2])
-        assert image is not None
         shown = [ax for ax in grid.flat if ax.figure is not None]
-        if largest is not None:
-            fig.colorbar(image, ax=shown, label=label, fraction=0.05)
+        colour_bar(fig, scale, shown, label, recovered.values())
         explain_undefined(fig, recovered.values())
     return fig
 

@@ -2,11 +2,14 @@
 
 import contextlib
 import functools
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
 import matplotlib as mpl
 from matplotlib.axes import Axes
+from matplotlib.axis import Axis
+from matplotlib.figure import Figure
+from matplotlib.ticker import NullFormatter
 
 from ._drawn import Drawn, DrawnFigure, PLAIN
 
@@ -34,20 +37,14 @@ MARKERS = ("o", "^", "s", "D")
 
 def line_style(index: int) -> dict:
     """Colour and dashes of the line with this index; the first 32 all differ."""
-    every = colours()
-    return {
-        "color": every[index % len(every)],
-        "ls": LINES[index // len(every) % len(LINES)],
-    }
+    turn, place = divmod(index, len(colours()))
+    return {"color": colours()[place], "ls": LINES[turn % len(LINES)]}
 
 
 def dot_style(index: int) -> dict:
     """Colour and marker of the dots with this index; the first 32 all differ."""
-    every = colours()
-    return {
-        "color": every[index % len(every)],
-        "marker": MARKERS[index // len(every) % len(MARKERS)],
-    }
+    turn, place = divmod(index, len(colours()))
+    return {"color": colours()[place], "marker": MARKERS[turn % len(MARKERS)]}
 
 
 def figure(width: float, height: float, drawn: Drawn | None = None) -> DrawnFigure:
@@ -77,3 +74,26 @@ def sequences_axis(ax: Axes, label: str, *, small: bool = False) -> None:
 def _sheet() -> mpl.RcParams:
     path = Path(__file__).with_name("paper.mplstyle")
     return mpl.rc_params_from_file(path, use_default_template=False)
+
+
+def plain_log(axis: Axis) -> None:
+    """Writes the numbers of a logarithmic axis as they are, not as powers of ten."""
+    axis.set_major_formatter("{x:g}")  # Avoids mathtext.
+    axis.set_minor_formatter(NullFormatter())
+
+
+def groups_of(panels: Mapping[str, Iterable[str]]) -> list[str]:
+    """The names of the groups of all panels, each once."""
+    return list(dict.fromkeys(name for each in panels.values() for name in each))
+
+
+def add_groups(
+    fig: Figure, axes: Iterable[Axes], title: str = "", place: str = "center"
+) -> None:
+    """Puts a legend of the groups in all panels, each once, to the right of them."""
+    handles = {}
+    for ax in axes:
+        for handle, name in zip(*ax.get_legend_handles_labels(), strict=True):
+            handles.setdefault(name, handle)
+    look = {"loc": f"outside right {place}", "title": title or None}
+    fig.legend([*handles.values()], [*handles], **look)

@@ -6,11 +6,10 @@ import numpy as np
 from jaxtyping import Float
 from matplotlib.axes import Axes
 from matplotlib.collections import LineCollection
-from matplotlib.lines import Line2D
 from matplotlib.patheffects import withStroke
 
-from ._drawn import DrawnFigure, Quantity
-from ._style import colours, figure, style
+from ._drawn import DrawnFigure, joined, Quantity
+from ._style import add_groups, colours, figure, groups_of, style
 
 
 _STEPS = "gradient steps"
@@ -42,20 +41,16 @@ def clamped_descents(
             _furnish(ax, label)
         loss = next(iter(panels.values()))
         for line in axes[0].get_lines():
-            half = halves.get(str(line.get_label()))
+            name, colour = str(line.get_label()), line.get_color()
+            half = halves.get(name)
             if half is not None:
-                at = half, loss[str(line.get_label())][half]
-                axes[0].plot(*at, "o", ms=4.5, color=line.get_color())
+                at = half, loss[name][half]
+                axes[0].plot(*at, "o", ms=4.5, color=colour)
                 text = {"xytext": (6, 3), "textcoords": "offset points"}
-                note = axes[0].annotate(f"{half}", at, color=line.get_color(), **text)
+                note = axes[0].annotate(f"{half}", at, color=colour, **text)
                 note.set_path_effects([withStroke(linewidth=2, foreground="white")])
-        handles, labels = axes[0].get_legend_handles_labels()
-        fig.legend(handles, labels, loc="outside right upper", title=by)
-        fig.drawn = {
-            f"{label}/{name}": _quantity(curve, label)
-            for label, curves in panels.items()
-            for name, curve in curves.items()
-        }
+        add_groups(fig, axes[:1], by, "upper")
+        fig.drawn = _quantities(panels)
     return fig
 
 
@@ -69,7 +64,7 @@ def vector_progress(
     - `progress`: By the title of a panel, the curve of each vector that is learned.
     - `label`: The label of the vertical axis.
     """
-    names = list(dict.fromkeys(name for each in progress.values() for name in each))
+    names = groups_of(progress)
     with style():
         fig = figure(2.5 * len(progress) + 1.2, 2.5)
         axes = fig.subplots(1, len(progress), sharey=True, squeeze=False)[0]
@@ -78,13 +73,8 @@ def vector_progress(
                 ax.plot(curve, color=colours()[names.index(name) + 1], label=name)
             ax.set_title(title)
             _furnish(ax, label if ax is axes[0] else "")
-        lines = [Line2D([], [], color=c) for c in colours()[1 : len(names) + 1]]
-        fig.legend(lines, names, loc="outside right upper", title="vector")
-        fig.drawn = {
-            f"{title}/{name}": _quantity(curve, label)
-            for title, curves in progress.items()
-            for name, curve in curves.items()
-        }
+        add_groups(fig, axes, "vector", "upper")
+        fig.drawn = _quantities(progress, label)
     return fig
 
 
@@ -124,7 +114,7 @@ def two_mechanisms(
             colour = colours()[names.index(name)]
             _close_by(axes[0, 1], losses[name], low, high, name, colour)
             ax.axvspan(*_around(low, high), color="0.9", lw=0, zorder=0)
-        fig.legend(*ax.get_legend_handles_labels(), loc="outside right upper")
+        add_groups(fig, [ax], place="upper")
         fig.drawn = drawn
     return fig
 
@@ -170,8 +160,7 @@ def mechanism_seeds(
             ax.set_xlabel("gradient steps ÷ steps to half of the plateau")
             ax.set_xlim(0, times[-1])
         axes[0].set_ylim(0, 1.1 * highest)
-        handles, labels = axes[0].get_legend_handles_labels()
-        fig.legend(handles, labels, loc="outside right upper", title="median of seeds")
+        add_groups(fig, axes[:1], "median of seeds", "upper")
         fig.drawn = drawn
     return fig
 
@@ -230,6 +219,15 @@ def _furnish(ax: Axes, label: str) -> None:
     ax.set_ylabel(label)
     ax.set_xlim(left=0)
     ax.set_ylim(bottom=0)
+
+
+def _quantities(panels: Mapping[str, _Curves], label: str = "") -> dict[str, Quantity]:
+    """The curves of all panels; without a label, the name of the panel is it."""
+    return {
+        joined(title, name): _quantity(curve, label or title)
+        for title, curves in panels.items()
+        for name, curve in curves.items()
+    }
 
 
 def _quantity(curve: np.ndarray, label: str) -> Quantity:

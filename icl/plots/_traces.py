@@ -65,34 +65,6 @@ def traces(
     return draw(sequences, panels, look)
 
 
-def output_biases(
-    sequences: np.ndarray,
-    biases: np.ndarray,
-    *,
-    groups: ArrayLike | None = None,
-    by: str = "label",
-    phase_change: float | None = None,
-) -> DrawnFigure:
-    """Draws the bias of each output over training.
-
-    **Arguments:**
-
-    - `sequences`: Sequences seen, `[checkpoint]`.
-    - `biases`: The biases of the unembedding, `[checkpoint, label]`.
-    - `groups`, `by`, `phase_change`: As for `traces`. Without groups, each label has a
-        colour, or a place on a colour map if there are too many labels.
-    """
-    return traces(
-        sequences,
-        biases,
-        groups=np.arange(np.shape(biases)[-1]) if groups is None else groups,
-        label="output bias (nats)",
-        by=by,
-        trace="label",
-        phase_change=phase_change,
-    )
-
-
 def learning_curves(
     sequences: np.ndarray,
     losses: Mapping[str, np.ndarray],
@@ -135,17 +107,17 @@ def _panel(
     limits: Limits,
     threshold: tuple[float, str] | None,
 ) -> Panel:
-    arrays = {key: np.asarray(values) for key, values in by_set.items()}
-    columns = [x[:, None] if x.ndim == 1 else x for x in arrays.values()]
-    groups = [
-        key.replace("_", " ")
-        for key, values in zip(arrays, columns, strict=True)
-        for _ in range(values.shape[1])
-    ]
-    values = np.concatenate(columns, 1)
-    return Panel(
-        values, np.array(groups), name, label=label, limits=limits, threshold=threshold
-    )
+    columns = {key: _columns(values) for key, values in by_set.items()}
+    groups = [[key.replace("_", " ")] * x.shape[1] for key, x in columns.items()]
+    values = np.concatenate([*columns.values()], 1)
+    look = {"label": label, "limits": limits, "threshold": threshold}
+    return Panel(values, np.concatenate(groups), name, **look)
+
+
+def _columns(values: ArrayLike) -> np.ndarray:
+    """One trace or several, `[event, trace]`."""
+    array = np.asarray(values)
+    return array[:, None] if array.ndim == 1 else array
 
 
 def training_loss(
@@ -167,10 +139,8 @@ def training_loss(
     - `label`: What the loss is, with its unit.
     - `groups`, `by`: The group of each run, `[seed]`, and what the groups are.
     """
-    runs = np.asarray(loss)
-    runs = runs[:, None] if runs.ndim == 1 else runs
     look = {"label": label, "limits": (0, None), "trace": "seed"}
-    fig = traces(sequences, runs, groups=groups, by=by, **look)
+    fig = traces(sequences, _columns(loss), groups=groups, by=by, **look)
     ax = fig.axes[0]
     marks = np.asarray(changes, float)
     unit, _ = unit_of(float(np.max(sequences, initial=0)))

@@ -192,7 +192,7 @@ def _reduced(
         if len(over.index) != count:
             got = f"{len(over.index)} indices for {count} sequences"
             raise ValueError(f"GroupMean needs one index for each sequence, got {got}")
-        return np.where(counts, over.index[order], -1)
+        return np.where(counts, np.asarray(over.index)[order], -1)
 
     groups = {
         name: jnp.asarray(group_of(measure.over))

@@ -130,9 +130,10 @@ def attention(subject: Subject) -> DrawnFigure:
         "to any label": measures.query_attention("label"),
     }
     found = subject.replay(asked)
-    return plots.attention_over_time(
+    return plots.heads_over_time(
         found.sequences,
         {name: found[name] for name in asked},
+        limits=(0, 1.02),
         phase_change=subject.phase_change,
     )
 
@@ -164,10 +165,10 @@ def previous_token(subject: Subject) -> DrawnFigure:
             "above": measures.previous_token_excess(),
         }
     )
-    return plots.previous_token_scores(
+    return plots.heads_over_time(
         found.sequences,
-        found["score"],
-        found["above"],
+        {"as it is": found["score"], "above uniform attention": found["above"]},
+        label="previous-token\nattention",
         phase_change=subject.phase_change,
     )
 
@@ -201,8 +202,14 @@ def biases(subject: Subject) -> DrawnFigure:
         reason = "a graft replaces them" if grafts else "edits do not change them"
         raise Inapplicable(f"biases are the run's own weights, and {reason}")
     found = subject.replay({"biases": measures.unembedding_biases()})
-    return plots.output_biases(
-        found.sequences, found["biases"], phase_change=subject.phase_change
+    return plots.traces(
+        found.sequences,
+        found["biases"],
+        groups=np.arange(found["biases"].shape[1]),
+        label="output bias (nats)",
+        by="label",
+        trace="label",
+        phase_change=subject.phase_change,
     )
 
 

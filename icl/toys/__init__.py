@@ -6,18 +6,22 @@ gradient; it can clamp entries and take measures on the way. `induction` and
 `icl.models`.
 """
 
-from ._descent import descend as descend, ToyDescent as ToyDescent
-from ._events import half_time as half_time, plateau as plateau, rise as rise
-from ._form import (
-    AbstractForm as AbstractForm,
-    InnerProducts as InnerProducts,
-    Tensor as Tensor,
+from ._descent import (
+    descend as descend,
+    Toy as Toy,
+    ToyClamp as ToyClamp,
+    ToyDescent as ToyDescent,
+    Trace as Trace,
 )
+from ._events import half_time as half_time, plateau as plateau, rise as rise
 from ._loss import (
+    AbstractForm as AbstractForm,
     AbstractLoss as AbstractLoss,
     Coopetition as Coopetition,
+    InnerProducts as InnerProducts,
     RankOne as RankOne,
     Size as Size,
+    Tensor as Tensor,
     ToyMeasure as ToyMeasure,
     Vectors as Vectors,
 )
@@ -34,4 +38,3 @@ from ._presets import (
     run as run,
     ToyStudy as ToyStudy,
 )
-from ._toy import Toy as Toy, ToyClamp as ToyClamp, Trace as Trace

@@ -22,7 +22,9 @@ def half_time(losses: Float[np.ndarray, " step"], after: int = _SETTLED) -> int 
 
     **Raises:** `ValueError` if there is no step `after`.
     """
-    _check_after(losses, after)
+    if not 0 <= after < len(losses) or not np.isfinite(losses[after]):
+        steps = int(np.isfinite(losses).sum())
+        raise ValueError(f"after must be one of the {steps} steps, got {after}")
     below = losses[after:] < losses[after] / 2
     return after + int(np.argmax(below)) if below.any() else None
 
@@ -53,9 +55,3 @@ def rise(losses: Float[np.ndarray, " step"]) -> tuple[int, int]:
     kept = losses[np.isfinite(losses)]
     high = int(np.argmax(kept - np.minimum.accumulate(kept)))
     return int(np.argmin(kept[: high + 1])), high
-
-
-def _check_after(losses: Float[np.ndarray, " step"], after: int) -> None:
-    if not 0 <= after < len(losses) or not np.isfinite(losses[after]):
-        steps = int(np.isfinite(losses).sum())
-        raise ValueError(f"after must be one of the {steps} steps, got {after}")

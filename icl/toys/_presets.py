@@ -10,11 +10,9 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Integer, UInt32
 
-from ._descent import descend, ToyDescent
-from ._form import AbstractForm, Tensor
-from ._loss import Coopetition, RankOne, Size, ToyMeasure
+from ._descent import descend, Toy, ToyClamp, ToyDescent, Trace
+from ._loss import AbstractForm, Coopetition, RankOne, Size, Tensor, ToyMeasure
 from ._measures import LossAtTruth, Misalignment
-from ._toy import Toy, ToyClamp, Trace
 
 
 @dataclasses.dataclass(frozen=True)

@@ -8,7 +8,6 @@ import equinox as eqx
 import jax
 import numpy as np
 
-from ...checks import check_scale, positive
 from ._learners import FunctionLearner
 
 
@@ -26,11 +25,6 @@ class HostLearner(FunctionLearner):
         if importlib.util.find_spec("sklearn") is None:
             wanted = "needs scikit-learn: make EXTRA=baselines, or pip install"
             raise ValueError(f"{type(self).__name__} {wanted} scikit-learn")
-        self.check()
-
-    @abc.abstractmethod
-    def check(self) -> None:
-        """Raises `ValueError` for settings that cannot be."""
 
     def predictions(self, xs, ys):
         shape = jax.ShapeDtypeStruct(ys.shape, ys.dtype)
@@ -65,9 +59,6 @@ class Lasso(HostLearner):
 
     penalty: float = eqx.field(static=True, default=0.01)
 
-    def check(self) -> None:
-        check_scale("penalty", self.penalty)
-
     def regressor(self) -> Any:
         from sklearn.linear_model import Lasso as Regressor
 
@@ -84,10 +75,6 @@ class GreedyTree(HostLearner):
     """
 
     depth: int | None = eqx.field(static=True, default=None)
-
-    def check(self) -> None:
-        if self.depth is not None:
-            positive("depth", self.depth)
 
     def regressor(self) -> Any:
         from sklearn.tree import DecisionTreeRegressor
@@ -107,13 +94,6 @@ class BoostedTrees(HostLearner):
     rounds: int = eqx.field(static=True, default=50)
     depth: int = eqx.field(static=True, default=4)
     rate: float = eqx.field(static=True, default=0.1)
-
-    def check(self) -> None:
-        positive("rounds", self.rounds)
-        positive("depth", self.depth)
-        check_scale("rate", self.rate)
-        if self.rate > 1:
-            raise ValueError(f"rate must be at most 1, got {self.rate}")
 
     def regressor(self) -> Any:
         from sklearn.ensemble import GradientBoostingRegressor

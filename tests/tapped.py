@@ -248,13 +248,6 @@ class Plain(opto.Tap):
         return False
 
 
-def untapped(model):
-    """The same computation without taps, for models that have it."""
-    if hasattr(model, "bare"):
-        return model.bare
-    return lambda *inputs: model(*inputs, tap=Plain())
-
-
 class Negate(opto.Edit):
     """A user's own edit: changes the sign of the selected entries."""
 
@@ -312,12 +305,6 @@ def _first(shape):
     return mask
 
 
-def _corner(shape):
-    mask = np.zeros(shape, bool)
-    mask[-1, ..., :2] = True
-    return mask
-
-
 def _scattered(shape):
     """Selects a third of all entries, scattered."""
     return np.arange(np.prod(shape, dtype=int)).reshape(shape) % 3 == 1
@@ -370,11 +357,6 @@ EDITS: dict[str, Case] = {
         np.zeros_like,
         _first,
     ),
-    "two_axes": Case(
-        lambda s, **k: opto.Clamp(s.name, -2, unit=[0, 1], **{s.axes[0]: -1}, **k),
-        lambda v: np.full_like(v, -2),
-        _corner,
-    ),
     "mask": Case(
         lambda s, **k: opto.Clamp(
             s.name, _draw(s.shape), mask=_scattered(s.shape), **k
@@ -403,11 +385,6 @@ EDITS: dict[str, Case] = {
         lambda s, **k: opto.Steer(s.name, _draw(s.shape[-1:]), axes=s.axes[-1], **k),
         lambda v: v + _draw(v.shape[-1:]),
     ),
-    "steer_entries": Case(
-        lambda s, **k: opto.Steer(s.name, 3.0, mask=_scattered(s.shape), **k),
-        lambda v: v + 3,
-        _scattered,
-    ),
     "patch": Case(
         lambda s, **k: opto.Patch(
             s.name, {"else": 0.0, s.name: _draw(s.shape)}, **{s.axes[0]: [0, -1]}, **k
@@ -418,10 +395,6 @@ EDITS: dict[str, Case] = {
     # The mean of two: sums of more may round differently.
     "mean": Case(
         lambda s, **k: opto.Mean(s.name, _recorded(s, _draw((2, *s.shape))), **k),
-        lambda v: _draw((2, *v.shape)).sum(0) / 2,
-    ),
-    "mean_of_batch_axes": Case(
-        lambda s, **k: opto.Mean(s.name, _recorded(s, _draw((2, 1, *s.shape))), **k),
         lambda v: _draw((2, *v.shape)).sum(0) / 2,
     ),
     "mean_given": Case(

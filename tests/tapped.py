@@ -46,13 +46,6 @@ class MLP(eqx.Module):
         hiddens = tap("hiddens", jnp.stack(hiddens), "layer hidden")
         return tap("out", self.readout(hiddens.ravel()), "label")
 
-    def bare(self, x):
-        hiddens = []
-        for layer in self.layers:
-            x = self.activation(layer(x))
-            hiddens.append(x)
-        return self.readout(jnp.stack(hiddens).ravel())
-
 
 class CNN(eqx.Module):
     """Has sites with three axes and with none, integers and booleans; takes a key."""
@@ -80,11 +73,6 @@ class CNN(eqx.Module):
         features = tap("features", self.embedding[winner], "row column feature")
         return features.sum((0, 1)) + gated.sum()
 
-    def bare(self, image, key):
-        maps = self.dropout(self.conv(image), key=key)
-        gated = jnp.where(maps > 0, maps, -0.1)
-        return self.embedding[jnp.argmax(gated, 0)].sum((0, 1)) + gated.sum()
-
 
 class Heads(eqx.Module):
     """Attention whose weights all have a head axis."""
@@ -111,13 +99,6 @@ class Heads(eqx.Module):
         z = tap("z", jnp.einsum("hst,htk->hsk", pattern, v), "head seq d_head")
         return tap("out", jnp.einsum("hdk,hsk->sd", self.output, z), "seq d_model")
 
-    def bare(self, x):
-        q, k, v = (
-            jnp.einsum("hkd,sd->hsk", w, x) for w in (self.query, self.key, self.value)
-        )
-        z = jnp.einsum("hst,htk->hsk", jax.checkpoint(_pattern)(q, k), v)
-        return jnp.einsum("hdk,hsk->sd", self.output, z)
-
 
 def _pattern(q, k):
     scores = jnp.einsum("hsk,htk->hst", q, k)
@@ -140,11 +121,6 @@ class Ragged(eqx.Module):
         for i, layer in enumerate(self.layers):
             here = tap.scope(f"layers.{i}")
             x = here("resid", x + layer(x, tap=here), "seq d_model")
-        return x
-
-    def bare(self, x):
-        for layer in self.layers:
-            x = x + layer.bare(x)
         return x
 
 

@@ -420,10 +420,8 @@ MISFITS = {
     "eigenvalues are of square matrices, got shape (3, 4)": lambda: Factored(
         ones(3, 2), ones(2, 4)
     ).eigenvalues(),
-    "(1, 4, 4) and (4,)": lambda: one() @ ones(4),
     "got shapes (4, 3) and (1, 4, 4)": lambda: ones(4, 3) @ one(),
     "(1, 4, 4) and (5, 4)": lambda: one() @ Factored(ones(5, 1), ones(1, 4)),
-    "(3, 2, 4), (3, 2, 4)": lambda: HeadWeights(*[ones(3, 2, 4)] * 4),
     "one batch axis, the heads; got shapes (1, 4, 4) and (4, 4)": lambda: (
         circuits.composition(one(), one()[0])
     ),
@@ -436,7 +434,6 @@ MISFITS = {
     "pattern is [head, seq, kv_seq] of one sequence": lambda: heads.previous_token(
         UNIFORM
     ),
-    "(1, 1, 9)": lambda: heads.previous_token_excess(UNIFORM[None, -1:]),
     "rows has one entry for each of 9 tokens, got shape (8,)": lambda: (
         heads.previous_token(UNIFORM[None], jnp.ones(8, bool))
     ),

@@ -198,10 +198,8 @@ EDITS = {
     "head": lambda: [opto.Zero("blocks.0.attn.z", head=1)],
     "stream": lambda: [opto.Steer("blocks.0.resid_post", STEER, axes="d_model")],
     "end": lambda: [opto.Steer("final.in", STEER, axes="d_model", pos=-1)],
-    "output": lambda: [opto.Zero("blocks.0.attn.out")],
     "pattern": lambda: [opto.Pattern(opto.PreviousToken(), heads="0:0")],
     "frozen": lambda: [opto.Freeze("**.pattern"), opto.Zero("tok_embed", pos=2)],
-    "result": lambda: [opto.Scale("blocks.1.attn.result", 2.0, head=0)],
 }
 
 
@@ -214,7 +212,7 @@ def test_terms_sum_to_the_logits_under_edits(name):
     assert np.abs(expected - logits_of(model, *inputs)).max() > 1e-3
     np.testing.assert_allclose(values.sum(0), expected, atol=1e-6)
     rest = np.abs(values[names.index("rest")]).max()
-    assert (rest > 1e-3) == (name in ("stream", "end", "output"))
+    assert (rest > 1e-3) == (name in ("stream", "end"))
     if name == "head":
         np.testing.assert_array_equal(values[names.index("0:1")], 0)
 
@@ -250,7 +248,7 @@ def _terms(**options):
 
 
 ERRORS = {
-    "did you mean '**.resid_post'?": _lens(sites="**.resid_pots"),
+    "did you mean 'blocks.*.resid_post'?": _lens(sites="**.resid_pots"),
     "at least one site, got none": _lens(sites=[]),
     "must have the shape of final.in": _lens(sites="**.attn.z"),
     "into must be one site, got 2": _lens(into="**.resid_pre"),

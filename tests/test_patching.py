@@ -182,11 +182,11 @@ def test_path_to_the_output_skips_what_is_in_between():
 
 
 def test_path_patch_of_a_batch_equals_its_examples_and_own_values_change_nothing():
-    model, own, other = small(), inputs(0, (4,)), inputs(1, (4,))
+    model, own, other = small(), inputs(0, (2,)), inputs(1, (2,))
     ends = At("blocks.*.attn.z", head=0), At("blocks.2.attn.k")
     _, record = opto.run(model, *other, record="blocks.*.attn.z")
     ours, _ = opto.run(model, *own, edits=[opto.PathPatch(*ends, record)])
-    for i in range(4):
+    for i in range(2):
         _, single = opto.run(model, *(x[i] for x in other), record="blocks.*.attn.z")
         edit = opto.PathPatch(*ends, single)
         one, _ = opto.run(model, *(x[i] for x in own), edits=[edit])
@@ -377,18 +377,6 @@ def integrated(**settings):
     return lambda m, x: opto.integrated_attribution(score, m, x, x, **settings)
 
 
-def swept(*edits):
-    return lambda m, x: opto.sweep(score, m, *x, edits=[edit(m) for edit in edits])
-
-
-def graft(**where):
-    return lambda m: opto.Graft(m, **where)
-
-
-def zero(axis):
-    return lambda m: Zero("blocks.*.attn.z").each(axis)
-
-
 MISTAKES = {
     "at is opto.At(...).each(...), got At('embed')": lambda m, x: opto.activation_patch(
         score, m, x, x, at=At("embed")
@@ -414,8 +402,12 @@ MISTAKES = {
         lambda out, *_: (out > 0).sum()
     ),
     # What would do nothing.
-    "swept edits cannot come before Graft(": swept(zero("head"), graft(from_=1)),
-    "layer=0) would have no effect": swept(graft(until=0), zero("layer")),
+    "swept edits cannot come before Graft(": lambda m, x: opto.sweep(
+        score, m, *x, edits=[SWEPT["heads"](), opto.Graft(m, from_=1)]
+    ),
+    "heads='0:0') would have no effect": lambda m, x: opto.sweep(
+        score, m, *x, edits=[opto.Graft(m, until=0), SWEPT["heads"]()]
+    ),
     "Zero('blocks.0.attn.z') would have no effect": lambda m, x: opto.run(
         m, *x, edits=[PerfectPreviousToken(), Zero("blocks.0.attn.z")]
     ),
@@ -460,9 +452,10 @@ def test_sweeps_are_of_the_model_that_is_run():
 def test_temperatures_of_match_have_a_gradient():
     model, (examples, labels) = small(2), inputs(0)
 
+    @jax.jit
     def logit(temperature):
         edit = Pattern(Match(temperature), site="blocks.1.attn.pattern")
         return opto.visit(model, examples, labels, edits=[edit])[0][-1, 0]
 
     slope = (logit(0.71) - logit(0.69)) / 0.02  # A smaller step would show rounding.
-    np.testing.assert_allclose(jax.grad(logit)(0.7), slope, rtol=2e-2)
+    np.testing.assert_allclose(jax.jit(jax.grad(logit))(0.7), slope, rtol=2e-2)

@@ -167,7 +167,9 @@ class Tokens(eqx.Module):
 
 def transformer():
     config = TransformerConfig(num_layers=1, d_model=12, num_heads=3, mlp_ratio=1.0)
-    return config.build(exemplar_label_interface(4, dim=3), key=jax.random.key(3))
+    interface = exemplar_label_interface(4, dim=3)
+    # Compiled, because initialisation otherwise takes seconds.
+    return eqx.filter_jit(config.build)(interface, key=jax.random.key(3))
 
 
 def _normal(seed, *shape):

@@ -137,7 +137,8 @@ def probe(positions, getkey, **settings):
     config = TransformerConfig(
         d_model=16, num_heads=(4, 2), positions=positions, **settings
     )
-    model = config.build(exemplar_label_interface(5, dim=7), key=getkey())
+    interface = exemplar_label_interface(5, dim=7)
+    model = eqx.filter_jit(config.build)(interface, key=getkey())
     examples = jax.random.normal(getkey(), (5, 7))
     labels = jnp.array([1, 4, 1, 0, 4])
     return model, (examples, labels)

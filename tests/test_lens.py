@@ -1,5 +1,6 @@
 """The logit lens and direct logit attribution, against NumPy by hand."""
 
+import functools
 import re
 
 import equinox as eqx
@@ -38,8 +39,14 @@ def x64():
 
 def build(name, seed=0):
     """A model whose norms and biases differ from their initial values."""
+    return _built(name, seed, jax.config.jax_enable_x64)
+
+
+@functools.cache
+def _built(name, seed, _):
     interface = exemplar_label_interface(LABELS, dim=DIM)
-    model = CONFIGS[name].build(interface, key=jax.random.key(seed))
+    # Compiled, because initialisation otherwise takes seconds.
+    model = eqx.filter_jit(CONFIGS[name].build)(interface, key=jax.random.key(seed))
     return shaken(model, jax.random.key(1))
 
 

@@ -73,12 +73,6 @@ def test_no_request_compiles_to_the_bare_model(name):
     assert lowered(edited, inputs).as_text() != bare.as_text()
 
 
-def test_identity_returns_the_value_itself():
-    value = jnp.ones(3)
-    assert opto.identity.scope("a").scope("b")("c", value, "axis") is value
-    assert not opto.identity.wants("a", "b")
-
-
 # Every site of every model can be edited. (test_edits.py and test_kinds.py: an edit
 # to the recorded value is nothing.)
 
@@ -328,17 +322,6 @@ def test_scores_masked_by_minus_infinity():
         return opto.run(only("i"), x, edits=edits)[0][1]
 
     assert jax.grad(selected)(0.3) == 4
-
-
-def test_strict_promotion_of_dtypes_and_ranks():
-    x = jnp.ones((2, 3), "bfloat16")
-    edits = [
-        opto.Clamp("x", jnp.arange(6.0).reshape(3, 2), axes="j i", i=[0, 1], j=0),
-        opto.Clamp("x", 7, j=-1, strength=0.5),
-    ]
-    with jax.numpy_dtype_promotion("strict"), jax.numpy_rank_promotion("raise"):
-        out, _ = opto.run(only("i j"), x, edits=edits)
-    assert_same(out, jnp.array([[0, 1, 4], [1, 1, 4]], "bfloat16"))
 
 
 # Records.

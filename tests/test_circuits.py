@@ -1,8 +1,11 @@
+import re
+
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from kinds import shaken
 
 import opto
 from icl.edits.heads import duplicate_token, induction_strength
@@ -57,12 +60,11 @@ def in_order(eigenvalues):
     return sorted(eigenvalues, key=lambda z: (round(abs(z), 6), z.imag))
 
 
-@pytest.mark.parametrize("dtype", [jnp.bfloat16, jnp.float16])
-def test_floats_of_16_bits_are_computed_in_32(dtype):
+def test_floats_of_16_bits_are_computed_in_32():
+    dtype = jnp.bfloat16
     weights = jax.tree.map(lambda x: x.astype(dtype), layer(jax.random.key(3), 2, 3, 8))
     wide = jax.tree.map(lambda x: np.asarray(x, np.float64), weights)
-    pairs = zip(wide.output, wide.value, strict=True)
-    expected = np.stack([out @ value for out, value in pairs])
+    expected = wide.output @ wide.value
     circuit = circuits.ov(weights)
     close(circuit.norm(), np.linalg.norm(expected, axis=(1, 2)), rtol=1e-5)
     singular = np.linalg.svd(expected, compute_uv=False)[:, :3]
@@ -71,24 +73,21 @@ def test_floats_of_16_bits_are_computed_in_32(dtype):
     sums = eigenvalues.sum(-1).real / np.abs(eigenvalues).sum(-1)
     close(circuits.copying_score(circuit), sums, rtol=1e-4)
     assert circuits.k_composition(weights, weights).dtype == jnp.float32
-    inputs = jnp.eye(8)[:2]
-    written = expected @ inputs.T
+    written = expected @ np.eye(8)[:, :2]
     cosines = written / np.linalg.norm(written, axis=1, keepdims=True)
-    found = circuits.alignment(circuit, inputs, jnp.eye(8, dtype=dtype))
+    found = circuits.alignment(circuit, jnp.eye(8)[:2], jnp.eye(8, dtype=dtype))
     close(found, cosines, rtol=1e-4, atol=1e-6)
 
 
-SHAPES = [(9, 3, 9), (9, 1, 7), (4, 6, 9), (9, 6, 4), (4, 6, 4), (5, 5, 5)]
+SHAPES = [(9, 3, 9), (9, 1, 7), (4, 6, 9), (4, 6, 4)]
 
 
 @pytest.mark.usefixtures("x64")
 @pytest.mark.parametrize("shape", SHAPES)
-@pytest.mark.parametrize("batch", [(), (3, 2)])
-def test_factored_is_the_product(shape, batch, getkey):
-    f = factored(getkey(), *shape, batch)
+def test_factored_is_the_product(shape, getkey):
+    f = factored(getkey(), *shape, (3, 2))
     matrix = dense(f)
     assert f.shape == matrix.shape
-    assert f.T.shape == f.T.product().shape
     close(f.product(), matrix, atol=1e-12)
     close(f.T.product(), np.swapaxes(matrix, -2, -1), atol=1e-12)
     close(f.norm(), np.linalg.norm(matrix, axis=(-2, -1)), rtol=1e-12)
@@ -111,13 +110,10 @@ def test_eigenvalues_are_the_products(shape, getkey):
 def test_products_stay_factored(getkey):
     f, g = factored(getkey(), 9, 3, 7, (4,)), factored(getkey(), 7, 2, 5, (4,))
     matrix = np.random.default_rng(0).standard_normal((7, 6))
-    one = factored(getkey(), 5, 4, 9)
     for ours, expected, rank in (
         (f @ g, dense(f) @ dense(g), 2),
-        (one @ f, dense(one) @ dense(f), 3),
         (f[0] @ g[0], dense(f)[0] @ dense(g)[0], 2),
         (f @ matrix, dense(f) @ matrix, 3),
-        (f @ jnp.asarray(matrix), dense(f) @ matrix, 3),
         (matrix.T @ g, matrix.T @ dense(g), 2),
         (jnp.asarray(matrix.T) @ g, matrix.T @ dense(g), 2),
     ):
@@ -129,10 +125,10 @@ def test_products_stay_factored(getkey):
 def test_indexing_is_numpys(getkey):
     f = factored(getkey(), 3, 2, 5, (4, 6))
     matrix = f.product()
-    for index in (3, -1, (1, 2), slice(1, 3), (slice(None), 5), ([0, 2], [1, 1]), ...):
+    for index in (-1, (1, 2), (slice(None), 5), ([0, 2], [1, 1])):
         close(f[index].product(), matrix[index], rtol=1e-6)
     assert len([*f]) == 4
-    for index in (4, (0, 6), (0, 0, 0)):
+    for index in (4, (0, 0, 0)):
         with pytest.raises(IndexError):
             f[index]
 
@@ -141,7 +137,8 @@ def probe(positions, getkey, **settings):
     config = TransformerConfig(
         d_model=16, num_heads=(4, 2), positions=positions, **settings
     )
-    model = config.build(exemplar_label_interface(5, dim=7), key=getkey())
+    interface = exemplar_label_interface(5, dim=7)
+    model = eqx.filter_jit(config.build)(interface, key=getkey())
     examples = jax.random.normal(getkey(), (5, 7))
     labels = jnp.array([1, 4, 1, 0, 4])
     return model, (examples, labels)
@@ -212,7 +209,6 @@ def test_copying_score_is_of_the_dense_circuit(tokens, getkey):
         eigenvalues = np.linalg.eigvals(np.asarray(unembed) @ ov @ np.asarray(embed).T)
         expected = eigenvalues.sum() / np.abs(eigenvalues).sum()
         close(score, expected.real, atol=1e-9)
-        assert abs(expected.imag) < 1e-9
 
 
 @pytest.mark.usefixtures("x64")
@@ -222,12 +218,9 @@ def test_alignment_is_cosines(getkey):
     outputs = jax.random.normal(getkey(), (5, 8))
     ours = circuits.alignment(circuits.ov(weights), inputs, outputs)
     assert ours.shape == (3, 5, 4)
-    for h, ov in enumerate(matrices(weights)[1]):
-        for o, out in enumerate(np.asarray(outputs)):
-            for i, x in enumerate(np.asarray(inputs)):
-                wrote = ov @ x
-                cosine = wrote @ out / np.linalg.norm(wrote) / np.linalg.norm(out)
-                close(ours[h, o, i], cosine, atol=1e-12)
+    wrote = np.stack(matrices(weights)[1]) @ np.asarray(inputs).T
+    lengths = np.linalg.norm(wrote, axis=1)[:, None], np.linalg.norm(outputs, axis=1)
+    close(ours, outputs @ wrote / lengths[0] / lengths[1][:, None], atol=1e-12)
     same = circuits.alignment(Factored(2 * jnp.eye(8), jnp.eye(8)), inputs, inputs)
     close(np.diagonal(same), 1, atol=1e-12)
 
@@ -265,44 +258,17 @@ def test_random_composition_is_what_noise_has(getkey):
     writer, reader = layer(getkey(), 1, 2, 12), layer(getkey(), 3, 4, 12)
     mean, std = circuits.random_composition(writer, reader, key=getkey(), samples=4000)
     close(mean**2 + std**2, 1 / 12, rtol=0.03)
-    rng, norm, scores = np.random.default_rng(0), np.linalg.norm, []
-    draw = lambda *shape: rng.standard_normal(shape)
-    for _ in range(2000):
-        w, r = draw(12, 2) @ draw(2, 12), draw(12, 4) @ draw(4, 12)
-        scores.append(norm(r @ w) / norm(r) / norm(w))
+    rng, norm = np.random.default_rng(0), np.linalg.norm
+    w = rng.standard_normal((2000, 12, 2)) @ rng.standard_normal((2000, 2, 12))
+    r = rng.standard_normal((2000, 12, 4)) @ rng.standard_normal((2000, 4, 12))
+    size = lambda m: norm(m, axis=(1, 2))
+    scores = size(r @ w) / size(r) / size(w)
     close([mean, std], [np.mean(scores), np.std(scores)], rtol=0.05)
-    few, _ = circuits.random_composition(writer, reader, key=getkey(), samples=200)
-    assert abs(few - mean) < 5 * std / np.sqrt(200)
-
-
-def test_circuits_run_compiled(getkey):
-    writer, reader = layer(getkey(), 2, 3, 8), layer(getkey(), 2, 3, 8)
-    for fn in (
-        lambda w, r: circuits.k_composition(w, r),
-        lambda w, r: circuits.copying_score(circuits.ov(w) @ circuits.ov(r)),
-        lambda w, r: circuits.qk(w).singular_values(),
-    ):
-        close(jax.jit(fn)(writer, reader), fn(writer, reader), rtol=1e-4)
-
-
-def shaken(model, key):
-    """Moves norms away from scale one and offset zero, and biases away from zero."""
-    leaves, structure = jax.tree.flatten(model)
-    keys = jax.random.split(key, len(leaves))
-    leaves = [
-        x + 0.3 * jax.random.normal(k, x.shape) if x.ndim == 1 else x
-        for x, k in zip(leaves, keys, strict=True)
-    ]
-    return jax.tree.unflatten(structure, leaves)
 
 
 @pytest.mark.parametrize(
     "settings",
-    [
-        {"causal": False},
-        {"mlp_ratio": 2.0},
-        {"qkv_bias": True, "mlp_ratio": 1.0, "scale": 0.4},
-    ],
+    [{"causal": False}, {"qkv_bias": True, "mlp_ratio": 1.0, "scale": 0.4}],
 )
 def test_folded_norms_change_nothing(settings, getkey):
     model, inputs = probe(TransformerConfig().positions, getkey, **settings)
@@ -420,98 +386,69 @@ def test_entropy():
 
 
 def test_detectors_of_a_model(getkey):
-    """They read the model's sites, under `vmap`, for several numbers of pairs."""
+    """They read the model's sites, under `vmap`."""
     model, _ = probe(NoPositions(), getkey)
     names = [f"tokens.{n}" for n in ("role", "pair", "label", "exemplar")]
-    for pairs in (1, 6):
-        examples = jax.random.normal(getkey(), (3, pairs + 1, 7)).at[:, 0].set(1.0)
-        examples = examples.at[:, -1].set(1.0)
-        labels = jax.random.randint(getkey(), (3, pairs + 1), 0, 3)
-        _, record = opto.run(
-            model, examples, labels, record=["blocks.1.attn.pattern", *names]
-        )
-        pattern = record["blocks.1.attn.pattern"]
-        role, pair, label, exemplar = (record[name] for name in names)
-        ours = jax.jit(jax.vmap(induction_strength))(pattern, role, pair, label)
-        like = np.where(labels[:, :-1] == labels[:, -1:], 1, -1)
-        theirs = np.einsum("bhp,bp->bh", pattern[:, :, -1, 1::2], like)
-        close(ours, theirs, atol=1e-6)
-        ours = jax.jit(jax.vmap(duplicate_token))(pattern, role, pair, exemplar)
-        close(ours, pattern[:, :, -1, 0], atol=1e-6)
+    examples = jax.random.normal(getkey(), (3, 7, 7)).at[:, 0].set(1.0)
+    examples = examples.at[:, -1].set(1.0)
+    labels = jax.random.randint(getkey(), (3, 7), 0, 3)
+    site = "blocks.1.attn.pattern"
+    _, record = opto.run(model, examples, labels, record=[site, *names])
+    pattern, role, pair, label, exemplar = (record[x] for x in (site, *names))
+    ours = jax.jit(jax.vmap(induction_strength))(pattern, role, pair, label)
+    like = np.where(labels[:, :-1] == labels[:, -1:], 1, -1)
+    theirs = np.einsum("bhp,bp->bh", pattern[:, :, -1, 1::2], like)
+    close(ours, theirs, atol=1e-6)
+    ours = jax.jit(jax.vmap(duplicate_token))(pattern, role, pair, exemplar)
+    close(ours, pattern[:, :, -1, 0], atol=1e-6)
+
+
+def ones(*shape):
+    return jnp.ones(shape)
 
 
 def one():
-    return Factored(jnp.ones((1, 4, 2)), jnp.ones((1, 2, 4)))
+    return Factored(ones(1, 4, 2), ones(1, 2, 4))
 
 
-def head():
-    return HeadWeights(*[jnp.ones((1, 2, 4))] * 3, jnp.ones((1, 4, 2)))
+def head(d_model):
+    return HeadWeights(*[ones(1, 2, d_model)] * 3, ones(1, d_model, 2))
+
+
+MISFITS = {
+    "got shapes (3, 2) and (3, 4)": lambda: Factored(ones(3, 2), ones(3, 4)),
+    "got shapes (5, 3, 2) and (2, 4)": lambda: Factored(ones(5, 3, 2), ones(2, 4)),
+    "eigenvalues are of square matrices, got shape (3, 4)": lambda: Factored(
+        ones(3, 2), ones(2, 4)
+    ).eigenvalues(),
+    "got shapes (4, 3) and (1, 4, 4)": lambda: ones(4, 3) @ one(),
+    "(1, 4, 4) and (5, 4)": lambda: one() @ Factored(ones(5, 1), ones(1, 4)),
+    "one batch axis, the heads; got shapes (1, 4, 4) and (4, 4)": lambda: (
+        circuits.composition(one(), one()[0])
+    ),
+    "got shapes (1, 6, 6) and (1, 4, 4)": lambda: circuits.k_composition(
+        head(4), head(6)
+    ),
+    "got shapes (3, 5) and (1, 4, 3)": lambda: circuits.alignment(
+        one(), ones(3, 4), ones(3, 5)
+    ),
+    "pattern is [head, seq, kv_seq] of one sequence": lambda: heads.previous_token(
+        UNIFORM
+    ),
+    "rows has one entry for each of 9 tokens, got shape (8,)": lambda: (
+        heads.previous_token(UNIFORM[None], jnp.ones(8, bool))
+    ),
+    "role has one entry for each of 9 tokens, got shape (8,)": lambda: (
+        induction_strength(UNIFORM[None], ROLE[1:], PAIR, LABELS)
+    ),
+    "pair has one entry for each of 9 tokens, got shape (1,)": lambda: duplicate_token(
+        UNIFORM[None], ROLE, PAIR[:1], CLASSES
+    ),
+}
 
 
 @pytest.mark.usefixtures("unchecked")
-@pytest.mark.parametrize(
-    ("call", "message"),
-    [
-        (
-            lambda: Factored(jnp.ones((3, 2)), jnp.ones((3, 4))),
-            r"left \[\*batch, rows, rank\] .* got shapes \(3, 2\) and \(3, 4\)",
-        ),
-        (lambda: Factored(jnp.ones((5, 3, 2)), jnp.ones((2, 4))), "got shapes"),
-        (lambda: Factored(jnp.ones(2), jnp.ones((2, 4))), "got shapes"),
-        (
-            lambda: Factored(jnp.ones((3, 2)), jnp.ones((2, 4))).eigenvalues(),
-            r"eigenvalues are of square matrices, got shape \(3, 4\)",
-        ),
-        (
-            lambda: one() @ jnp.ones(4),
-            r"matrices that fit, got .*\(1, 4, 4\) and \(4,\)",
-        ),
-        (lambda: jnp.ones((4, 3)) @ one(), r"got shapes \(4, 3\) and \(1, 4, 4\)"),
-        (lambda: one() @ Factored(jnp.ones((5, 1)), jnp.ones((1, 4))), "got shapes"),
-        (
-            lambda: HeadWeights(*[jnp.ones((3, 2, 4))] * 4),
-            r"output \[.*d_head\], got shapes .*\(3, 2, 4\)",
-        ),
-        (lambda: HeadWeights(*[jnp.ones((2, 4))] * 3, jnp.ones((4, 2))), "got shapes"),
-        (
-            lambda: circuits.composition(one(), one()[0]),
-            r"one batch axis, the heads; got shapes \(1, 4, 4\) and \(4, 4\)",
-        ),
-        (
-            lambda: circuits.k_composition(
-                head(), HeadWeights(*[jnp.ones((1, 2, 6))] * 3, jnp.ones((1, 6, 2)))
-            ),
-            r"got shapes \(1, 6, 6\) and \(1, 4, 4\)",
-        ),
-        (
-            lambda: circuits.random_composition(
-                head(), head(), key=jax.random.key(0), samples=1
-            ),
-            "samples is a whole number, 2 or more, got 1",
-        ),
-        (
-            lambda: circuits.alignment(one(), jnp.ones((3, 4)), jnp.ones((3, 5))),
-            r"got shapes \(3, 5\) and \(1, 4, 3\)",
-        ),
-        (
-            lambda: heads.previous_token(UNIFORM),
-            r"pattern is \[head, seq, kv_seq\] of one sequence, .* got .*\(9, 9\)",
-        ),
-        (lambda: heads.previous_token_excess(UNIFORM[None, -1:]), r"got .*\(1, 1, 9\)"),
-        (
-            lambda: heads.previous_token(UNIFORM[None], jnp.ones(8, bool)),
-            r"rows has one entry for each of 9 tokens, got shape \(8,\)",
-        ),
-        (
-            lambda: induction_strength(UNIFORM[None], ROLE[1:], PAIR, LABELS),
-            r"role has one entry for each of 9 tokens, got shape \(8,\)",
-        ),
-        (
-            lambda: duplicate_token(UNIFORM[None], ROLE, PAIR[:1], CLASSES),
-            r"pair has one entry for each of 9 tokens, got shape \(1,\)",
-        ),
-    ],
-)
-def test_what_does_not_fit(call, message):
-    with pytest.raises(ValueError, match=message):
-        call()
+@pytest.mark.parametrize("message", MISFITS)
+def test_what_does_not_fit(message):
+    with pytest.raises(ValueError, match=re.escape(message)):
+        MISFITS[message]()

@@ -7,7 +7,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from tapped import Apply, Count, Counted, MODELS, Negate, Waves
+from tapped import Apply, Count, Counted, Negate, Waves
 
 import opto
 
@@ -43,7 +43,7 @@ def close(ours, expected):
 NAN = float("nan")
 
 
-@pytest.mark.parametrize("chunk", [None, 1, 3, 100])
+@pytest.mark.parametrize("chunk", [None, 3, 100])
 def test_each_head_equals_a_loop(chunk):
     """Five heads at six grid points: 3 does not divide five, and 100 exceeds it."""
     ours = swept(opto.Zero("layers.*.z").each("layer", "head"), chunk=chunk)
@@ -70,8 +70,6 @@ def test_nan_exactly_where_a_head_does_not_exist():
     ours = swept(opto.Zero("layers.*.q").each("head"))
     np.testing.assert_array_equal(np.isnan(ours), [False, False, True])
     # With a chosen layer, its heads are swept.
-    ours = swept(opto.Zero("layers.*.z", layer=1).each("head"))
-    close(ours, [alone([opto.Zero("layers.1.z", head=h)]) for h in range(3)])
     ours = swept(opto.Zero("layers.*.z", layer=[1]).each("layer", "head"))
     close(ours, [[alone([opto.Zero("layers.1.z", head=h)]) for h in range(3)]])
 
@@ -84,7 +82,6 @@ def test_each_takes_the_selected_indices():
     close(swept(clamp.each("head")), [one(h, [0, 3]) for h in (2, 0)])
     both = [[one(h, p) for p in (0, 3)] for h in (2, 0)]
     close(swept(clamp.each("head", "pos")), both)
-    close(swept(clamp.each("head", "seq")), both)
     units = [alone([opto.Zero("layers.1.z", unit=u)]) for u in range(2)]
     close(swept(opto.Zero("layers.1.z").each("unit")), units)
     pairs = opto.Zero("layers.*.z", heads="0:1 1:2").each("pos")
@@ -93,14 +90,10 @@ def test_each_takes_the_selected_indices():
 
 
 def test_each_over_an_axis_layer_of_the_site():
-    model, inputs = MODELS["mlp"]()
-    total = lambda out, x: out.sum()
-    edits = opto.Zero("hiddens").each("layer", "hidden")
-    ours = opto.sweep(total, model, *inputs, edits=edits)
-    assert ours.shape == (3, 4)
-    for layer, unit in ((0, 0), (2, 3)):
-        edits = [opto.Zero("hiddens", layer=layer, unit=unit)]
-        close(ours[layer, unit], opto.run(model, *inputs, edits=edits)[0].sum())
+    model = lambda x, tap=opto.identity: tap("x", x, "layer hidden")
+    total, x = lambda out, x: out.sum(), jnp.arange(6.0).reshape(2, 3)
+    edits = opto.Zero("x").each("layer", "hidden")
+    close(opto.sweep(total, model, x, edits=edits), x.sum() - x)
 
 
 def test_stack():
@@ -132,13 +125,10 @@ def test_two_sweeps_are_every_combination():
     for chunk in (None, 4):
         close(swept(edits, chunk=chunk), expected)
     turned = [fixed[0], swept_columns, fixed[1], opto.stack(rows), fixed[2]]
-    other = [
-        [alone([fixed[0], column, fixed[1], row, fixed[2]]) for row in rows]
-        for column in columns
-    ]
-    close(swept(turned), other)
     # Order matters here, so one grid is not the other transposed.
-    assert np.abs(np.array(other).T - expected).max() > 1e-3
+    other = swept(turned)
+    close(other[1, 2], alone([fixed[0], columns[1], fixed[1], rows[2], fixed[2]]))
+    assert np.abs(other.T - expected).max() > 1e-3
 
 
 def test_the_metric_may_have_axes():
@@ -199,63 +189,22 @@ def test_a_users_own_edit():
         ours = swept(make("layers.1.z").each("head"))
         close(ours, [alone([make("layers.1.z", head=h)]) for h in range(3)])
         edits = [make("layers.1.z", head=h, strength=0.3) for h in (1, 2)]
-        close(swept(opto.stack(edits)), [alone([edit]) for edit in edits])
         close(swept(opto.stack(edits), chunk=1), [alone([edit]) for edit in edits])
-    assert repr(Negate("z", head=[1, 0], strength=0.5)) == (
-        "Negate('z', head=[1, 0], strength=0.5)"
-    )
     assert repr(Negate("z").each("head")) == "Negate('z').each('head')"
 
 
-def test_inside_jit_vmap_and_grad():
+def test_inside_jit_and_vmap():
     model, x = waves()
-    edits = opto.Zero("layers.1.z", head=[0, 2]).each("head")
-    run = lambda x: opto.sweep(metric, model, x, edits=edits)
-    expected = run(x)
-    close(jax.jit(run)(x), expected)
-    close(jax.vmap(run)(jnp.stack([x, x])), [expected, expected])
 
-    def made_inside(x):
+    def run(x):
         heads = opto.Zero("layers.1.z", head=[0, 2]).each("head")
         edits = [heads, opto.stack([opto.Zero("layers.0.q", head=1)])]
         return opto.sweep(metric, model, x, edits=edits)
 
     pair = lambda h: [opto.Zero("layers.0.q", head=1), opto.Zero("layers.1.z", head=h)]
-    close(jax.jit(made_inside)(x)[:, 0], [alone(pair(0)), alone(pair(2))])
+    expected = [[alone(pair(0))], [alone(pair(2))]]
+    close(jax.jit(run)(x), expected)
+    close(jax.vmap(run)(jnp.stack([x, x])), [expected, expected])
     wrong = lambda: opto.stack([opto.Zero("layers.0.q", head=2)])
     with pytest.raises(ValueError, match="head 2 is out of range"):
         jax.jit(lambda x: opto.sweep(metric, model, x, edits=wrong()))(x)
-
-
-def test_gradient_in_the_strength():
-    """For each swept edit, against finite differences of single runs."""
-    model, x = waves()
-    heads = lambda s: opto.Zero("layers.1.z", strength=s).each("head")
-    slopes = jax.jit(
-        jax.jacobian(lambda s: opto.sweep(metric, model, x, edits=heads(s)))
-    )
-    one = lambda s, h: alone([opto.Zero("layers.1.z", head=h, strength=s)])
-    expected = [(one(0.31, h) - one(0.29, h)) / 0.02 for h in range(3)]
-    np.testing.assert_allclose(slopes(0.3), expected, rtol=2e-3)
-
-
-def test_nothing_to_sweep_over_is_an_empty_grid():
-    model = lambda x, tap=opto.identity: tap("x", x, "seq d")
-    edits = opto.Zero("x").each("pos")
-    for chunk in (None, 2):
-        ours = opto.sweep(metric, model, jnp.zeros((0, 2)), edits=edits, chunk=chunk)
-        assert ours.shape == (0,)
-
-
-def test_the_transformer():
-    """Each head of the real model, against the model without its output weights."""
-    model, inputs = MODELS["transformer"]()
-    last = lambda logits, *inputs: logits[-1]
-    edits = opto.Zero("blocks.*.attn.z").each("layer", "head")
-    ours = opto.sweep(last, model, *inputs, edits=edits)
-    assert ours.shape == (1, 3, 4)
-    where = lambda m: m.blocks[0].attn.output.weight
-    bare = eqx.filter_jit(lambda model: model(*inputs)[-1])
-    for head in range(3):
-        weight = where(model).at[:, 4 * head : 4 * head + 4].set(0)
-        close(ours[0, head], bare(eqx.tree_at(where, model, weight)))

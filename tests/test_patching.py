@@ -2,7 +2,6 @@
 
 import functools
 import re
-import warnings
 
 import equinox as eqx
 import jax
@@ -45,52 +44,44 @@ def score(out, examples, labels):
 # Strength gradients.
 
 SWEPT = {
-    "heads": lambda: Zero("blocks.*.attn.z").each("layer", "head"),
-    "units": lambda: Clamp("blocks.1.mlp.post", 0.5, pos=[0, -1]).each("pos", "unit"),
-    "steer": lambda: Steer(
-        "blocks.*.resid_pre", jnp.arange(8.0) / 20, axes="d_model"
-    ).each("layer"),
-    "scale": lambda: Scale("blocks.*.attn.scores", 2.0, pos=-1).each("layer", "head"),
-    "pattern": lambda: Pattern(PreviousToken()).each("layer", "head"),
-    "stack": lambda: opto.stack(
-        [Zero("blocks.0.attn.z", head=0), Clamp("blocks.2.mlp.out", 1.0, pos=-1)]
+    "heads": lambda **s: Zero("blocks.*.attn.z", **s).each("layer", "head"),
+    "units": lambda **s: Clamp("blocks.1.mlp.post", 0.5, pos=[0, -1], **s).each(
+        "pos", "unit"
     ),
-    "values": lambda: opto.stack([Clamp("blocks.0.mlp.out", v) for v in (0.0, 1.0)]),
+    "steer": lambda **s: Steer(
+        "blocks.*.resid_pre", jnp.arange(8.0) / 20, axes="d_model", **s
+    ).each("layer"),
+    "scale": lambda **s: Scale("blocks.*.attn.scores", 2.0, pos=-1, **s).each(
+        "layer", "head"
+    ),
+    "pattern": lambda **s: Pattern(PreviousToken(), **s).each("layer", "head"),
+    "stack": lambda **s: opto.stack(
+        [Zero("blocks.0.attn.z", head=0, **s), Clamp("blocks.1.mlp.out", 1.0, **s)]
+    ),
+    "values": lambda **s: opto.stack(
+        [Clamp("blocks.0.mlp.out", value, **s) for value in (0.0, 1.0)]
+    ),
 }
 
 
 @pytest.mark.parametrize("name", SWEPT)
 def test_strength_gradient_equals_central_differences(name):
-    swept = SWEPT[name]()
     with jax.enable_x64(True):
-        model, example = double(small()), inputs(0)
+        model, example = double(small(2)), inputs(0)
         fixed = Zero("blocks.0.attn.z", head=1, strength=0.3)
-        ours = opto.strength_grad(score, model, *example, edits=[fixed, swept])
-
-        def at(strength):
-            weak = _weakened(swept, strength)
-            return opto.sweep(score, model, *example, edits=[fixed, weak])
-
+        sweep = lambda swept: opto.sweep(score, model, *example, edits=[fixed, swept])
+        edits = [fixed, SWEPT[name]()]
+        ours = opto.strength_grad(score, model, *example, edits=edits)
         step = 1e-5
-        expected = (at(step) - at(-step)) / (2 * step)
-        assert ours.shape == expected.shape
+        up, down = (sweep(SWEPT[name](strength=s)) for s in (step, -step))
+        assert ours.shape == up.shape
         assert np.any(np.abs(ours) > 1e-4)
-        np.testing.assert_allclose(ours, expected, atol=1e-6)
+        np.testing.assert_allclose(ours, (up - down) / (2 * step), atol=1e-6)
 
 
 def double(model):
     as_double = lambda x: x.astype(float) if eqx.is_inexact_array(x) else x
     return jax.tree.map(as_double, model)
-
-
-def _weakened(swept, strength):
-    if isinstance(swept, opto.Each):
-        edit = eqx.tree_at(lambda e: e.edit.strength, swept, jnp.asarray(strength))
-        return edit
-    weak = [
-        eqx.tree_at(lambda e: e.strength, e, jnp.asarray(strength)) for e in swept.edits
-    ]
-    return opto.stack(weak)
 
 
 def test_strength_gradient_is_one_trace_and_nan_where_there_is_no_head():
@@ -113,20 +104,17 @@ def test_strength_gradient_is_one_trace_and_nan_where_there_is_no_head():
 # Activation patching.
 
 
+@pytest.mark.filterwarnings("ignore::opto.NoEffectWarning")
 def test_activation_patching_equals_a_loop():
-    model, own, other = small(), inputs(0, (3,)), inputs(1, (3,))
+    """Both inputs may have one label at a position; a patch there changes nothing."""
+    model, own, other = small(2), inputs(0, (3,)), inputs(1, (3,))
     at = At("blocks.*.resid_pre").each("layer", "pos")
     ours = opto.activation_patch(score, model, own, other, at=at)
     _, record = opto.run(model, *other, record="blocks.*.resid_pre")
-    for layer in range(3):
-        for pos in range(5):
-            site = f"blocks.{layer}.resid_pre"
-            edits = [Patch(site, record, pos=pos)]
-            # Both inputs may have one label at a position.
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore", opto.NoEffectWarning)
-                out, _ = opto.run(model, *own, edits=edits)
-            np.testing.assert_allclose(ours[layer, pos], score(out, *own), atol=1e-5)
+    for layer, pos in np.ndindex(2, 5):
+        edits = [Patch(f"blocks.{layer}.resid_pre", record, pos=pos)]
+        out, _ = opto.run(model, *own, edits=edits)
+        np.testing.assert_allclose(ours[layer, pos], score(out, *own), atol=1e-5)
     # The whole stream decides the rest of the run.
     whole = opto.run(model, *own, edits=[Patch("blocks.0.resid_pre", record)])[0]
     np.testing.assert_allclose(whole, model_out(model, other), atol=1e-5)
@@ -159,8 +147,7 @@ def brute_force(model, own, other, sender, reads):
     return made.reshape(5, 2, 4).swapaxes(0, 1)
 
 
-@pytest.mark.parametrize("reads", ["q", "k", "v"])
-@pytest.mark.parametrize("layer", [0, 1])
+@pytest.mark.parametrize(("reads", "layer"), [("q", 0), ("k", 1), ("v", 0)])
 def test_path_patching_equals_brute_force(reads, layer):
     model = small(positions=NoPositions())
     own, other = inputs(0), inputs(1)
@@ -185,24 +172,21 @@ def test_path_to_the_output_skips_what_is_in_between():
     model, own, other = small(), inputs(0), inputs(1)
     _, mine = opto.run(model, *own, record=["**.z", "**.mlp.out"])
     _, theirs = opto.run(model, *other, record="blocks.0.attn.z")
-    held = [Patch(name, mine) for name in mine if name != "blocks.0.attn.z"] + [
-        Patch("blocks.0.attn.z", theirs, head=1)
-    ]
+    site = "blocks.0.attn.z"
+    held = [Patch(name, mine) for name in mine if name != site]
+    held += [Patch(site, theirs, head=1)]
     expected = opto.run(model, *own, edits=held)[0][-1]
-    ours = opto.run(
-        model,
-        *own,
-        edits=[opto.PathPatch(At("blocks.0.attn.z", head=1), At("logits"), theirs)],
-    )[0][-1]
+    edit = opto.PathPatch(At(site, head=1), At("logits"), theirs)
+    ours = opto.run(model, *own, edits=[edit])[0][-1]
     np.testing.assert_allclose(ours, expected, atol=1e-5)
 
 
 def test_path_patch_of_a_batch_equals_its_examples_and_own_values_change_nothing():
-    model, own, other = small(), inputs(0, (4,)), inputs(1, (4,))
+    model, own, other = small(), inputs(0, (2,)), inputs(1, (2,))
     ends = At("blocks.*.attn.z", head=0), At("blocks.2.attn.k")
     _, record = opto.run(model, *other, record="blocks.*.attn.z")
     ours, _ = opto.run(model, *own, edits=[opto.PathPatch(*ends, record)])
-    for i in range(4):
+    for i in range(2):
         _, single = opto.run(model, *(x[i] for x in other), record="blocks.*.attn.z")
         edit = opto.PathPatch(*ends, single)
         one, _ = opto.run(model, *(x[i] for x in own), edits=[edit])
@@ -228,17 +212,12 @@ def test_attribution_is_the_gradient_times_the_difference():
             # Central differences: some entries, moved towards the source.
             change = theirs[name] - mine[name]
             way = change * np.random.default_rng(0).integers(0, 2, change.shape)
-            step = 1e-4
-            values = [
-                score(
-                    opto.run(model, *own, edits=[Patch(name, {name: mine[name] + d})])[
-                        0
-                    ],
-                    *own,
-                )
-                for d in (step * way, -step * way)
-            ]
-            slope = (values[0] - values[1]) / (2 * step)
+
+            def at(shift, name=name, way=way):
+                edits = [Patch(name, {name: mine[name] + shift * way})]
+                return score(opto.run(model, *own, edits=edits)[0], *own)
+
+            slope = (at(1e-4) - at(-1e-4)) / 2e-4
             expected = jnp.sum(jnp.where(way != 0, ours[name], 0))
             np.testing.assert_allclose(expected, slope, rtol=1e-5, atol=1e-7)
 
@@ -248,19 +227,15 @@ def test_integrated_attribution_is_complete():
     _, record = opto.run(model, *other, record="embed")
     out, _ = opto.run(model, *own, edits=[Patch("embed", record)])
     change = score(out, *own) - score(model_out(model, own), *own)
-    sums = [
-        jnp.sum(
-            opto.integrated_attribution(
-                score, model, own, other, sites="embed", steps=steps
-            )["embed"]
-        )
-        for steps in (1, 64)
-    ]
+    attribute = functools.partial(
+        opto.integrated_attribution, score, model, own, other, sites="embed"
+    )
+    sums = [jnp.sum(attribute(steps=steps)["embed"]) for steps in (1, 64)]
     assert abs(sums[1] - change) < 2e-3 < abs(sums[0] - change)
     plain = opto.attribution_patch(score, model, own, other, sites="embed")
     assert abs(jnp.sum(plain["embed"]) - change) > 2e-3
     with pytest.raises(ValueError, match="steps is a positive number, got 0"):
-        opto.integrated_attribution(score, model, own, other, sites="embed", steps=0)
+        attribute(steps=0)
 
 
 # Circuit discovery.
@@ -292,6 +267,9 @@ def test_discovery_finds_the_planted_circuit():
     assert found.completeness > 0.99
     assert found.nodes == ("embed", "0:0", "1:0", "final")
     assert "5 of 29 edges" in str(found)
+    (axes,) = found.figure().axes
+    assert sorted(t.get_text() for t in axes.texts) == sorted([""] * 5 + [*found.nodes])
+    assert axes.get_legend().get_title().get_text() == "read by"
 
 
 def test_discovery_with_few_candidates_and_with_integrated_scores():
@@ -320,54 +298,12 @@ def test_scores_are_the_slopes_of_cuts():
     np.testing.assert_allclose(score["1:0"], change, atol=1e-3)
 
 
-def test_circuit_figure_shows_every_edge_and_part():
-    found = discovered()
-    (axes,) = found.figure().axes
-    assert len([t for t in axes.texts if t.get_text() == ""]) == len(CIRCUIT)
-    assert {t.get_text() for t in axes.texts} == {"", *found.nodes}
-    assert axes.get_legend().get_title().get_text() == "read by"
-
-
 def test_discovery_in_a_model_of_another_kind():
-    """Works with any module that names what is written and read."""
+    """Works with any module that names what is written and read.
 
-    class Sum(eqx.Module):
-        weights: jax.Array
-
-        def __call__(self, x, *, tap=opto.identity):
-            x = tap("embed", x, "seq d_model")
-            for i, weight in enumerate(self.weights):
-                here = tap.scope(f"blocks.{i}.mlp")
-                x = x + here(
-                    "out", here("in", x, "seq d_model") @ weight, "seq d_model"
-                )
-            return tap.scope("final")("in", x, "seq d_model")
-
-    weights = jnp.stack([jnp.zeros((2, 2)), jnp.eye(2)])
-    own, other = jnp.ones((1, 2)), jnp.zeros((1, 2))
-    found = opto.find_circuit(
-        lambda out, *_: out.sum(), Sum(weights), [own], [other], threshold=1e-3
-    )
-    assert found.pairs() == {
-        ("embed", "mlp 1"),
-        ("embed", "final"),
-        ("mlp 1", "final"),
-    }
-    assert found.faithfulness == 1
-    # No component writes what the first layer reads.
-    given = lambda out, *_: out.sum(), Sum(weights), [own], [other]
-    found = opto.find_circuit(*given, threshold=1e-3, writers=["**.out"])
-    assert found.pairs() == {("mlp 1", "final")}
-    first = {"writers": ["**.out"], "readers": ["blocks.0.mlp.in"]}
-    with pytest.raises(ValueError, match="no reader comes after a writer"):
-        opto.find_circuit(*given, threshold=1e-3, **first)
-
-
-def test_discovery_in_an_mlp_of_vectors():
-    """Two layers of units; each unit reads everything that the layer before wrote.
-
-    One path makes the answer: from the first layer's second block of units to the
-    second layer's block.
+    Two layers of units; each unit reads everything that the layer before wrote. One
+    path makes the answer: from the first layer's second block of units to the second
+    layer's block.
     """
 
     class Layers(eqx.Module):
@@ -385,15 +321,16 @@ def test_discovery_in_an_mlp_of_vectors():
     first = jnp.zeros((3, 3)).at[1, 0].set(1.0)
     second = jnp.zeros((3, 3)).at[2, 1].set(1.0)
     own, other = jnp.array([[1.0, 0, 0]] * 4), jnp.zeros((4, 3))
-    found = opto.find_circuit(
+    find = functools.partial(
+        opto.find_circuit,
         lambda out, x: out[:, 2].mean(),
         Layers((first, second)),
         [own],
         [other],
         threshold=1e-3,
-        writers=["**.out"],
-        readers=["layers.*.in", "answer.in"],
     )
+    readers = ["layers.*.in", "answer.in"]
+    found = find(writers=["**.out"], readers=readers)
     assert found.total == 1 + 2 + 3
     assert found.pairs() == {
         ("input", "layers.0"),
@@ -405,6 +342,11 @@ def test_discovery_in_an_mlp_of_vectors():
     assert found.none == 0
     assert found.faithfulness == 1
     assert len(found.figure().axes[0].texts) == 3 + 4
+    # No component writes what the first layer reads.
+    found = find(writers=["layers.*.out"], readers=readers)
+    assert found.pairs() == {("layers.0", "layers.1"), ("layers.1", "answer")}
+    with pytest.raises(ValueError, match="no reader comes after a writer"):
+        find(writers=["layers.1.out"], readers=["layers.0.in"])
 
 
 def test_discovery_names_shared_keys_and_values():
@@ -420,173 +362,63 @@ def test_discovery_names_shared_keys_and_values():
 # Bad input.
 
 
+def path(senders, receivers, **settings):
+    ends = {"senders": At(senders), "receivers": At(receivers), **settings}
+    return lambda m, x: opto.path_patch(score, m, x, x, **ends)
+
+
+def found(metric=score, **settings):
+    return lambda m, x: opto.find_circuit(
+        metric, m, x, x, **{"threshold": 1.0, **settings}
+    )
+
+
+def integrated(**settings):
+    return lambda m, x: opto.integrated_attribution(score, m, x, x, **settings)
+
+
 MISTAKES = {
-    "not_swept": (
-        lambda m, x: opto.activation_patch(score, m, x, x, at=At("embed")),
-        "at is opto.At(...).each(...), got At('embed')",
+    "at is opto.At(...).each(...), got At('embed')": lambda m, x: opto.activation_patch(
+        score, m, x, x, at=At("embed")
     ),
-    "held": (
-        lambda m, x: opto.path_patch(
-            score, m, x, x, senders=At("embed"), receivers=At("blocks.1.attn.z")
-        ),
-        "receivers at 'blocks.1.attn.z' are themselves frozen",
+    "'blocks.1.attn.z' are themselves frozen": path("embed", "blocks.1.attn.z"),
+    "there is no path from At('logits') to At('embed')": path("logits", "embed"),
+    "are made of 'blocks.1.attn.z'": path("embed", "blocks.1.attn.out"),
+    "['**.zz'] matches no site": path("embed", "logits", frozen="**.zz"),
+    "no site 'embedd'; did you mean 'embed'?": path("embedd", "logits"),
+    "'tokens.role' holds int32, which has no": lambda m, x: opto.attribution_patch(
+        score, m, x, x, sites="tokens.role"
     ),
-    "backwards": (
-        lambda m, x: opto.path_patch(
-            score, m, x, x, senders=At("blocks.1.attn.z"), receivers=At("embed")
-        ),
-        "there is no path from At('blocks.1.attn.z') to At('embed')",
+    "source has shapes [(1, 3, 4), (1, 3)]": lambda m, x: opto.attribution_patch(
+        score, m, inputs(0, (3,)), inputs(1, (1,)), sites="embed"
     ),
-    "nothing_held": (
-        lambda m, x: opto.path_patch(
-            score, m, x, x, senders=At("embed"), receivers=At("logits"), frozen="**.zz"
-        ),
-        "frozen=['**.zz'] matches no site",
+    "is computed before along='embed'": integrated(sites="tok_embed"),
+    "along is one site": integrated(sites="logits", along="blocks.*.resid_pre"),
+    "threshold must be positive, got 0.0": found(threshold=0.0),
+    "no site 'w'": found(writers=["w"]),
+    "no site matches '**.kin'": found(readers=["**.q_in", "**.kin"]),
+    "an edge joins sites whose values have one": found(readers=["tokens.label"]),
+    "must be a floating-point number, got int32": found(
+        lambda out, *_: (out > 0).sum()
     ),
-    "no_sender": (
-        lambda m, x: opto.path_patch(
-            score, m, x, x, senders=At("embedd"), receivers=At("logits")
-        ),
-        "no site 'embedd'; did you mean 'embed'?",
+    # What would do nothing.
+    "swept edits cannot come before Graft(": lambda m, x: opto.sweep(
+        score, m, *x, edits=[SWEPT["heads"](), opto.Graft(m, from_=1)]
     ),
-    "ends": (
-        lambda m, x: opto.PathPatch("embed", At("logits"), {"embed": 0.0}),
-        "senders is an opto.At(...), got 'embed'",
+    "heads='0:0') would have no effect": lambda m, x: opto.sweep(
+        score, m, *x, edits=[opto.Graft(m, until=0), SWEPT["heads"]()]
     ),
-    "no_gradient": (
-        lambda m, x: opto.attribution_patch(score, m, x, x, sites="tokens.role"),
-        "'tokens.role' holds int32, which has no gradient",
-    ),
-    "threshold": (
-        lambda m, x: opto.find_circuit(score, m, x, x, threshold=0.0),
-        "threshold must be positive, got 0.0",
-    ),
-    "writers": (
-        lambda m, x: opto.find_circuit(score, m, x, x, threshold=1.0, writers=["w"]),
-        "no site 'w'",
-    ),
-    "reader": (
-        lambda m, x: opto.find_circuit(
-            score, m, x, x, threshold=1.0, readers=["**.q_in", "**.kin"]
-        ),
-        "no site matches '**.kin'",
-    ),
-    "count": (
-        lambda m, x: opto.strength_grad(
-            lambda out, *_: jnp.sum(out > 0),
-            m,
-            *x,
-            edits=[Zero("blocks.*.attn.z").each("head")],
-        ),
-        "the metric must be a floating-point number, got int32",
-    ),
-    **{
-        name: (call, "metric is a function of a model's output, got 'loss'")
-        for name, call in {
-            "gradient": lambda m, x: opto.strength_grad(
-                "loss", m, *x, edits=[Zero("blocks.*.attn.z").each("head")]
-            ),
-            "attribution": lambda m, x: opto.attribution_patch(
-                "loss", m, x, x, sites="embed"
-            ),
-            "patch": lambda m, x: opto.activation_patch(
-                "loss", m, x, x, at=At("blocks.*.attn.z").each("head")
-            ),
-            "path": lambda m, x: opto.path_patch(
-                "loss", m, x, x, senders=At("embed"), receivers=At("logits")
-            ),
-            "circuit": lambda m, x: opto.find_circuit("loss", m, x, x, threshold=1.0),
-        }.items()
-    },
-    "no_edge": (
-        lambda m, x: opto.find_circuit(
-            score, m, x, x, threshold=1.0, readers=["tokens.label"]
-        ),
-        "an edge joins sites whose values have one shape",
-    ),
-    "vector": (
-        lambda m, x: opto.find_circuit(lambda out, *_: out, m, x, x, threshold=1.0),
-        "the metric must be one number, got",
+    "Zero('blocks.0.attn.z') would have no effect": lambda m, x: opto.run(
+        m, *x, edits=[PerfectPreviousToken(), Zero("blocks.0.attn.z")]
     ),
 }
 
 
 @pytest.mark.usefixtures("unchecked")
-@pytest.mark.parametrize("name", MISTAKES)
-def test_mistakes_are_named(name):
-    call, message = MISTAKES[name]
+@pytest.mark.parametrize("message", MISTAKES)
+def test_mistakes_are_named(message):
     with pytest.raises(ValueError, match=re.escape(message)):
-        call(small(2), inputs(0))
-
-
-# A patch that cannot have an effect is an error.
-
-VOID = {
-    "made_of_what_is_held": (
-        lambda m, x: opto.path_patch(
-            score, m, x, x, senders=At("embed"), receivers=At("blocks.1.attn.out")
-        ),
-        "receivers at 'blocks.1.attn.out' are made of 'blocks.1.attn.z'",
-    ),
-    "before_the_graft": (
-        lambda m, x: opto.sweep(
-            score,
-            m,
-            *x,
-            edits=[Zero("blocks.*.attn.z").each("head"), opto.Graft(m, from_=1)],
-        ),
-        "swept edits cannot come before Graft(model=<ExemplarLabelModel>, from_=1)",
-    ),
-    "below_the_graft": (
-        lambda m, x: opto.sweep(
-            score,
-            m,
-            *x,
-            edits=[opto.Graft(m, until=0), Zero("blocks.*.attn.z").each("layer")],
-        ),
-        "Zero('blocks.*.attn.z', layer=0) would have no effect",
-    ),
-    "below_the_verb": (
-        lambda m, x: opto.run(
-            m, *x, edits=[PerfectPreviousToken(), Zero("blocks.0.attn.z")]
-        ),
-        "Zero('blocks.0.attn.z') would have no effect: PerfectPreviousToken()",
-    ),
-    "before_along": (
-        lambda m, x: opto.integrated_attribution(score, m, x, x, sites="tok_embed"),
-        "'tok_embed' is computed before along='embed'",
-    ),
-    "along_several": (
-        lambda m, x: opto.integrated_attribution(
-            score, m, x, x, sites="logits", along="blocks.*.resid_pre"
-        ),
-        "along is one site, got 'blocks.*.resid_pre'",
-    ),
-    "one_source_for_many": (
-        lambda m, x: opto.attribution_patch(
-            score, m, inputs(0, (3,)), inputs(1, (1,)), sites="embed"
-        ),
-        "source has shapes [(1, 3, 4), (1, 3)]",
-    ),
-    "keep": (
-        lambda m, x: opto.find_circuit(score, m, x, x, threshold=1.0, keep=-3),
-        "keep is a number of edges or None, got -3",
-    ),
-    "no_strength": (
-        lambda m, x: opto.strength_grad(
-            score, m, *x, edits=opto.stack([opto.Graft(m, until=0)])
-        ),
-        "has no strength to take the gradient in",
-    ),
-}
-
-
-@pytest.mark.usefixtures("unchecked")
-@pytest.mark.parametrize("name", VOID)
-def test_what_would_do_nothing_is_refused(name):
-    call, message = VOID[name]
-    with pytest.raises(ValueError, match=re.escape(message)):
-        call(small(2), inputs(0))
+        MISTAKES[message](small(2), inputs(0))
 
 
 def test_what_a_sender_feeds_within_its_part_is_not_held():
@@ -620,9 +452,10 @@ def test_sweeps_are_of_the_model_that_is_run():
 def test_temperatures_of_match_have_a_gradient():
     model, (examples, labels) = small(2), inputs(0)
 
+    @jax.jit
     def logit(temperature):
         edit = Pattern(Match(temperature), site="blocks.1.attn.pattern")
         return opto.visit(model, examples, labels, edits=[edit])[0][-1, 0]
 
     slope = (logit(0.71) - logit(0.69)) / 0.02  # A smaller step would show rounding.
-    np.testing.assert_allclose(jax.grad(logit)(0.7), slope, rtol=2e-2)
+    np.testing.assert_allclose(jax.jit(jax.grad(logit))(0.7), slope, rtol=2e-2)

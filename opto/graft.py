@@ -6,11 +6,12 @@ from typing import Any, NamedTuple
 import equinox as eqx
 
 from ._checks import whole
-from ._derived import Derived, Given, put
+from ._derived import Derived, put, RunContext
+from ._discover import find_sites
 from ._edit import AbstractEdit, Edit, several
-from ._examples import OnExamples
+from ._examples import one_example, OnExamples
 from ._literal import Written
-from ._site import find_sites, one_example, Sites
+from ._site import Sites
 from ._where import Where
 from .hints import brief
 
@@ -90,9 +91,9 @@ class Graft(Derived):
     def needs(self, table: Sites) -> tuple[str, ...]:
         return ()
 
-    def derive(self, given: Given) -> tuple[Edit, ...]:
-        seam = self.seam(given.table)
-        record = given.run(model=self.model, edits=self.edits, record=[seam])
+    def derive(self, context: RunContext) -> tuple[Edit, ...]:
+        seam = self.seam(context.table)
+        record = context.run(model=self.model, edits=self.edits, record=[seam])
         return (put(seam, {seam: record[seam]}, Where({}), 1.0),)
 
     def check(self, table: Sites) -> None:
@@ -112,8 +113,9 @@ class Graft(Derived):
         layers = [site.layer for site in table.values()]
         known = sorted({layer for layer in layers if layer is not None})
         if not known or last not in (-1, *known):
-            given = f"from_={self.from_}" if self.until is None else f"until={last}"
-            raise ValueError(f"{given} is out of range: the model has layers {known}")
+            raise ValueError(
+                f"a graft after layer {last}: the model has layers {known}"
+            )
         names = list(table)
         if last >= 0:
             return names[len(layers) - 1 - layers[::-1].index(last)]
@@ -200,9 +202,21 @@ class GraftedCall(NamedTuple):
 def grafted_calls(
     fn: Any, args: tuple[Any, ...], edits: Sequence[Any]
 ) -> Iterator[GraftedCall]:
-    """The calls of those grafts in a list of edits that have edits of their own."""
+    """The calls of those grafts in a list of edits that have edits of their own.
+
+    **Raises:** `ValueError` for edits of layers that the graft does not take.
+    """
     for graft in edits:
         if isinstance(graft, Graft) and graft.model is not None and graft.edits:
             other, theirs = of_model(fn, args, graft.model)
             there = find_sites(other, *one_example(other, theirs)[0])
+            seam = graft.seam(there)
+            taken = [*there][: [*there].index(seam) + 1]
+            for edit in graft.edits:
+                changed = edit.changes(there) if isinstance(edit, AbstractEdit) else ()
+                if changed and not {*changed} & {*taken}:
+                    raise ValueError(
+                        f"{edit!r} would have no effect: the graft takes the layers up "
+                        f"to {seam!r} from the model that it edits"
+                    )
             yield GraftedCall(other, theirs, graft.edits, there)

@@ -17,7 +17,7 @@ from ._reference import split
 from ._site import Site, Sites
 from ._swept import is_swept
 from ._where import is_concrete
-from .graft import grafted_calls, swapped
+from .graft import Graft, grafted_calls, swapped
 from .hints import brief
 
 
@@ -85,6 +85,7 @@ def check_together(
     if len(edits) < 2:
         return
     _check_clamps(edits, table)
+    check_before_graft(edits, table)
     order = {name: i for i, name in enumerate(table)}
     for i, owner in enumerate(edits):
         seam = owner.replaces_until(table)
@@ -101,6 +102,22 @@ def check_together(
                 raise ValueError(
                     f"{edit!r} would have no effect: {owner!r} replaces what it "
                     "changes; give edits of the other model to Graft(edits=[…])"
+                )
+
+
+def check_before_graft(edits: Sequence[AbstractEdit], table: Sites) -> None:
+    """Raises `ValueError` for edits of layers that a later graft does not use."""
+    order = {name: i for i, name in enumerate(table)}
+    for i, graft in enumerate(edits):
+        if not isinstance(graft, Graft) or graft.from_ is None:
+            continue
+        seam = order[graft.seam(table)]
+        for edit in edits[:i]:
+            first = min((order[name] for name in edit.changes(table)), default=-1)
+            if first > seam:
+                raise ValueError(
+                    f"{edit!r} would have no effect: {graft!r}, which comes after it, "
+                    "takes these layers from the other model"
                 )
 
 

@@ -186,7 +186,7 @@ def numbers(what: str, value: Any, *, infinite: bool = False) -> Array:
     try:
         array = known(value)
     except (OverflowError, TypeError, ValueError):
-        wanted = f"{what} is a number or an array"
+        wanted = f"{what} is a number or an array that JAX can hold"
         raise ValueError(f"{wanted}, got {brief(value)}") from None
     if is_concrete(array):
         stored = np.asarray(array)

@@ -11,7 +11,7 @@ import numpy as np
 from jax.core import Tracer
 from jaxtyping import Array, PyTree
 
-from ._check_edits import as_edits, check_donors, check_given
+from ._check_edits import as_edits, check_before_graft, check_donors, check_given
 from ._derived import Derived, RunContext
 from ._discover import find_sites, known_sites
 from ._edit import AbstractEdit, Edit
@@ -31,7 +31,7 @@ from ._reference import split
 from ._site import Site, Sites
 from ._stack import alternatives
 from ._tap import identity, Rows, VisitorTap
-from .graft import of_model, swapped
+from .graft import Graft, of_model, swapped
 
 
 # What derived edits require of the inputs, by message: true where it holds.
@@ -117,6 +117,9 @@ def ran_with(
     edits: Sequence[AbstractEdit],
 ) -> Ran:
     """`run` without its errors and warnings about the inputs."""
+    if any(isinstance(edit, Graft) for edit in edits):
+        example, _ = one_example(model, inputs)
+        check_before_graft(edits, known_sites(model, example))
     model, inputs, edits = swapped(model, inputs, edits)
     example, lead = one_example(model, inputs)
     table = known_sites(model, example)

@@ -113,9 +113,8 @@ class Graft(Derived):
         layers = [site.layer for site in table.values()]
         known = sorted({layer for layer in layers if layer is not None})
         if not known or last not in (-1, *known):
-            raise ValueError(
-                f"a graft after layer {last}: the model has layers {known}"
-            )
+            given = f"from_={self.from_}" if self.until is None else f"until={last}"
+            raise ValueError(f"{given} is out of range: the model has layers {known}")
         names = list(table)
         if last >= 0:
             return names[len(layers) - 1 - layers[::-1].index(last)]
@@ -202,21 +201,9 @@ class GraftedCall(NamedTuple):
 def grafted_calls(
     fn: Any, args: tuple[Any, ...], edits: Sequence[Any]
 ) -> Iterator[GraftedCall]:
-    """The calls of those grafts in a list of edits that have edits of their own.
-
-    **Raises:** `ValueError` for edits of layers that the graft does not take.
-    """
+    """The calls of those grafts in a list of edits that have edits of their own."""
     for graft in edits:
         if isinstance(graft, Graft) and graft.model is not None and graft.edits:
             other, theirs = of_model(fn, args, graft.model)
             there = find_sites(other, *one_example(other, theirs)[0])
-            seam = graft.seam(there)
-            taken = [*there][: [*there].index(seam) + 1]
-            for edit in graft.edits:
-                changed = edit.changes(there) if isinstance(edit, AbstractEdit) else ()
-                if changed and not {*changed} & {*taken}:
-                    raise ValueError(
-                        f"{edit!r} would have no effect: the graft takes the layers up "
-                        f"to {seam!r} from the model that it edits"
-                    )
             yield GraftedCall(other, theirs, graft.edits, there)

@@ -20,7 +20,7 @@ from ._where import Chosen, Where
 
 
 @dataclasses.dataclass(frozen=True)
-class Given:
+class RunContext:
     """What a `Derived` edit may look at, for one example.
 
     **Fields:**
@@ -68,7 +68,7 @@ class Derived(AbstractEdit):
         """The sites, names or globs, whose unedited values this edit reads."""
 
     @abc.abstractmethod
-    def derive(self, given: Given) -> tuple[Edit, ...]:
+    def derive(self, context: RunContext) -> tuple[Edit, ...]:
         """The edits of sites that take this one's place; runs while JAX traces."""
 
 
@@ -106,8 +106,8 @@ class Freeze(Derived, Selection):
     def needs(self, table: Sites) -> tuple[str, ...]:
         return (self.site,)
 
-    def derive(self, given: Given) -> tuple[Edit, ...]:
-        values = {s.name: given.base[s.name] for s in given.table.match(self.site)}
+    def derive(self, context: RunContext) -> tuple[Edit, ...]:
+        values = {s.name: context.base[s.name] for s in context.table.match(self.site)}
         if self.stop_gradient:
             values = {name: stopped(x) for name, x in values.items()}
         return (put(self.site, values, self.where, self.strength),)

@@ -12,9 +12,10 @@ import numpy as np
 from jaxtyping import Array, ArrayLike, Float
 
 from ._checks import named
-from ._each import AbstractSwept, Each
+from ._discover import structure_of
 from ._literal import literal, Written
-from ._site import Site, Sites, structure_of
+from ._site import Site, Sites
+from ._swept import AbstractSwept, Each
 from ._where import Chosen, is_concrete, known, Where
 from .hints import brief
 
@@ -39,6 +40,16 @@ class AbstractEdit(Written, eqx.Module):
     @abc.abstractmethod
     def check(self, table: Sites) -> None:
         """Raises `ValueError` if this edit cannot apply to a model with these sites."""
+
+    def changes(self, table: Sites) -> tuple[str, ...]:
+        """The names of the sites that this edit changes; empty if it cannot say."""
+        if not isinstance(self, Selection):
+            return ()
+        return tuple(s.name for s in self.where.within(table.match(self.site)))
+
+    def replaces_until(self, table: Sites) -> str | None:
+        """The last site of the first part of the run, if this edit replaces it all."""
+        return None
 
     def text(self, most: int | None = None) -> str:
         own = {"site": self.site} if isinstance(self, Edit) else {}
@@ -67,7 +78,7 @@ class Selection(eqx.Module):
 
 
 class At(Written, Selection):
-    """A selection of entries, such as the senders and receivers of `opto.PathPatch`."""
+    """A selection of entries, such as the senders of a `PathPatch`."""
 
     site: str = eqx.field(static=True)
     where: Where
@@ -128,9 +139,6 @@ class Edit(AbstractEdit, Selection):
         self.where.check(sites)
         check_strength(self.strength)
         self.check_values(sites)
-        for site in self.where.within(sites):
-            for value in self.constants(site):
-                check_cast(type(self).__name__, value, site)
 
     def check_values(self, sites: Sequence[Site]) -> None:
         """Raises `ValueError` if the new values do not fit at all of `sites`."""
@@ -145,10 +153,6 @@ class Edit(AbstractEdit, Selection):
                 if len(_FITTING) >= 4096:
                     _FITTING.clear()
                 _FITTING.add((structure, site))
-
-    def constants(self, site: Site) -> Sequence[Any]:
-        """The numbers that give the new values at a site, before the cast."""
-        return ()
 
 
 def select(
@@ -167,8 +171,6 @@ def select(
 def number(name: str, value: ArrayLike) -> Array:
     """An array of floats; raises `ValueError` for anything that is not a number."""
     try:
-        if isinstance(value, str | bytes):
-            raise TypeError
         return known(value, float)
     except (OverflowError, TypeError, ValueError):
         raise ValueError(f"{name} is a number, got {brief(value)}") from None
@@ -179,26 +181,18 @@ def numbers(what: str, value: Any, *, infinite: bool = False) -> Array:
 
     **Arguments:** `infinite`: Whether infinity is a number, as in the scores of a run.
 
-    **Raises:** `ValueError`, which begins with `what`, for anything else, for NaN, and
-        for a finite number that JAX would store as infinite.
+    **Raises:** `ValueError`, which begins with `what`, for anything else and for NaN.
     """
     try:
-        if isinstance(value, str | bytes):
-            raise TypeError
         array = known(value)
-    except OverflowError:
-        raise ValueError(f"{what} is too large, got {brief(value)}") from None
-    except (TypeError, ValueError):
-        wanted = f"{what} is a number or an array"
+    except (OverflowError, TypeError, ValueError):
+        wanted = f"{what} is a number or an array that JAX can hold"
         raise ValueError(f"{wanted}, got {brief(value)}") from None
     if is_concrete(array):
         stored = np.asarray(array)
-        given = stored if isinstance(value, jax.Array) else np.asarray(value)
-        if infinite and np.any(np.isnan(stored)):
-            raise ValueError(f"{what} contains NaN")
-        if np.any(~np.isfinite(stored) & (not infinite or np.isfinite(given))):
-            wanted = f"{what} is not finite everywhere as {array.dtype}"
-            raise ValueError(f"{wanted}, got {brief(given)}")
+        if np.any(np.isnan(stored) if infinite else ~np.isfinite(stored)):
+            wanted = "a number everywhere" if infinite else "finite everywhere"
+            raise ValueError(f"{what} is not {wanted}, got {brief(stored)}")
     return array
 
 
@@ -221,37 +215,8 @@ def check_strength(strength: Array) -> None:
         raise ValueError("an edit at strength 0 changes nothing; leave it out")
 
 
-def check_cast(kind: str, value: Any, site: Site) -> None:
-    """Raises `ValueError` for finite numbers that a site's dtype cannot hold."""
-    if not is_concrete(value) or site.dtype == bool:
-        return
-    given = np.asarray(value)
-    if given.dtype == bool:
-        raise ValueError(f"{kind}: True and False are not values of {site}")
-    if given.dtype == site.dtype or np.iscomplexobj(given):
-        return
-    given = given.astype(float)
-    if jnp.issubdtype(site.dtype, jnp.integer):
-        least, most = jnp.iinfo(site.dtype).min, jnp.iinfo(site.dtype).max
-        wrong = given[~((given >= least) & (given <= most))]
-    else:
-        finite = given[np.isfinite(given)]
-        with np.errstate(all="ignore"):
-            wrong = finite[~np.isfinite(finite.astype(site.dtype).astype(float))]
-    if wrong.size:
-        raise ValueError(
-            f"{kind}: {wrong[0]:g} is not finite as {site.dtype}, the dtype of {site}"
-            if not jnp.issubdtype(site.dtype, jnp.integer)
-            else f"{kind}: {wrong[0]:g} is out of range of {site}"
-        )
-
-
 def check_fits(kind: str, new: Any, site: Site) -> None:
     """Raises `ValueError` unless an array (or its shape) fits a site's axes."""
-    both = (new.dtype, site.dtype)
-    theirs, ours = (jnp.issubdtype(t, jnp.complexfloating) for t in both)
-    if theirs and not ours:
-        raise ValueError(f"{kind}: complex values at {site}")
     same_rank = len(new.shape) == len(site.shape)
     pairs = zip(new.shape, site.shape, strict=False)
     if new.shape and not (same_rank and all(a in (1, b) for a, b in pairs)):
@@ -269,7 +234,7 @@ def several(edits: Iterable[Any]) -> tuple[Any, ...]:
     edits = tuple(edits)
     for edit in edits:
         if not isinstance(edit, AbstractEdit | AbstractSwept):
-            raise ValueError(f"edits are opto.Edit values, got {brief(edit)}")
+            raise ValueError(f"edits are values such as opto.Zero, got {brief(edit)}")
     return edits
 
 

@@ -61,9 +61,6 @@ class Clamp(Edit):
     def replacement(self, value: Array, site: Site) -> Array:
         return _spread(self.value, self.axes, site)
 
-    def constants(self, site: Site) -> Sequence[Any]:
-        return (self.value,)
-
     def arguments(self) -> dict[str, Any]:
         return {"value": self.value, **_axes(self.axes)}
 
@@ -125,9 +122,6 @@ class Scale(Edit):
     def replacement(self, value: Array, site: Site) -> Array:
         return value * _fitting("Scale", self.factor, self.axes, site)
 
-    def constants(self, site: Site) -> Sequence[Any]:
-        return (self.factor,)
-
     def arguments(self) -> dict[str, Any]:
         return {"factor": self.factor, **_axes(self.axes)}
 
@@ -162,9 +156,6 @@ class Steer(Edit):
 
     def replacement(self, value: Array, site: Site) -> Array:
         return value + _fitting("Steer", self.direction, self.axes, site)
-
-    def constants(self, site: Site) -> Sequence[Any]:
-        return (self.direction,)
 
     def arguments(self) -> dict[str, Any]:
         return {"direction": self.direction, **_axes(self.axes)}

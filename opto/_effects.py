@@ -13,9 +13,8 @@ from jax.core import Tracer
 from jaxtyping import Array
 
 from ._derived import Derived
-from ._edit import shown
+from ._edit import AbstractEdit, shown
 from ._site import Sites
-from ._together import changed_sites
 
 
 class NoEffectWarning(UserWarning):
@@ -136,7 +135,8 @@ def _is_zero(count: Any) -> bool:
 
 
 def _where(edit: Any, table: Sites) -> tuple[str, ...]:
-    return changed_sites(getattr(edit, "edit", edit), table)
+    edit = getattr(edit, "edit", edit)  # Of a swept one.
+    return edit.changes(table) if isinstance(edit, AbstractEdit) else ()
 
 
 @dataclasses.dataclass(frozen=True)

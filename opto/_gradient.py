@@ -10,17 +10,16 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from ._checks import is_metric, one_number
-from ._each import Each, Expanded, is_swept
 from ._edit import AbstractEdit, Edit, Selection
 from ._run import run
 from ._site import Site
+from ._stack import OneOf, Stacked
 from ._sweep import (
     checked_table,
-    Stacked,
     Swept,
     unswapped,
 )
-from ._together import OneOf
+from ._swept import Each, Expanded, is_swept
 from ._where import known, Where
 
 

@@ -1,6 +1,6 @@
 """What a run recorded: a mapping from sites to values that knows their axes."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 import equinox as eqx
@@ -10,9 +10,14 @@ from jaxtyping import Array
 
 from ._checks import named
 from ._html import dims, document
-from ._site import glob, layer_of, Site
+from ._site import glob, layer_of, Site, Sites
 from ._tap import Rows
 from ._where import find_axis, whole_numbers
+from .hints import brief
+
+
+Reducer = Callable[[Array], Any]
+Request = str | Iterable[str] | Mapping[str, Reducer | None]
 
 
 class Record(eqx.Module, Mapping[str, Any]):
@@ -140,3 +145,26 @@ def _in_layers(
             )
         found += here
     return found
+
+
+def requested(record: Request, table: Sites) -> dict[str, Reducer | None]:
+    """The sites that a request names, each with its reducer."""
+    if isinstance(record, str):
+        record = (record,)
+    if not isinstance(record, Iterable):
+        kind = type(record).__name__
+        raise ValueError(f"record is a site, several sites or a mapping, got {kind}")
+    named = isinstance(record, Mapping)
+    asked = record.items() if named else ((site, None) for site in record)
+    requests: dict[str, Reducer | None] = {}
+    for pattern, reduce in asked:
+        if reduce is not None and not callable(reduce):
+            raise ValueError(
+                f"the reducer of {pattern!r} is not callable: {brief(reduce)}"
+            )
+        for site in table.match(pattern):
+            if requests.get(site.name, reduce) is not reduce:
+                twice = f"record asks for {site.name!r} twice"
+                raise ValueError(f"{twice}, with different reducers")
+            requests[site.name] = reduce
+    return requests

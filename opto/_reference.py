@@ -10,7 +10,7 @@ import numpy as np
 from jaxtyping import Array, ArrayLike, Float, Shaped
 
 from ._checks import named, whole
-from ._edit import check_cast, check_fits, Edit, Heads, numbers, select
+from ._edit import check_fits, Edit, Heads, numbers, select
 from ._record import Record
 from ._site import glob, Site, Sites
 from ._where import Chosen, Where
@@ -63,9 +63,6 @@ class Patch(Edit):
     def replacement(self, value: Array, site: Site) -> Array:
         return _of(self.values.arrays, site, "Patch")
 
-    def constants(self, site: Site) -> Sequence[Any]:
-        return [x for name, x in self.values.arrays.items() if name == site.name]
-
     def arguments(self) -> dict[str, Any]:
         return {"values": self.values.arrays}
 
@@ -115,9 +112,6 @@ class Resample(Edit):
     def replacement(self, value: Array, site: Site) -> Array:
         return _of(self.values.arrays, site, "Resample")
 
-    def constants(self, site: Site) -> Sequence[Any]:
-        return [x for name, x in self.values.arrays.items() if name == site.name]
-
     def arguments(self) -> dict[str, Any]:
         return {"reference": self.values.arrays, "seed": None}
 
@@ -159,9 +153,6 @@ class Mean(Edit):
         if not jnp.issubdtype(site.dtype, jnp.floating):
             raise ValueError(f"Mean: {site} does not hold floating-point numbers")
         return _of(self.means, site, "Mean")
-
-    def constants(self, site: Site) -> Sequence[Any]:
-        return [x for name, x in self.means.items() if name == site.name]
 
     def arguments(self) -> dict[str, Any]:
         return {"reference": self.means}
@@ -211,7 +202,6 @@ def _along(name: str, x: Any, table: Sites, batch: tuple[int, ...]) -> bool:
             f"the values at {name!r} have batch shape {got}, but the inputs have batch "
             f"shape {wanted}"
         )
-    check_cast("the values of examples", x, table[name])
     return True
 
 

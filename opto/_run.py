@@ -2,19 +2,19 @@
 
 import dataclasses
 import itertools
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, cast
 
 import equinox as eqx
-import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.core import Tracer
 from jaxtyping import Array, PyTree
 
-from ._derived import Derived, Given
-from ._each import is_swept
-from ._edit import AbstractEdit, Edit, several
+from ._check_edits import as_edits, check_before_graft, check_donors, check_given
+from ._derived import Derived, RunContext
+from ._discover import find_sites, known_sites
+from ._edit import AbstractEdit, Edit
 from ._effects import (
     Change,
     Effect,
@@ -25,17 +25,15 @@ from ._effects import (
     placed,
     warn_without_effect,
 )
-from ._record import Record
+from ._examples import batch_shape, one_example
+from ._record import Record, Request, requested
 from ._reference import split
-from ._site import find_sites, known_sites, one_example, Site, Sites
+from ._site import Site, Sites
+from ._stack import alternatives
 from ._tap import identity, Rows, VisitorTap
-from ._together import alternatives, check_before_graft, check_together
-from .graft import Graft, grafted_calls, of_model, swapped
-from .hints import brief
+from .graft import Graft, of_model, swapped
 
 
-Reducer = Callable[[Array], Any]
-Request = str | Iterable[str] | Mapping[str, Reducer | None]
 # What derived edits require of the inputs, by message: true where it holds.
 Findings = dict[str, Array]
 
@@ -125,10 +123,10 @@ def ran_with(
     model, inputs, edits = swapped(model, inputs, edits)
     example, lead = one_example(model, inputs)
     table = known_sites(model, example)
-    requests = _requests(record, table)
+    requests = requested(record, table)
     mapped, rest, seen = split(edits, table, batch_shape(inputs, lead))
     check_given(seen, table, requests)
-    _check_donors(model, inputs, seen)
+    check_donors(model, inputs, seen)
     out, values, findings, changes = _run(
         model, inputs, mapped, rest, tuple(requests.items()), lead
     )
@@ -182,9 +180,9 @@ def visit(
         return fn(*args, tap=identity), Record({})
     fn, args, edits = swapped(fn, args, as_edits(edits))
     table = find_sites(fn, *args)
-    requests = _requests(record, table)
+    requests = requested(record, table)
     check_given(edits, table, requests)
-    _check_donors(fn, args, edits)
+    check_donors(fn, args, edits)
     measured = LeaveOneOut(edits)
     out, values, findings = _visit(fn, args, edits, requests, table, measured)
     raise_wrong(findings)
@@ -196,7 +194,7 @@ def lift(fn: Callable[..., PyTree]) -> Callable[..., PyTree]:
     """Turns `fn(*args, tap=)` into `fn(*args, edits=())`: a function under edits.
 
     The result can be compiled, mapped and differentiated, in the arguments and in the
-    edits: `eqx.filter_value_and_grad(opto.lift(loss))(model, batch, edits=edits)`.
+    edits: `eqx.filter_grad(opto.lift(loss))(model, batch, edits=edits)`.
     """
 
     def lifted(*args: Any, edits: Sequence[AbstractEdit] = ()) -> PyTree:
@@ -305,7 +303,7 @@ def _resolved(
         other, theirs, edits = swapped(other, theirs, edits)
         same = other is fn and theirs is args
         there = table if same else find_sites(other, *theirs)
-        requests = _requests(record, there)
+        requests = requested(record, there)
         check_given(edits, there, requests)
         _, values, found = _visit(other, theirs, edits, requests, there, measured)
         findings.update(found)
@@ -321,7 +319,7 @@ def _resolved(
     for place, edit in every:
         if isinstance(edit, Derived):
             before = tuple(part for _, part in resolved)
-            new = edit.derive(Given(table, base, before, again, require))
+            new = edit.derive(RunContext(table, base, before, again, require))
             for part in new:
                 part.check_values(table.match(part.site))
             resolved += [(place, part) for part in new]
@@ -330,95 +328,9 @@ def _resolved(
     return resolved
 
 
-def batch_shape(inputs: tuple[Any, ...], lead: int) -> tuple[int, ...]:
-    """The lengths of the `lead` batch axes of a model's inputs."""
-    return np.shape(inputs[0])[:lead] if lead else ()
-
-
 def raise_wrong(findings: Findings) -> None:
     """Raises `ValueError` if the inputs are known not to be what an edit requires."""
     for message, right in findings.items():
         if not isinstance(right, Tracer) and not np.all(right):
             wrong = np.sum(~np.asarray(right))
             raise ValueError(f"{message} (in {wrong} of {np.size(right)} sequences)")
-
-
-def _check_donors(
-    fn: Any, args: tuple[Any, ...], edits: Sequence[AbstractEdit]
-) -> None:
-    """Checks the edits of grafted models now; while tracing, indices are not known."""
-    for donor in grafted_calls(fn, args, edits):
-        lead = one_example(donor.fn, donor.args)[1]
-        own = split(donor.edits, donor.table, batch_shape(donor.args, lead))[2]
-        check_given(own, donor.table, ())
-        _check_donors(donor.fn, donor.args, own)
-
-
-def as_edits(edits: Iterable[AbstractEdit]) -> tuple[AbstractEdit, ...]:
-    """The edits as a tuple; raises `ValueError` unless all of them are edits."""
-    edits = several(edits)
-    for edit in edits:
-        if not isinstance(edit, AbstractEdit):
-            kind = type(edit).__name__
-            wanted = "edits are opto.Edit values (swept ones go to opto.sweep)"
-            raise ValueError(f"{wanted}, got {kind}: {brief(edit)}")
-        if any(map(is_swept, jax.tree.leaves(edit, is_leaf=is_swept))):
-            raise ValueError(f"{edit!r} is swept: give it to opto.sweep")
-    return edits
-
-
-def check(
-    edits: Iterable[AbstractEdit], table: Sites, *, record: Request = ()
-) -> tuple[AbstractEdit, ...]:
-    """The edits; raises `ValueError` unless they can apply to a model's sites."""
-    edits = as_edits(edits)
-    if not isinstance(table, Sites):
-        raise ValueError(f"table is what opto.sites gives, got {brief(table)}")
-    check_given(edits, table, _requests(record, table))
-    return edits
-
-
-def check_call(
-    fn: Callable[..., Any], *args: Any, edits: Iterable[AbstractEdit]
-) -> tuple[AbstractEdit, ...]:
-    """The edits; raises `ValueError` unless they can apply to `fn(*args, tap=)`.
-
-    As `check`, and also checks the edits of grafted models. `args` are one example.
-    """
-    edits = as_edits(edits)
-    fn, args, own = swapped(fn, args, edits)
-    table = find_sites(fn, *args)
-    check_given(own, table, ())
-    _check_donors(fn, args, own)
-    return edits
-
-
-def check_given(
-    edits: Sequence[AbstractEdit], table: Sites, recorded: Collection[str]
-) -> None:
-    """Raises `ValueError` for edits that cannot apply, or contradict each other."""
-    for edit in edits:
-        edit.check(table)
-    check_together(edits, table, recorded)
-
-
-def _requests(record: Request, table: Sites) -> dict[str, Reducer | None]:
-    if isinstance(record, str):
-        record = (record,)
-    if not isinstance(record, Iterable):
-        kind = type(record).__name__
-        raise ValueError(f"record is a site, several sites or a mapping, got {kind}")
-    named = isinstance(record, Mapping)
-    asked = record.items() if named else ((site, None) for site in record)
-    requests: dict[str, Reducer | None] = {}
-    for pattern, reduce in asked:
-        if reduce is not None and not callable(reduce):
-            raise ValueError(
-                f"the reducer of {pattern!r} is not callable: {brief(reduce)}"
-            )
-        for site in table.match(pattern):
-            if requests.get(site.name, reduce) is not reduce:
-                twice = f"record asks for {site.name!r} twice"
-                raise ValueError(f"{twice}, with different reducers")
-            requests[site.name] = reduce
-    return requests

@@ -12,72 +12,18 @@ import numpy as np
 from jax.core import Tracer
 from jaxtyping import Array, Shaped
 
+from ._check_edits import check_together
 from ._checks import is_metric, whole
-from ._each import AbstractSwept, Each, Expanded, is_swept
-from ._edit import AbstractEdit
+from ._discover import known_sites
+from ._edit import AbstractEdit, several
 from ._effects import Place, warn_without_effect
+from ._examples import batch_shape, one_example
 from ._reference import split
-from ._run import batch_shape, ran_with
-from ._site import known_sites, one_example, Sites
-from ._together import check_together, OneOf
-from ._where import is_concrete
+from ._run import ran_with
+from ._site import Sites
+from ._stack import Stacked
+from ._swept import Each, is_swept
 from .graft import Graft, grafted_calls, of_model, swapped
-from .hints import brief
-
-
-class Stacked(AbstractSwept):
-    """Several edits to sweep over; see `opto.stack`."""
-
-    edits: tuple[AbstractEdit, ...]
-
-    def check(self, table: Sites) -> None:
-        # A point of a sweep may be at strength 0.
-        for edit in self.edits:
-            strength = getattr(edit, "strength", None)
-            if is_concrete(strength) and not np.any(np.asarray(strength)):
-                edit = eqx.tree_at(lambda e: e.strength, edit, jnp.ones(()))
-            edit.check(table)
-
-    def expand(self, table: Sites) -> Expanded:
-        count = len(self.edits)
-        exists = np.ones(count, bool)
-        if len({_form(edit) for edit in self.edits}) > 1:
-            value = OneOf(self.edits, jnp.arange(count))
-            mapped = jax.tree.map(lambda _: False, value)
-            mapped = eqx.tree_at(lambda e: e.index, mapped, True)
-            return Expanded(value, mapped, (count,), exists)
-
-        def join(*xs):
-            return jnp.stack(xs) if eqx.is_array(xs[0]) else xs[0]
-
-        value = jax.tree.map(join, *self.edits)
-        return Expanded(value, jax.tree.map(eqx.is_array, value), (count,), exists)
-
-    def __repr__(self) -> str:
-        return f"stack({list(self.edits)!r})"
-
-
-def stack(edits: Sequence[AbstractEdit]) -> Stacked:
-    """Several edits, of any kinds and sites, for `opto.sweep` to sweep over.
-
-    If all of them differ only in arrays, each run computes one edit. Otherwise each run
-    computes all edits, with all but one at strength 0.
-
-    **Raises:** `ValueError` if edits that differ in more than arrays have no strength.
-    """
-    edits = tuple(edits) if isinstance(edits, Iterable) else ()
-    if not edits or not all(isinstance(edit, AbstractEdit) for edit in edits):
-        raise ValueError("stack() takes a list of at least one opto.Edit")
-    if len({_form(edit) for edit in edits}) > 1:
-        for edit in edits:
-            if not hasattr(edit, "strength"):
-                raise ValueError(f"{edit!r} has no strength, so it cannot be off")
-    return Stacked(edits)
-
-
-def _form(edit: AbstractEdit) -> tuple[Any, ...]:
-    leaves, structure = jax.tree.flatten(edit)
-    return structure, tuple(x.shape if eqx.is_array(x) else x for x in leaves)
 
 
 Swept = AbstractEdit | Each | Stacked
@@ -131,7 +77,7 @@ def sweep(
 
 
 class Combinations(eqx.Module):
-    """Every combination of swept edits, as one long axis; see `opto.combinations`.
+    """Every combination of swept edits, as one long axis; see `combinations`.
 
     **Attributes:**
 
@@ -221,7 +167,7 @@ def unswapped(
 
     **Raises:** `ValueError` for swept edits before a graft of the last layers.
     """
-    edits = tuple(edits) if isinstance(edits, Iterable) else (edits,)
+    edits = several(edits if isinstance(edits, Iterable) else (edits,))
     for i, edit in enumerate(edits):
         last = isinstance(edit, Graft) and edit.from_ is not None
         if last and any(map(is_swept, flat(edits[:i])[0])):
@@ -256,7 +202,6 @@ def checked_table(
     """A model's sites; raises `ValueError` for edits that cannot apply."""
     example, lead = one_example(model, inputs)
     table = known_sites(model, example)
-    flat(edits)
     batch = batch_shape(inputs, lead)
     every = split(edits, table, batch)[2]
     for edit in every:
@@ -283,10 +228,6 @@ def _points(leaf: Each | Stacked, table: Sites) -> tuple[Any, ...]:
 
 def flat(edits: Sequence[Any]) -> tuple[list[Any], Any]:
     """The leaves of a list of edits, and its structure; a swept edit is one leaf."""
-    for edit in edits:
-        if not (isinstance(edit, AbstractEdit) or is_swept(edit)):
-            kind = type(edit).__name__
-            raise ValueError(f"edits are opto.Edit values, got {kind}: {brief(edit)}")
     return jax.tree.flatten(edits, is_leaf=is_swept)
 
 

@@ -5,18 +5,17 @@ import inspect
 from collections.abc import Callable
 from typing import Any, TypeVar
 
-from ._attention import Block, Pattern
 from ._checks import named
 from ._derived import Freeze
 from ._edit import AbstractEdit, At
 from ._edits import Clamp, Scale, Steer, Zero
 from ._reference import Mean, Patch, Resample
 from ._tokens import TOKENS
+from .attention import Block, Kind, Pattern, PreviousToken, Uniform
 from .graft import Graft
 from .grammar import takes, Text
 from .hints import brief, did_you_mean
 from .patching import PathPatch
-from .patterns import Kind, PreviousToken, Uniform
 
 
 # Closed: a text can name these and nothing else, and no text is ever evaluated.

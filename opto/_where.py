@@ -124,7 +124,8 @@ def parse_heads(heads: str | Sequence[Sequence[int]]) -> list[tuple[int, int]]:
         parts = word.split(":") if isinstance(word, str) else word
         try:
             layer, head = (
-                int(part) if isinstance(part, str) else _index(part) for part in parts
+                int(part) if isinstance(part, str) else operator.index(part)
+                for part in parts
             )
         except (TypeError, ValueError):
             wanted = "heads must be layer:head pairs such as '1:3'"
@@ -134,12 +135,6 @@ def parse_heads(heads: str | Sequence[Sequence[int]]) -> list[tuple[int, int]]:
             raise ValueError(f"{wanted}, got {brief(word)}{hint}") from None
         pairs.append((layer, head))
     return pairs
-
-
-def _index(part: Any) -> int:
-    if isinstance(part, bool | np.bool_):
-        raise TypeError
-    return operator.index(part)
 
 
 def canonical(axis: str) -> str:
@@ -268,7 +263,4 @@ def whole_numbers(name: str, chosen: Any, width: int = 1) -> Array:
         raise ValueError(
             f"{name}= takes whole-number indices, got {brief(chosen)}{hint}"
         )
-    # Before the cast, which would wrap around.
-    if is_concrete(array) and not -(2**31) <= array.min() <= array.max() < 2**31:
-        raise ValueError(f"{name}= is out of range of any axis, got {brief(chosen)}")
     return known(array.reshape(-1, width), jnp.int32)

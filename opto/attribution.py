@@ -9,11 +9,13 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from ._checks import is_metric, one_number, whole
+from ._discover import known_sites
 from ._edit import AbstractEdit, Edit
+from ._examples import one_example
 from ._record import Record
 from ._reference import Patch, Values
 from ._run import run
-from ._site import known_sites, one_example, Site, Sites
+from ._site import Site, Sites
 from ._where import known, Where
 from .hints import brief
 from .patching import check_alike, Metric

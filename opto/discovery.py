@@ -20,9 +20,11 @@ import numpy as np
 from jaxtyping import Array, Float, PyTree
 
 from ._checks import is_metric, one_number, whole
-from ._circuit import Circuit, CircuitPart, Edge
+from ._circuit import Circuit as Circuit, CircuitPart, Edge
+from ._discover import known_sites
+from ._examples import one_example
 from ._run import run
-from ._site import known_sites, one_example, Site, Sites
+from ._site import Site, Sites
 from ._tap import Rows, VisitorTap
 from .patching import check_alike
 

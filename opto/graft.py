@@ -6,11 +6,12 @@ from typing import Any, NamedTuple
 import equinox as eqx
 
 from ._checks import whole
-from ._derived import Derived, Given, put
+from ._derived import Derived, put, RunContext
+from ._discover import find_sites
 from ._edit import AbstractEdit, Edit, several
-from ._examples import OnExamples
+from ._examples import one_example, OnExamples
 from ._literal import Written
-from ._site import find_sites, one_example, Sites
+from ._site import Sites
 from ._where import Where
 from .hints import brief
 
@@ -90,9 +91,9 @@ class Graft(Derived):
     def needs(self, table: Sites) -> tuple[str, ...]:
         return ()
 
-    def derive(self, given: Given) -> tuple[Edit, ...]:
-        seam = self.seam(given.table)
-        record = given.run(model=self.model, edits=self.edits, record=[seam])
+    def derive(self, context: RunContext) -> tuple[Edit, ...]:
+        seam = self.seam(context.table)
+        record = context.run(model=self.model, edits=self.edits, record=[seam])
         return (put(seam, {seam: record[seam]}, Where({}), 1.0),)
 
     def check(self, table: Sites) -> None:

@@ -15,10 +15,11 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
+from ._check_edits import as_edits
 from ._edit import AbstractEdit
 from ._record import Record
 from ._reference import Patch
-from ._run import as_edits, run
+from ._run import run
 from ._site import Site, Sites
 from ._sweep import checked_table
 from .graft import Graft, swapped

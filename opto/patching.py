@@ -13,14 +13,13 @@ import numpy as np
 from jaxtyping import Array, ArrayLike, Float
 
 from ._checks import is_metric
-from ._derived import Derived, Given, put
-from ._each import Each
+from ._derived import Derived, put, RunContext
 from ._edit import AbstractEdit, At, check_strength, Edit, number
-from ._names import scope_of
 from ._reference import check_arrays, Patch, Values
 from ._run import run
-from ._site import Sites
+from ._site import scope_of, Sites
 from ._sweep import sweep
+from ._swept import Each
 from ._where import Where
 from .hints import brief
 
@@ -85,22 +84,20 @@ class PathPatch(Derived):
     def needs(self, table: Sites) -> tuple[str, ...]:
         return self._frozen(table)
 
-    def derive(self, given: Given) -> tuple[Edit, ...]:
+    def derive(self, context: RunContext) -> tuple[Edit, ...]:
         senders, receivers = map(_whole, (self.senders, self.receivers))
-        frozen = self._between(given.table)
-        held = given.base
-        if given.before:
-            held = given.run(edits=given.before, record=frozen)
-        edits: list[AbstractEdit] = list(given.before)
+        frozen = self._between(context.table)
+        held = context.base
+        if context.before:
+            held = context.run(edits=context.before, record=frozen)
+        edits: list[AbstractEdit] = list(context.before)
         edits += [put(name, {name: held[name]}, Where({}), 1.0) for name in frozen]
         edits.append(put(senders.site, self.source.arrays, senders.where, 1.0))
-        seen = given.run(edits=edits, record=[receivers.site])
+        seen = context.run(edits=edits, record=[receivers.site])
         return (put(receivers.site, dict(seen), receivers.where, self.strength),)
 
     def changes(self, table: Sites) -> tuple[str, ...]:
-        receivers = _whole(self.receivers)
-        sites = receivers.where.within(table.match(receivers.site))
-        return tuple(site.name for site in sites)
+        return _selected(_whole(self.receivers), table)
 
     def check(self, table: Sites) -> None:
         check_strength(self.strength)
@@ -110,10 +107,7 @@ class PathPatch(Derived):
         check_arrays("PathPatch", self.source.arrays, table.match(senders.site))
         frozen = self._between(table)
         order = {name: i for i, name in enumerate(table)}
-        sent, read = (
-            [site.name for site in part.where.within(table.match(part.site))]
-            for part in (senders, receivers)
-        )
+        sent, read = _selected(senders, table), _selected(receivers, table)
         if held := [name for name in read if name in frozen]:
             raise ValueError(
                 f"receivers at {held[0]!r} are themselves frozen (frozen=): name what "
@@ -159,6 +153,11 @@ class PathPatch(Derived):
 def _whole(part: At | Each) -> At:
     """The selection; of a swept one, all that it sweeps over."""
     return part.edit if isinstance(part, Each) else part
+
+
+def _selected(part: At, table: Sites) -> tuple[str, ...]:
+    sites = part.where.within(table.match(part.site))
+    return tuple(site.name for site in sites)
 
 
 def activation_patch(

@@ -1,21 +1,106 @@
 """Edits of attention: patterns that heads are clamped to, and links that are cut."""
 
+import abc
 from typing import Any, ClassVar
 
 import equinox as eqx
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, ArrayLike, Float
+from jaxtyping import Array, ArrayLike, Bool, Float
 
 from ._checks import whole
-from ._derived import check_attention, Derived, Given, over_rows, put
-from ._edit import check_strength, Edit, Heads, select, Selection
+from ._derived import check_attention, Derived, over_rows, put, RunContext
+from ._edit import check_strength, Edit, Heads, number, select, Selection
+from ._literal import literal, Written
 from ._site import Site, Sites
 from ._tap import RowsAre
-from ._tokens import check_tokens, not_all, sites_of, tokens_of
-from ._where import Chosen, Where
+from ._tokens import (
+    check_tokens,
+    name_tokens as name_tokens,
+    not_all,
+    sites_of,
+    tokens_of,
+)
+from ._where import Chosen, is_concrete, Where
 from .hints import brief
-from .patterns import fraction, Kind
+
+
+class Kind(Written, eqx.Module):
+    """An ideal attention pattern: which rows it sets, and to what."""
+
+    @abc.abstractmethod
+    def needs(self) -> tuple[str, ...]:
+        """The sites that say what the pattern has to know of the tokens."""
+
+    @abc.abstractmethod
+    def pattern(
+        self, size: int, context: RunContext
+    ) -> tuple[Float[Array, "seq kv_seq"], Bool[Array, " seq"]]:
+        """The pattern among `size` tokens, and which of its rows to set."""
+
+    @abc.abstractmethod
+    def arguments(self) -> dict[str, Any]:
+        """The constructor's arguments, for the text form."""
+
+    def text(self, most: int | None = None) -> str:
+        parts = [f"{name}={literal(x, most)}" for name, x in self.arguments().items()]
+        return f"{type(self).__name__}({', '.join(parts)})"
+
+
+class PreviousToken(Kind):
+    """Each token attends to the one before it, the first to itself."""
+
+    weight: Float[Array, ""]
+    queries: str = eqx.field(static=True)
+
+    def __init__(self, weight: ArrayLike = 1.0, *, queries: str = "all"):
+        """**Arguments:**
+
+        - `weight`: The attention to the token before, in [0, 1]; the rest goes to the
+            token itself.
+        - `queries`: The tokens that attend this way: `"all"`, or names that
+            `opto.name_tokens` gave.
+        """
+        self.weight = fraction("weight", weight)
+        self.queries = check_tokens("queries", queries)
+
+    def needs(self) -> tuple[str, ...]:
+        return sites_of(self.queries)
+
+    def pattern(self, size, context):
+        before = self.weight * jnp.eye(size, k=-1) + (1 - self.weight) * jnp.eye(size)
+        return before.at[0, 0].set(1), tokens_of(self.queries, size, context.base)
+
+    def arguments(self) -> dict[str, Any]:
+        return {"weight": self.weight, **not_all("queries", self.queries)}
+
+
+class Uniform(Kind):
+    """Each token attends equally to itself and all before it."""
+
+    queries: str = eqx.field(static=True)
+
+    def __init__(self, *, queries: str = "all"):
+        """**Arguments:** `queries`: As for `PreviousToken`."""
+        self.queries = check_tokens("queries", queries)
+
+    def needs(self) -> tuple[str, ...]:
+        return sites_of(self.queries)
+
+    def pattern(self, size, context):
+        uniform = np.tri(size) / np.arange(1, size + 1)[:, None]
+        return jnp.asarray(uniform), tokens_of(self.queries, size, context.base)
+
+    def arguments(self) -> dict[str, Any]:
+        return not_all("queries", self.queries)
+
+
+def fraction(argument: str, value: ArrayLike) -> Float[Array, ""]:
+    """A number; raises `ValueError` unless it is in [0, 1]."""
+    share = number(argument, value)
+    if is_concrete(share) and not (share.ndim == 0 and 0 <= float(share) <= 1):
+        raise ValueError(f"{argument} is a number in [0, 1], got {value}")
+    return share
 
 
 class Pattern(Derived, Selection):
@@ -64,10 +149,10 @@ class Pattern(Derived, Selection):
     def needs(self, table: Sites) -> tuple[str, ...]:
         return self.kind.needs()
 
-    def derive(self, given: Given) -> tuple[Edit, ...]:
+    def derive(self, context: RunContext) -> tuple[Edit, ...]:
         return tuple(
-            self._at(site, *self._cut(site, given))
-            for site in self.where.within(given.table.match(self.site))
+            self._at(site, *self._cut(site, context))
+            for site in self.where.within(context.table.match(self.site))
         )
 
     def check(self, table: Sites) -> None:
@@ -79,14 +164,14 @@ class Pattern(Derived, Selection):
     def arguments(self) -> dict[str, Any]:
         return {"kind": self.kind, **_not_default(self)}
 
-    def _cut(self, site: Site, given: Given) -> tuple[Array, Array]:
+    def _cut(self, site: Site, context: RunContext) -> tuple[Array, Array]:
         """The pattern, cut to tokens that are keys, and which of its rows to set."""
         queries, keys = site.shape[-2:]
-        pattern, rows = self.kind.pattern(queries, given)
+        pattern, rows = self.kind.pattern(queries, context)
         if keys == queries:
             return pattern, rows
         lost = rows & jnp.any(pattern[:, keys:] != 0, -1)
-        given.require(
+        context.require(
             ~jnp.any(lost),
             f"{type(self.kind).__name__}() attends to tokens that are not keys at "
             f"{site.name!r}",
@@ -159,12 +244,12 @@ class Block(Derived, Selection):
     def needs(self, table: Sites) -> tuple[str, ...]:
         return sites_of(self.queries, self.keys)
 
-    def derive(self, given: Given) -> tuple[Edit, ...]:
+    def derive(self, context: RunContext) -> tuple[Edit, ...]:
         edits = []
-        for site in self.where.within(given.table.match(self.site)):
+        for site in self.where.within(context.table.match(self.site)):
             (size, keys), rank = site.shape[-2:], len(site.shape)
-            blocked = tokens_of(self.queries, size, given.base)[:, None]
-            blocked = blocked & tokens_of(self.keys, size, given.base)[:keys]
+            blocked = tokens_of(self.queries, size, context.base)[:, None]
+            blocked = blocked & tokens_of(self.keys, size, context.base)[:keys]
             if self.distance is not None:
                 blocked = blocked & np.eye(size, keys, k=-self.distance, dtype=bool)
             where = self.where.only(over_rows(blocked, rank))

@@ -1,61 +1,77 @@
-"""Edits seen together: those that contradict each other, and one out of several."""
+"""Whether a list of edits can apply to a model, and does not contradict itself."""
 
-from collections.abc import Collection, Sequence
-from typing import Any, Protocol, runtime_checkable
+from collections.abc import Callable, Collection, Iterable, Sequence
+from typing import Any
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Int
 
-from ._edit import AbstractEdit, Edit, Selection
+from ._discover import find_sites
+from ._edit import AbstractEdit, Edit, several
 from ._edits import Clamp, Zero
+from ._examples import batch_shape, one_example
+from ._record import Request, requested
+from ._reference import split
 from ._site import Site, Sites
+from ._swept import is_swept
 from ._where import is_concrete
-from .graft import Graft
+from .graft import Graft, grafted_calls, swapped
+from .hints import brief
 
 
-class OneOf(AbstractEdit):
-    """One of several edits, chosen by an array, so that one program serves them all."""
-
-    edits: tuple[AbstractEdit, ...]
-    index: Int[Array, "..."]
-
-    def check(self, table: Sites) -> None:
-        for edit in self.edits:
-            edit.check(table)
-
-    def arguments(self) -> dict[str, Any]:
-        return {"edits": self.edits, "index": self.index}
+def check_donors(fn: Any, args: tuple[Any, ...], edits: Sequence[AbstractEdit]) -> None:
+    """Checks the edits of grafted models now; while tracing, indices are not known."""
+    for donor in grafted_calls(fn, args, edits):
+        lead = one_example(donor.fn, donor.args)[1]
+        own = split(donor.edits, donor.table, batch_shape(donor.args, lead))[2]
+        check_given(own, donor.table, ())
+        check_donors(donor.fn, donor.args, own)
 
 
-def alternatives(edit: AbstractEdit) -> tuple[AbstractEdit, ...]:
-    """The edit itself; for `OneOf` its edits, with all but the chosen at strength 0."""
-    if not isinstance(edit, OneOf):
-        return (edit,)
-    gates = [edit.index == i for i in range(len(edit.edits))]
-    return tuple(
-        eqx.tree_at(lambda e: e.strength, e, getattr(e, "strength") * gate)  # noqa: B009
-        for e, gate in zip(edit.edits, gates, strict=True)
-    )
+def as_edits(edits: Iterable[AbstractEdit]) -> tuple[AbstractEdit, ...]:
+    """The edits as a tuple; raises `ValueError` unless all of them are edits."""
+    edits = several(edits)
+    for edit in edits:
+        if any(map(is_swept, jax.tree.leaves(edit, is_leaf=is_swept))):
+            raise ValueError(f"{edit!r} is swept: give it to opto.sweep")
+    return edits
 
 
-@runtime_checkable
-class Changes(Protocol):
-    """An edit that says which sites it changes, if these are not those of `site`."""
+def check(
+    edits: Iterable[AbstractEdit], table: Sites, *, record: Request = ()
+) -> tuple[AbstractEdit, ...]:
+    """The edits; raises `ValueError` unless they can apply to a model's sites."""
+    edits = as_edits(edits)
+    if not isinstance(table, Sites):
+        raise ValueError(f"table is what opto.sites gives, got {brief(table)}")
+    check_given(edits, table, requested(record, table))
+    return edits
 
-    def changes(self, table: Sites) -> tuple[str, ...]: ...
 
+def check_call(
+    fn: Callable[..., Any], *args: Any, edits: Iterable[AbstractEdit]
+) -> tuple[AbstractEdit, ...]:
+    """The edits; raises `ValueError` unless they can apply to `fn(*args, tap=)`.
 
-@runtime_checkable
-class Replaces(Protocol):
-    """An edit that may replace the first part of the run.
-
-    `replaces_until` is the last site of that part, `None` if nothing is replaced.
+    As `check`, and also checks the edits of grafted models. `args` are one example.
     """
+    edits = as_edits(edits)
+    fn, args, own = swapped(fn, args, edits)
+    table = find_sites(fn, *args)
+    check_given(own, table, ())
+    check_donors(fn, args, own)
+    return edits
 
-    def replaces_until(self, table: Sites) -> str | None: ...
+
+def check_given(
+    edits: Sequence[AbstractEdit], table: Sites, recorded: Collection[str]
+) -> None:
+    """Raises `ValueError` for edits that cannot apply, or contradict each other."""
+    for edit in edits:
+        edit.check(table)
+    check_together(edits, table, recorded)
 
 
 def check_together(
@@ -72,11 +88,11 @@ def check_together(
     check_before_graft(edits, table)
     order = {name: i for i, name in enumerate(table)}
     for i, owner in enumerate(edits):
-        seam = owner.replaces_until(table) if isinstance(owner, Replaces) else None
+        seam = owner.replaces_until(table)
         if seam is None:
             continue
         for j, edit in enumerate(edits):
-            changed = [order[name] for name in changed_sites(edit, table)]
+            changed = [order[name] for name in edit.changes(table)]
             last = max(changed, default=None)
             if j == i or last is None:
                 continue
@@ -97,24 +113,12 @@ def check_before_graft(edits: Sequence[AbstractEdit], table: Sites) -> None:
             continue
         seam = order[graft.seam(table)]
         for edit in edits[:i]:
-            first = min(
-                (order[name] for name in changed_sites(edit, table)), default=-1
-            )
+            first = min((order[name] for name in edit.changes(table)), default=-1)
             if first > seam:
                 raise ValueError(
                     f"{edit!r} would have no effect: {graft!r}, which comes after it, "
                     "takes these layers from the other model"
                 )
-
-
-def changed_sites(edit: Any, table: Sites) -> tuple[str, ...]:
-    """The sites that an edit changes; none if it does not say."""
-    if isinstance(edit, Changes):
-        return edit.changes(table)
-    if isinstance(edit, Selection):
-        sites = edit.where.within(table.match(edit.site))
-        return tuple(site.name for site in sites)
-    return ()
 
 
 def _check_clamps(edits: Sequence[AbstractEdit], table: Sites) -> None:

@@ -49,7 +49,7 @@ def on_files(files: Files, *, config: Any) -> Files:
         *texts.made(ROOT),
         *shown,
         *papers.made(ROOT),
-        gallery.made(ROOT, shown, papers.verdicts(ROOT)),
+        gallery.made(ROOT, shown, papers.tallies(ROOT)),
         *reference.made(ROOT),
     ]
     links = Links(ROOT, Path(config.docs_dir).relative_to(ROOT), made)

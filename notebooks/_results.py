@@ -9,19 +9,25 @@ everything in `results/`. The numbers of each seed are in those files.
 
 import io
 import json
+import math
 import sys
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from PIL import Image
 
 from icl.files import write_bytes
-from sweeps.figures import all_published, NOT_REACHED, Published, Verdict
+from sweeps.figures import NOT_REACHED, papers, Published, Verdict
 
 
 HERE = Path(__file__).parent
 KEPT = HERE / "results"
+# Units whose numbers are compared by their difference, not by their quotient.
+DIFFERENCES = {
+    *("accuracy", "attention", "correlation", "share", "share of seeds", "AUROC"),
+    *("cosine", "number"),
+}
 HEAD = """# The papers' numbers and ours
 
 `python notebooks/_results.py` makes this file from the results of `icl figure NAME
@@ -41,6 +47,8 @@ which the section names. A number *holds* if it is near the target (times, losse
 quotients within a factor of 1.25, accuracies and attention within 0.05); else it
 *differs*. An event is *not reproduced* if it came in the paper but in half of our seeds
 or fewer; so is a claim that fails. What was not run, or cannot be decided, is *absent*.
+A figure's row counts its claims that hold and its numbers in range, and names the
+number that is farthest from the paper's.
 Numbers are means over seeds with 95 % intervals (Student's t; for accuracies and
 attention it is computed on their angle, so that it stays within bounds). If some seeds
 never got there, the number is the median over all seeds, with how many did.
@@ -96,52 +104,118 @@ def place(published: Published) -> str:
 
 def coverage(found: list[dict[str, Any]]) -> Iterator[str]:
     """Every figure and table of the papers, with the verdict on ours."""
-    verdicts = verdicts_of(found)
+    tallies = tallies_of(found)
     yield "## Every figure of the papers\n"
-    for paper, published in all_published().items():
-        yield f"### {paper}\n"
-        yield from figures_of(published, verdicts)
+    for module in papers().values():
+        yield f"### {module.PAPER}\n\n{module.STORY}\n"
+        yield from figures_of(module.PUBLISHED, tallies)
         yield ""
+
+
+class Tally(NamedTuple):
+    """What was found of one figure.
+
+    **Fields:**
+
+    - `held`, `judged`: How many claims hold, of those that the runs can decide.
+    - `near`, `compared`: How many numbers are in range, of those that the paper gives.
+    - `remarks`: The data and size, what is undecided, and the number that is farthest
+        from the paper's.
+    """
+
+    held: int
+    judged: int
+    near: int
+    compared: int
+    remarks: str
+
+    @staticmethod
+    def of(found: dict[str, Any]) -> "Tally":
+        """The tally of a result."""
+        claims = {name: told["verdict"] for name, told in found["claims"].items()}
+        open_ = [name for name, told in claims.items() if told == Verdict.ABSENT]
+        compared = [row for row in found["rows"].values() if row["verdict"]]
+        data = "on Omniglot" if found["own_data"] else ""
+        size = "at the published size" if found["scale"] == "paper" else ""
+        undecided = f"undecided: “{'”, “'.join(open_)}”" if open_ else ""
+        remarks = filter(None, (data, size, undecided, farthest(found["rows"])))
+        return Tally(
+            sum(told == Verdict.HOLDS for told in claims.values()),
+            len(claims) - len(open_),
+            sum(row["verdict"] == Verdict.HOLDS for row in compared),
+            len(compared),
+            "; ".join(remarks),
+        )
+
+    @property
+    def claims(self) -> str:
+        """`"5 of 9"`; empty if no claim was judged."""
+        return f"{self.held} of {self.judged}" if self.judged else ""
+
+    @property
+    def numbers(self) -> str:
+        """`"3 of 10"`; empty if no number was compared."""
+        return f"{self.near} of {self.compared}" if self.compared else ""
+
+    def __str__(self) -> str:
+        claims = f"{self.claims} claims hold" if self.judged else ""
+        numbers = f"{self.numbers} numbers are in range" if self.compared else ""
+        return "; ".join(filter(None, (claims, numbers, self.remarks)))
 
 
 def figures_of(
     published: Iterable[Published],
-    verdicts: dict[str, str],
+    found: Mapping[str, Sequence[Tally]],
     where: Callable[[Published], str] = place,
 ) -> Iterator[str]:
     """The table of a paper's figures.
 
     **Arguments:**
 
-    - `verdicts`: By the name of our figure; none if it was not drawn.
+    - `found`: By the name of our figure; none if it was not drawn.
     - `where`: The text that says where a figure is.
     """
-    yield "| figure | shows | where | verdict |"
-    yield "| --- | --- | --- | --- |"
+    yield "| figure | shows | where | claims that hold | numbers in range | remarks |"
+    yield "| --- | --- | --- | --- | --- | --- |"
     for each in published:
-        reason = each.absent or "not drawn yet"
-        verdict = verdicts.get(each.figure) or f"{Verdict.ABSENT}: {reason}"
-        yield f"| {each.number} | {each.shows} | {where(each)} | {verdict} |"
+        cells = each.number, each.shows, where(each)
+        tallies = found.get(each.figure, ())
+        if not tallies:
+            reason = each.absent or "not drawn yet"
+            yield f"| {' | '.join(cells)} | – | – | absent: {reason} |"
+        for one in tallies:
+            told = one.claims or "–", one.numbers or "–", one.remarks or ""
+            yield f"| {' | '.join((*cells, *told))} |"
+            cells = "", "", ""
 
 
-def verdicts_of(found: list[dict[str, Any]]) -> dict[str, str]:
-    """What was found, by the name of our figure; several results are joined."""
-    verdicts: dict[str, list[str]] = {}
+def farthest(rows: Mapping[str, Any]) -> str:
+    """The number out of range that is farthest from the paper's, in words.
+
+    Each number is compared by its own rule: by a quotient, or by a difference.
+    """
+    far: list[tuple[float, str]] = []
+    for name, row in rows.items():
+        value, target = row["value"], row["target"]
+        if row["verdict"] in (None, Verdict.HOLDS):
+            continue
+        if isinstance(value, str) or isinstance(target, str):
+            far.append((math.inf, f"{name} is {value}, not {number(target)}"))
+        elif row["unit"] in DIFFERENCES or min(value, target) <= 0:
+            text = f"{name} is {number(value)}, not {number(target)}"
+            far.append((abs(value - target) / 0.05, text))
+        else:
+            text = f"{name} is {number(value / target)} times the paper's"
+            far.append((abs(math.log(value / target)) / math.log(1.25), text))
+    return f"farthest: {max(far)[1]}" if far else ""
+
+
+def tallies_of(found: Iterable[dict[str, Any]]) -> dict[str, list[Tally]]:
+    """What was found, by the name of our figure; on our data before Omniglot."""
+    tallies: dict[str, list[Tally]] = {}
     for each in found:
-        own = "Omniglot: " if each["own_data"] else ""
-        size = "at the published size: " if each["scale"] == "paper" else ""
-        verdict = f"{own}{size}{each['verdict']}{undecided(each)}"
-        verdicts.setdefault(each["figure"], []).append(verdict)
-    return {name: ", ".join(each) for name, each in verdicts.items()}
-
-
-def undecided(found: dict[str, Any]) -> str:
-    """Why a figure that was drawn is absent: the claims that its runs leave open."""
-    if found["verdict"] != Verdict.ABSENT:
-        return ""
-    claims = found["claims"].items()
-    open_ = [name for name, told in claims if told["verdict"] == Verdict.ABSENT]
-    return f": the runs cannot decide “{'”, “'.join(open_)}”" if open_ else ""
+        tallies.setdefault(each["figure"], []).append(Tally.of(each))
+    return tallies
 
 
 def section(found: dict[str, Any]) -> Iterator[str]:
@@ -156,7 +230,7 @@ def section(found: dict[str, Any]) -> Iterator[str]:
     for claim, told in found["claims"].items():
         good = f" (in {told['seeds']} of {judged} seeds)" if judged > 1 else ""
         yield f"- {claim}: **{told['verdict']}**{good}"
-    yield f"- the figure: **{found['verdict']}**"
+    yield f"- in short: {Tally.of(found)}"
     yield f"\n| {found['unit']} | target | ours | 95 % interval | verdict |"
     yield "| --- | --: | --: | --: | --- |"
     for row, values in found["rows"].items():

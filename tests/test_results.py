@@ -62,7 +62,10 @@ def test_a_section_of_the_file():
     lines = [*results().section(json.loads(json.dumps(found())))]
     assert "Judged on the seeds 6, 7; the table is over 3 seeds.\n" in lines
     assert "- a above 0.75: **not reproduced** (in 1 of 2 seeds)" in lines
-    assert "- the figure: **not reproduced**" in lines
+    far = "farthest: b is not reached, not 200,000"
+    assert (
+        f"- in short: 0 of 1 claims hold; 1 of 2 numbers are in range; {far}" in lines
+    )
     (a,) = (line for line in lines if line.startswith("| a "))
     assert a.startswith("| a | 0.82 | 0.8 | 0.")
     assert a.endswith("| holds |")
@@ -87,11 +90,9 @@ def test_only_whole_studies_are_kept(tmp_path, monkeypatch):
     assert kept == {"whole.json", "published.json"}
     text = module.text()
     assert "## induction/4b" in text
-    verdict = "at the published size: holds, not reproduced"
-    assert f"| one head throughout training | `induction/4b` | {verdict}" in text
-    assert (
-        "| A7 | layer 0 of a trained run | `induction/A7` | absent: not drawn" in text
-    )
+    where = "| one head throughout training | `induction/4b` |"
+    assert f"{where} 0 of 1 | 1 of 2 | at the published size; farthest: b" in text
+    assert "`induction/A7` | – | – | absent: not drawn" in text
     (drawn / "old.json").write_text('{"scale": "small"}')
     with pytest.raises(SystemExit, match=r"old.json: it lacks .*; draw that figure"):
         module.keep([drawn])
@@ -102,7 +103,23 @@ def test_an_absent_figure_says_what_is_undecided():
     undecided = found() | {"verdict": "absent", "claims": told}
     rows = [*results().coverage([undecided])]
     (row,) = (row for row in rows if "`induction/4b`" in row)
-    assert row.endswith("| absent: the runs cannot decide “c above 1” |")
+    assert "| – | 1 of 2 | undecided: “c above 1”; farthest:" in row
+
+
+@pytest.mark.parametrize(
+    ("value", "target", "unit", "told"),
+    [
+        (3e5, 2e5, "sequences", "a is 1.5 times the paper's"),
+        (0.7, 0.9, "accuracy", "a is 0.7, not 0.9"),
+        (-1.0, 2.0, "nats", "a is -1, not 2"),
+    ],
+)
+def test_the_number_that_is_farthest(value, target, unit, told):
+    near = {"value": 1.3, "target": 1.0, "unit": "nats", "verdict": "differs"}
+    far = {"value": value, "target": target, "unit": unit, "verdict": "differs"}
+    held = {"value": 9.0, "target": 1.0, "unit": "nats", "verdict": "holds"}
+    rows = {"b": near, "a": far, "c": held}
+    assert results().farthest(rows) == f"farthest: {told}"
 
 
 def test_each_figure_is_of_a_published_one():

@@ -5,6 +5,7 @@ import json
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from sweeps.figures import all_figures, Figure
 
@@ -15,7 +16,7 @@ HEAD = """# Gallery
 
 `icl figure NAME` trains the runs that are missing, draws the figure, and prints the
 paper's numbers beside ours. A title says what the paper's figure shows; then
-comes the verdict on ours ([how it is judged](papers/index.md)). The pictures are from
+comes what we found ([how it is judged](papers/index.md)). The pictures are from
 the executed [notebooks](notebooks/index.md), or were kept with the results. The times
 are for scale `small` on two cores, with nothing trained before.
 """
@@ -29,13 +30,15 @@ class Drawn:
     page: str = ""
 
 
-def made(root: Path, shown: Sequence[Made], verdicts: Mapping[str, str]) -> Made:
+def made(
+    root: Path, shown: Sequence[Made], tallies: Mapping[str, Sequence[Any]]
+) -> Made:
     """The page.
 
     **Arguments:**
 
     - `shown`: The pages of the notebooks, with their pictures.
-    - `verdicts`: By the name of the figure, for figures that were drawn and judged.
+    - `tallies`: What was found, by the name of the figure, for figures that are judged.
     """
     found = _in_notebooks(root, {uri for page in shown for uri in page.files})
     lines, files = [HEAD], {}
@@ -49,12 +52,12 @@ def made(root: Path, shown: Sequence[Made], verdicts: Mapping[str, str]) -> Made
             uri = f"gallery/{kept.name}"
             files[uri] = kept.read_bytes()
             drawn = dataclasses.replace(drawn, pictures=(uri,))
-        verdict = verdicts.get(name, "absent: not drawn yet")
-        lines.append(_card(figure, drawn, verdict))
+        told = ". ".join(map(str, tallies.get(name, ()))) or "absent: not drawn yet"
+        lines.append(_card(figure, drawn, told))
     return Made("gallery.md", "\n".join(lines), files=files)
 
 
-def _card(figure: Figure, drawn: Drawn, verdict: str) -> str:
+def _card(figure: Figure, drawn: Drawn, told: str) -> str:
     """A figure's pictures, what it shows, and its command."""
     scale = " --scale small" if figure.study else ""
     lines = [f'<div class="card" markdown id="{anchor(figure.name)}">\n']
@@ -64,7 +67,7 @@ def _card(figure: Figure, drawn: Drawn, verdict: str) -> str:
     ]
     lines += [f"{' '.join(pictures) or '*No picture is kept.*'}\n"]
     place = f" In [this notebook]({drawn.page})." if drawn.page else ""
-    lines.append(f"Ours: **{verdict}**. Takes {figure.cost}.{place}\n")
+    lines.append(f"Ours: {told}. Takes {figure.cost}.{place}\n")
     lines.append(f"```sh\nicl figure {figure.name}{scale}\n```\n\n</div>\n")
     return "\n".join(lines)
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from sweeps.figures import all_figures, papers, Published, Verdict
+from sweeps.figures import all_figures, papers, Published
 
 from .gallery import anchor
 from .page import Made
@@ -16,7 +16,7 @@ from .page import Made
 def made(root: Path) -> Iterator[Made]:
     """The overview, then a page for each paper."""
     results = _results(root)
-    found, told = results.kept(), verdicts(root)
+    found, told = results.kept(), tallies(root)
     # The overview takes the place of the file's own heading and table.
     head = re.sub(r"\[(results/)\]\(\w+\)", r"`notebooks/\1`", results.HEAD)
     content = f"{head}\n{_overview(told)}"
@@ -26,6 +26,7 @@ def made(root: Path) -> Iterator[Made]:
         sections = [each for each in found if each["figure"] in own]
         lines = [
             *_claimed(module),
+            f"\n{module.STORY}",
             *_commands(own),
             "\n## Figure by figure\n",
             *results.figures_of(module.PUBLISHED, told, _where(sections)),
@@ -35,10 +36,10 @@ def made(root: Path) -> Iterator[Made]:
         yield Made(f"papers/{folder}.md", "\n".join(lines))
 
 
-def verdicts(root: Path) -> dict[str, str]:
-    """The verdict on each figure that was drawn, by its name."""
+def tallies(root: Path) -> dict[str, list[Any]]:
+    """What was found of each figure that was drawn, by its name."""
     results = _results(root)
-    return results.verdicts_of(results.kept())
+    return results.tallies_of(results.kept())
 
 
 def _results(root: Path) -> Any:
@@ -52,23 +53,25 @@ def _results(root: Path) -> Any:
     return module
 
 
-def _overview(verdicts: dict[str, str]) -> str:
-    """A row for each paper: how many of its figures have which verdict."""
-    kinds = [each.value for each in Verdict]
+def _overview(tallies: dict[str, list[Any]]) -> str:
+    """A row for each paper: its figures, claims and numbers, and what is absent."""
     lines = [
         "## The papers\n",
-        f"| paper | figures | {' | '.join(kinds)} |",
-        f"| --- | --: |{' --: |' * len(kinds)}",
+        "| paper | figures | claims that hold | numbers in range | figures absent |",
+        "| --- | --: | --: | --: | --: |",
     ]
     for folder, module in papers().items():
         every = module.PUBLISHED
-        told = [verdicts.get(each.figure) or Verdict.ABSENT.value for each in every]
-        counts = [sum(text.startswith(kind) for text in told) for kind in kinds]
-        cells = map(str, (len(every), *counts))
-        lines.append(f"| [{module.PAPER}]({folder}.md) | {' | '.join(cells)} |")
+        names = {each.figure for each in every if each.figure in tallies}
+        found = [tallies[name][0] for name in names]
+        absent = sum(each.figure not in tallies for each in every)
+        sums = [sum(each[i] for each in found) for i in range(4)]
+        cells = f"{sums[0]} of {sums[1]} | {sums[2]} of {sums[3]}"
+        paper = f"[{module.PAPER}]({folder}.md)"
+        lines.append(f"| {paper} | {len(every)} | {cells} | {absent} |")
     lines.append(
         "\nA figure with results on several data sets counts by the first. *Absent* "
-        "includes figures that were not run, and those that are only drawn."
+        "are figures that were not run, and those that are drawn but not judged."
     )
     return "\n".join(lines)
 

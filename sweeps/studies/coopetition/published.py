@@ -16,6 +16,13 @@ from ...figures import Published
 
 
 PAPER = "Singh et al. 2025, coopetition"
+STORY = (
+    "We see the toy with its plateau, the divot in the loss, the paths into layer "
+    "1, and that in-context learning stays if each class has one exemplar. We do "
+    "not see it give way to CIWL: with synthetic classes and the learning rate of "
+    "`small`, in-context learning comes once and stays, so what depends on its "
+    "end differs, too."
+)
 
 _DIAGRAM = "a diagram"
 _NO_RUN = "only at scale `paper`, which was not run"

@@ -12,6 +12,12 @@ from ...figures import Published
 
 
 PAPER = "Singh et al. 2023, transience"
+STORY = (
+    "Answers by the weights alone take over in all ten seeds, but answers to "
+    "flipped labels come and go in only three, and in-context learning does not "
+    "go away. Our classes are synthetic with fixed features; the paper learns its "
+    "features along with the model, in code that is not public."
+)
 
 _IMAGES = "features are learned along with the model, in code that is not public"
 

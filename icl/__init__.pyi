@@ -20,22 +20,17 @@ from . import (
 
 __version__: str
 
-from .edits.ranked import RankedHeads as RankedHeads
 from .experiments import (
     Experiment as Experiment,
     load as load,
     run_experiment as run_experiment,
     run_experiments as run_experiments,
     Start as Start,
-    Trained as Trained,
 )
 from .program_cache import keep_programs as keep_programs
 from .protocols import TaskSet as TaskSet
-from .replaying import Replay as Replay, replay as replay, replays as replays
-from .runs import open_run as open_run, Run as Run
+from .replaying import Replay as Replay, replay as replay
+from .runs import Run as Run
 from .tasks.exemplar_label import EvaluationSet as EvaluationSet
-from .tasks.exemplar_label.dense import (
-    dense_set as dense_set,
-    GroupedSequences as GroupedSequences,
-)
+from .tasks.exemplar_label.dense import dense_set as dense_set
 from .training import fit as fit, Member as Member, Training as Training

@@ -190,7 +190,7 @@ for s, change in zip(strengths, by_strength, strict=True):
 swapped = task.inputs(exemplars_swapped(sequences))
 other = answers.logit_difference(opto.run(model, *swapped)[0], *inputs)
 turned = {
-    name: opto.path_patch(
+    name: opto.patching.path_patch(
         answers.logit_difference,
         model,
         inputs,
@@ -284,7 +284,7 @@ differences = {
         model,
         *inputs,
         edits=opto.stack(
-            [opto.Pattern(Induction(share), heads=which) for share in shares]
+            [opto.attention.Pattern(Induction(share), heads=which) for share in shares]
         ),
     )
     for name, which in chosen.items()

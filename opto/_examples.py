@@ -112,7 +112,7 @@ def on_examples(fn: Callable[..., PyTree], model: Any, example: PyTree) -> OnExa
     """Lets `opto.run` take `fn(model, example, tap=)`, such as a loss, and batches.
 
     ```python
-    scored = opto.on_examples(loss, model, example)
+    scored = opto.toolkit.on_examples(loss, model, example)
     losses, record = opto.run(scored, *jax.tree.leaves(batch), record="**.z")
     ```
 

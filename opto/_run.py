@@ -194,7 +194,7 @@ def lift(fn: Callable[..., PyTree]) -> Callable[..., PyTree]:
     """Turns `fn(*args, tap=)` into `fn(*args, edits=())`: a function under edits.
 
     The result can be compiled, mapped and differentiated, in the arguments and in the
-    edits: `eqx.filter_grad(opto.lift(loss))(model, batch, edits=edits)`.
+    edits: `eqx.filter_grad(opto.toolkit.lift(loss))(model, batch, edits=edits)`.
     """
 
     def lifted(*args: Any, edits: Sequence[AbstractEdit] = ()) -> PyTree:

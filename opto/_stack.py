@@ -57,7 +57,7 @@ def stack(edits: Sequence[AbstractEdit]) -> Stacked:
     """
     edits = tuple(edits) if isinstance(edits, Iterable) else ()
     if not edits or not all(isinstance(edit, AbstractEdit) for edit in edits):
-        raise ValueError("stack() takes a list of at least one opto.Edit")
+        raise ValueError("stack() takes a list of at least one opto.toolkit.Edit")
     if len({_form(edit) for edit in edits}) > 1:
         for edit in edits:
             if not hasattr(edit, "strength"):

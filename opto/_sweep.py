@@ -49,7 +49,7 @@ def sweep(
     - `model`, `inputs`: As for `opto.run`.
     - `edits`: Edits in the order they apply. Those made with `each` or `stack` are
         swept; several of them give every combination. They may be inside other edits,
-        such as the senders of `opto.PathPatch`.
+        such as the senders of `opto.patching.PathPatch`.
     - `chunk`: How many edits run side by side; the chunks run one after the other.
         `None` runs all at once. With few, large models are faster and need less memory.
 

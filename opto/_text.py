@@ -63,7 +63,7 @@ def parse(text: str) -> Any:
     A text is the name of an edit and its arguments: literals (strings, numbers, lists,
     dictionaries, `True`, `False`, `None`), kinds of patterns such as
     `PreviousToken(0.7)`, or other edits. `parse(edit.text())` is the edit, array
-    for array. `opto.register` makes your own edits known.
+    for array. `opto.toolkit.register` makes your own edits known.
 
     **Raises:** `ValueError` that points at the token it does not understand.
     """

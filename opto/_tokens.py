@@ -20,8 +20,8 @@ def name_tokens(site: str, /, **values: int) -> None:
     """Names the numbers that a site gives to tokens, for edits of attention.
 
     ```python
-    opto.name_tokens("kind", word=0, space=1)
-    opto.Block(queries="space", keys="word space")
+    opto.attention.name_tokens("kind", word=0, space=1)
+    opto.attention.Block(queries="space", keys="word space")
     ```
 
     **Arguments:**

@@ -59,7 +59,7 @@ class PreviousToken(Kind):
         - `weight`: The attention to the token before, in [0, 1]; the rest goes to the
             token itself.
         - `queries`: The tokens that attend this way: `"all"`, or names that
-            `opto.name_tokens` gave.
+            `opto.attention.name_tokens` gave.
         """
         self.weight = fraction("weight", weight)
         self.queries = check_tokens("queries", queries)
@@ -191,7 +191,7 @@ class Block(Derived, Selection):
     ```python
     Block(distance=1, heads="0:1")  # each token to the one before it
     Block(distance=1, site="**.kernel")  # for attention without a softmax
-    Block(queries="space", keys="word", layer=1)  # names from `opto.name_tokens`
+    Block(queries="space", keys="word", layer=1)  # see `name_tokens`
     ```
 
     The remaining keys share the attention. A row with no key left is NaN, or zero if
@@ -222,7 +222,7 @@ class Block(Derived, Selection):
         """**Arguments:**
 
         - `queries`, `keys`: Which tokens may not attend to which: `"all"`, or names
-            that `opto.name_tokens` gave, such as `"word"` and `"word space"`.
+            that `opto.attention.name_tokens` gave, such as `"word"` and `"word space"`.
         - `distance`: Forbids only the token this many places before; `None` is any.
         - `site`: The scores before the softmax, or the kernel, `[…, query, key]`; the
             keys may be only the first tokens.

@@ -221,7 +221,7 @@ def path_patch(
     ```
 
     **Arguments:** as `activation_patch`, and `senders`, `receivers`, `frozen` as for
-    `opto.PathPatch`.
+    `opto.patching.PathPatch`.
 
     **Returns:**
 

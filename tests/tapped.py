@@ -226,15 +226,15 @@ class Plain(opto.Tap):
         return False
 
 
-class Negate(opto.Edit):
+class Negate(opto.toolkit.Edit):
     """A user's own edit: changes the sign of the selected entries."""
 
     site: str = eqx.field(static=True)
-    where: opto.Where
+    where: opto.toolkit.Where
     strength: jax.Array
 
     def __init__(self, site, *, strength=1.0, heads=None, **where):
-        self.site, self.where = site, opto.Where.of(heads, where)
+        self.site, self.where = site, opto.toolkit.Where.of(heads, where)
         self.strength = jnp.asarray(strength, float)
 
     def replacement(self, value, site):
@@ -244,17 +244,17 @@ class Negate(opto.Edit):
         return {}
 
 
-class Apply(opto.Edit):
+class Apply(opto.toolkit.Edit):
     """A user's own edit with a function as a non-static field."""
 
     site: str = eqx.field(static=True)
     function: Callable
-    where: opto.Where
+    where: opto.toolkit.Where
     strength: jax.Array
 
     def __init__(self, site, function, *, strength=1.0, **where):
         self.site, self.function = site, function
-        self.where = opto.Where.of(None, where)
+        self.where = opto.toolkit.Where.of(None, where)
         self.strength = jnp.asarray(strength, float)
 
     def replacement(self, value, site):
@@ -272,7 +272,7 @@ class Case:
     whole site at strength 1, and `mask(shape)` the entries that take them.
     """
 
-    make: Callable[..., opto.Edit]
+    make: Callable[..., opto.toolkit.Edit]
     target: Callable[[np.ndarray], np.ndarray]
     mask: Callable[[tuple[int, ...]], np.ndarray] = lambda shape: np.ones(shape, bool)
 
@@ -303,7 +303,9 @@ def _column(shape):
 
 
 def _recorded(site, values):
-    return opto.Record({site.name: jnp.asarray(values)}, ((site.name, site.axes),))
+    return opto.toolkit.Record(
+        {site.name: jnp.asarray(values)}, ((site.name, site.axes),)
+    )
 
 
 EDITS: dict[str, Case] = {

@@ -34,7 +34,7 @@ TOO_LARGE = {
 def test_what_a_dtype_cannot_hold_is_refused(kind):
     """The largest number of float16 is 65504, of bfloat16 3.39e38."""
     for site, fine, wrong in (("half", 65504.0, 1e6), ("brain", 1e6, 3.4e38)):
-        opto.check([TOO_LARGE[kind](site, fine)], opto.sites(MODEL, X))
+        opto.toolkit.check([TOO_LARGE[kind](site, fine)], opto.sites(MODEL, X))
         with pytest.raises(ValueError, match=r"e\+\d+ is not finite as .*float16"):
             opto.run(MODEL, X, edits=[TOO_LARGE[kind](site, wrong)])
 

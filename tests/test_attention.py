@@ -112,7 +112,7 @@ def small(attention=SignedAttention(), mask=None, pairs=2):  # noqa: B008
 LACKING = {
     "block": (
         LinearAttention(),
-        lambda: opto.Block(distance=1),
+        lambda: opto.attention.Block(distance=1),
         "no site matches '**.scores': LinearAttention has no scores but "
         "'blocks.0.attn.kernel'",
     ),
@@ -139,13 +139,13 @@ LACKING = {
     ),
     "pattern": (
         SignedAttention(),
-        lambda: opto.Pattern(opto.PreviousToken()),
+        lambda: opto.attention.Pattern(opto.attention.PreviousToken()),
         "is for rows that are 'distribution'; at 'blocks.0.attn.pattern' "
         "SignedAttention has 'signed'",
     ),
     "block_of_pattern": (
         LinearAttention(),
-        lambda: opto.Block(distance=1, site="**.pattern"),
+        lambda: opto.attention.Block(distance=1, site="**.pattern"),
         "is for rows that are 'logits' or 'kernel'; at 'blocks.0.attn.pattern'",
     ),
     "temperature_of_features": (
@@ -155,7 +155,7 @@ LACKING = {
     ),
     "pattern_of_rela": (
         RelaAttention(),
-        lambda: opto.Pattern(opto.PreviousToken()),
+        lambda: opto.attention.Pattern(opto.attention.PreviousToken()),
         "is for rows that are 'distribution'; at 'blocks.0.attn.pattern' "
         "RelaAttention has 'non-negative'",
     ),
@@ -214,7 +214,9 @@ EMPTY_ROWS = {
 def test_a_row_that_is_blocked_whole_is_nan_where_it_would_be_shared_out(name):
     attention, site, wanted = EMPTY_ROWS[name]
     model, inputs = small(attention)
-    edit = opto.Block(distance=0, site=site)  # The first token sees only this.
+    edit = opto.attention.Block(
+        distance=0, site=site
+    )  # The first token sees only this.
     site = "blocks.0.attn.pattern"
     _, record = opto.run(model, *inputs, record=site, edits=[edit])
     pattern = np.asarray(record[site])
@@ -286,10 +288,12 @@ def test_edits_where_keys_are_context_tokens():
     assert pattern.shape == (2, 7, 6)
     labels = np.array([1, 3, 5])
     edits = [
-        opto.Block(queries="query", keys="exemplar", heads="0:0"),
-        opto.Block(distance=1, queries="label query", heads="0:1"),
-        opto.Pattern(opto.PreviousToken(queries="label query"), heads="1:0"),
-        opto.Pattern(Induction(), heads="1:1"),
+        opto.attention.Block(queries="query", keys="exemplar", heads="0:0"),
+        opto.attention.Block(distance=1, queries="label query", heads="0:1"),
+        opto.attention.Pattern(
+            opto.attention.PreviousToken(queries="label query"), heads="1:0"
+        ),
+        opto.attention.Pattern(Induction(), heads="1:1"),
     ]
     _, record = opto.run(model, *inputs, record="**.pattern", edits=edits)
     first, second = (np.asarray(record[f"blocks.{i}.attn.pattern"]) for i in (0, 1))
@@ -308,7 +312,11 @@ def test_edits_where_keys_are_context_tokens():
     assert np.isfinite(copied).all()
     message = "PreviousToken() attends to tokens that are not keys"
     with pytest.raises(ValueError, match=re.escape(message)):
-        opto.run(model, *inputs, edits=[opto.Pattern(opto.PreviousToken(0.5))])
+        opto.run(
+            model,
+            *inputs,
+            edits=[opto.attention.Pattern(opto.attention.PreviousToken(0.5))],
+        )
 
 
 def test_measures_where_keys_are_context_tokens():

@@ -249,7 +249,7 @@ def test_heads_that_are_mixed_have_no_results():
         opto.lens.logit_terms(model, *inputs)
     score = lambda logits, *_: logits[-1, 0]
     find = functools.partial(
-        opto.find_circuit, score, model, inputs, inputs, threshold=1.0
+        opto.discovery.find_circuit, score, model, inputs, inputs, threshold=1.0
     )
     with pytest.raises(ValueError, match=f"writers=.*{WHY}"):
         find()

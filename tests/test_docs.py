@@ -216,8 +216,15 @@ def test_how_to_add_a_kind_is_short():
 @pytest.mark.parametrize("guide", GUIDES)
 def test_every_edit_and_pattern_is_in_its_guide(guide):
     for name, kind in vars({"opto": opto, "edits": edits}[guide]).items():
-        abstract = kind in (opto.AbstractEdit, opto.Edit, opto.Derived, opto.Kind)
-        if isinstance(kind, type) and issubclass(kind, opto.AbstractEdit | opto.Kind):
+        abstract = kind in (
+            opto.toolkit.AbstractEdit,
+            opto.toolkit.Edit,
+            opto.toolkit.Derived,
+            opto.attention.Kind,
+        )
+        if isinstance(kind, type) and issubclass(
+            kind, opto.toolkit.AbstractEdit | opto.attention.Kind
+        ):
             assert abstract or f"{guide}.{name}(" in GUIDES[guide], name
 
 
@@ -229,7 +236,7 @@ def test_the_edits_of_the_page_are_all_there_are():
         name
         for module in (opto, edits)
         for name, kind in inspect.getmembers(module)
-        if isinstance(kind, type) and issubclass(kind, opto.AbstractEdit)
+        if isinstance(kind, type) and issubclass(kind, opto.toolkit.AbstractEdit)
     }
     assert named == kinds - {"AbstractEdit", "Edit", "Derived"}
 

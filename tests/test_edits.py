@@ -252,7 +252,10 @@ def test_a_batch_of_values_goes_with_the_examples():
 
     @eqx.filter_jit
     def alone(inputs, record):
-        return {k: opto.lift(model)(*inputs, edits=e) for k, e in edits(record).items()}
+        return {
+            k: opto.toolkit.lift(model)(*inputs, edits=e)
+            for k, e in edits(record).items()
+        }
 
     ours = {k: opto.run(model, *inputs, edits=e)[0] for k, e in edits(record).items()}
     for i in np.ndindex(2, 2):
@@ -386,7 +389,7 @@ def test_records_as_notebooks_show_them():
     assert "batch=0 head=2" in nothing._repr_html_()
     nans = jax.tree.map(lambda x: x * np.nan, recorded()["blocks.0.attn.pattern"])
     axes = (("blocks.<p>", ("head", "seq", "kv_seq")),)
-    shown = opto.Record({"blocks.<p>": nans}, axes)._repr_html_()
+    shown = opto.toolkit.Record({"blocks.<p>": nans}, axes)._repr_html_()
     assert shown.count("<img") == 2
     assert "<code>blocks.&lt;p&gt;</code>" in shown
     reducer = {"x": lambda x: {"sum": x.sum(), "sign": x > 0}}
@@ -460,7 +463,9 @@ def test_contradictions(name, where):
     edits, x = make(), jnp.full(3, 7.0)
     call = {
         "run": lambda: opto.run(Doubling(), x, edits=edits)[0],
-        "jit": lambda: jax.jit(lambda x: opto.lift(Doubling())(x, edits=edits))(x),
+        "jit": lambda: jax.jit(lambda x: opto.toolkit.lift(Doubling())(x, edits=edits))(
+            x
+        ),
         "sweep": lambda: opto.sweep(
             lambda out, x: out[0].sum(),
             *(Doubling(), x),
@@ -477,6 +482,8 @@ def test_contradictions(name, where):
 def test_what_is_not_known_yet_does_not_contradict():
     """The later edit wins, as in every other list."""
     x, known = jnp.ones(3), one()
-    run = lambda v: opto.lift(Doubling())(x, edits=[known, Clamp("x", v, i=1)])[0]
+    run = lambda v: opto.toolkit.lift(Doubling())(x, edits=[known, Clamp("x", v, i=1)])[
+        0
+    ]
     np.testing.assert_array_equal(jax.jit(run)(2.0), [1, 2, 1])
     np.testing.assert_array_equal(jax.vmap(run)(jnp.arange(2.0))[:, 1], [0, 1])

@@ -13,7 +13,8 @@ from tapped import Count, Counted, MLP
 import opto
 from icl.edits import CopyFromPattern, PerfectPreviousToken
 from icl.models import exemplar_label_interface, NoPositions, TransformerConfig
-from opto import Clamp, Freeze, Graft, Pattern, PreviousToken, Scale, Zero
+from opto import Clamp, Freeze, Graft, Scale, Zero
+from opto.attention import Pattern, PreviousToken
 
 
 # Number of layers, and seed.
@@ -219,10 +220,10 @@ def test_training_moves_the_layers_in_use():
     @eqx.filter_jit
     def slopes(own, other):
         grad = eqx.filter_grad
-        until = lambda pair: opto.lift(loss)(
+        until = lambda pair: opto.toolkit.lift(loss)(
             pair[0], *example, edits=[Graft(pair[1], until=0)]
         )
-        from_ = lambda pair: opto.lift(loss)(
+        from_ = lambda pair: opto.toolkit.lift(loss)(
             pair[1], *example, edits=[Graft(pair[0], from_=1)]
         )
 
@@ -357,10 +358,12 @@ def test_what_still_has_an_effect_is_no_mistake():
     own, other, example = model("own"), model("other"), sequence()
     graft = Graft(other, until=1)
     copy = CopyFromPattern(heads="1:0")
-    opto.check([copy, graft], opto.sites(own, *example))
-    opto.check([graft, Zero("blocks.1.resid_post", pos=0)], opto.sites(own, *example))
+    opto.toolkit.check([copy, graft], opto.sites(own, *example))
+    opto.toolkit.check(
+        [graft, Zero("blocks.1.resid_post", pos=0)], opto.sites(own, *example)
+    )
     lists = [Graft(other, until=0), Zero("blocks.*.attn.z", head=0)]
-    opto.check(lists, opto.sites(own, *example))
+    opto.toolkit.check(lists, opto.sites(own, *example))
     ours, plain = (opto.run(own, *example, edits=e)[0] for e in ([graft, copy], [copy]))
     # It reads this model's own scores; after the graft, these feed into nothing.
     np.testing.assert_allclose(ours[-1], plain[-1], rtol=1e-5)

@@ -163,8 +163,8 @@ def test_attention_is_what_its_kind_says(name, mask, kv_heads):
     assert {before} == {"scores", "kernel"} & of.keys()
     said = [record.rows_of(f"blocks.0.attn.{part}") for part in (before, "pattern")]
     assert said == [
-        opto.Rows(kind.before, kind.name),
-        opto.Rows(kind.rows, kind.name),
+        opto.toolkit.Rows(kind.before, kind.name),
+        opto.toolkit.Rows(kind.rows, kind.name),
     ]
     pattern, seen = np.asarray(of["pattern"]), mask.seen(7, 0)
     assert pattern.shape == (4, 7, mask.keys(7))
@@ -223,7 +223,9 @@ def test_block_takes_away_before_normalisation(name):
     model, inputs, of, record = attending(name)
     before = "scores" if "scores" in of else "kernel"
     for strength in (1.0, 0.25):
-        edit = opto.Block(keys="label", strength=strength, site=f"**.{before}")
+        edit = opto.attention.Block(
+            keys="label", strength=strength, site=f"**.{before}"
+        )
         _, after = opto.run(model, *inputs, record="**.pattern", edits=[edit])
         label = np.asarray(record["tokens.role"]) == LABEL
         kept = np.where(label, 1 - strength, 1)

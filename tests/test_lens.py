@@ -205,7 +205,9 @@ EDITS = {
     "head": lambda: [opto.Zero("blocks.0.attn.z", head=1)],
     "stream": lambda: [opto.Steer("blocks.0.resid_post", STEER, axes="d_model")],
     "end": lambda: [opto.Steer("final.in", STEER, axes="d_model", pos=-1)],
-    "pattern": lambda: [opto.Pattern(opto.PreviousToken(), heads="0:0")],
+    "pattern": lambda: [
+        opto.attention.Pattern(opto.attention.PreviousToken(), heads="0:0")
+    ],
     "frozen": lambda: [opto.Freeze("**.pattern"), opto.Zero("tok_embed", pos=2)],
 }
 

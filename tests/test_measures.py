@@ -215,7 +215,7 @@ def test_any_order_of_tokens(getkey):
     role = np.array([LABEL, EXEMPLAR, QUERY, EXEMPLAR, LABEL])
     pair, labels = np.array([1, 1, 2, 0, 0]), np.array([3, 4, 4])
     pattern = np.float64(jax.random.uniform(getkey(), (3, 5, 5)))
-    record = opto.Record(
+    record = opto.toolkit.Record(
         {
             "blocks.0.attn.pattern": jnp.asarray(pattern, jnp.float32),
             "tokens.role": jnp.asarray(role),
@@ -247,7 +247,7 @@ def test_the_query_alone_is_enough():
     _, _, record, _, _ = forwards(6)
     whole = jax.tree.map(lambda x: x[0], record)
     row = {k: v[:, -1:] if k.endswith("pattern") else v for k, v in whole.items()}
-    alone = opto.Record(row)
+    alone = opto.toolkit.Record(row)
     for name, (make, _) in OF_HEADS.items():
         measure = make(layer=1)
         needs_all = name == "patterns" or name.startswith("previous")
@@ -261,7 +261,7 @@ def test_layers_are_in_order_beyond_ten():
     patterns = {
         f"blocks.{i}.attn.pattern": jnp.full((1, 3, 3), float(i)) for i in range(12)
     }
-    record = opto.Record(patterns)
+    record = opto.toolkit.Record(patterns)
     got = measures.attention_patterns().fn(record, None, None)
     assert got[:, 0, 0, 0].tolist() == [*range(12)]
 
@@ -473,7 +473,7 @@ def test_eigenvalues_of_the_hessian():
 
     def loss(flat):
         whole = eqx.combine(unflatten(flat), model)
-        forward = opto.lift(task.forward)
+        forward = opto.toolkit.lift(task.forward)
         logits = jax.vmap(lambda s: forward(whole, s, edits=edits))(sequences)
         logs = jax.nn.log_softmax(logits)
         return -jnp.mean(logs[jnp.arange(7), sequences.labels[:, -1]])
@@ -562,7 +562,9 @@ def test_texts_of_metrics_and_clamps():
     np.testing.assert_array_equal(values(read, 2), values(other, 2))
     under = measures.parse("match_clamped(loss, heads='1:3 1:0')", task)
     assert isinstance(under, Under)
-    assert repr(under.edits) == repr((opto.Pattern(Induction(), heads="1:3 1:0"),))
+    assert repr(under.edits) == repr(
+        (opto.attention.Pattern(Induction(), heads="1:3 1:0"),)
+    )
     assert under.measure.text == "loss"
     under = measures.parse(
         "previous_token_clamped(induction_strength(1), heads=[[0, 1]])", task

@@ -534,7 +534,7 @@ def test_visit_takes_any_function():
     value, record = opto.visit(loss, *inputs, record=["error"], edits=edits)
     assert value == 8
     assert_same(record["error"], jnp.full(2, 4.0))
-    lifted = opto.lift(loss)
+    lifted = opto.toolkit.lift(loss)
     assert lifted(*inputs, edits=edits) == 8
     np.testing.assert_allclose(lifted(*inputs), np.sum((out - 1) ** 2), rtol=1e-6)
     value, _ = opto.visit(model.__call__, *inputs, edits=[opto.Zero("out")])
@@ -557,7 +557,7 @@ def test_gradients_equal_finite_differences():
                 opto.Clamp("layers.1.post", weak, unit=1, strength=strong),
                 opto.Clamp("hiddens", value, axes="hidden layer", strength=weak),
             ]
-            return opto.lift(loss)(*inputs, edits=edits)
+            return opto.toolkit.lift(loss)(*inputs, edits=edits)
 
         value = jax.random.normal(jax.random.key(0), (4, 3))
         for weak, strong in ((0.4, 0.7), (0.0, 1.0), (1.0, 0.0)):

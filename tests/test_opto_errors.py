@@ -12,7 +12,8 @@ from tapped import MODELS, Ragged, Tokens
 
 import icl.edits  # noqa: F401  Texts may have its edits.
 import opto
-from opto import Clamp, Mean, parse, Pattern, Resample, Uniform, Zero
+from opto import Clamp, Mean, parse, Resample, Zero
+from opto.attention import Pattern, Uniform
 
 
 @functools.cache
@@ -69,7 +70,7 @@ def test_a_site_inside_of_a_transformation(name):
         lambda: opto.sites(model, x),
         lambda: opto.run(model, x),
         lambda: opto.visit(model, x, record="h"),
-        lambda: jax.jit(lambda x: opto.lift(model)(x, edits=[Zero("h")]))(x),
+        lambda: jax.jit(lambda x: opto.toolkit.lift(model)(x, edits=[Zero("h")]))(x),
     ):
         with pytest.raises(ValueError, match=message):
             look()

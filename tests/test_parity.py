@@ -68,7 +68,7 @@ def test_losses_of_200_adam_steps(name):
         return -jax.nn.log_softmax(logits)[labels[-1]]
 
     def mean(model, examples, labels):
-        lifted = functools.partial(opto.lift(one), edits=edits)
+        lifted = functools.partial(opto.toolkit.lift(one), edits=edits)
         return jnp.mean(jax.vmap(lifted, (None, 0, 0))(model, examples, labels))
 
     def step(carry, batch):

@@ -14,7 +14,8 @@ from tapped import Count, Counted, MODELS
 import opto
 from icl.edits import Match, PerfectPreviousToken
 from icl.models import exemplar_label_interface, NoPositions, TransformerConfig
-from opto import At, Clamp, Patch, Pattern, PreviousToken, Scale, Steer, Zero
+from opto import At, Clamp, Patch, Scale, Steer, Zero
+from opto.attention import Pattern, PreviousToken
 
 
 @functools.cache
@@ -109,7 +110,7 @@ def test_activation_patching_equals_a_loop():
     """Both inputs may have one label at a position; a patch there changes nothing."""
     model, own, other = small(2), inputs(0, (3,)), inputs(1, (3,))
     at = At("blocks.*.resid_pre").each("layer", "pos")
-    ours = opto.activation_patch(score, model, own, other, at=at)
+    ours = opto.patching.activation_patch(score, model, own, other, at=at)
     _, record = opto.run(model, *other, record="blocks.*.resid_pre")
     for layer, pos in np.ndindex(2, 5):
         edits = [Patch(f"blocks.{layer}.resid_pre", record, pos=pos)]
@@ -154,7 +155,7 @@ def test_path_patching_equals_brute_force(reads, layer):
     value = {"metric": score, "model": model, "inputs": own, "source": other}
     senders = At(f"blocks.{layer}.attn.z").each("head")
     receivers = At(f"blocks.2.attn.{reads}").each("head")
-    ours = opto.path_patch(**value, senders=senders, receivers=receivers)
+    ours = opto.patching.path_patch(**value, senders=senders, receivers=receivers)
     for sender in range(2):
         made = brute_force(model, own, other, (layer, sender), reads)
         for receiver in range(2):
@@ -164,7 +165,7 @@ def test_path_patching_equals_brute_force(reads, layer):
             expected = score(out, *own)
             np.testing.assert_allclose(ours[sender, receiver], expected, atol=1e-5)
     # Patching the whole sender gives something else.
-    patched = opto.activation_patch(score, model, own, other, at=senders)
+    patched = opto.patching.activation_patch(score, model, own, other, at=senders)
     assert np.all(np.abs(patched[:, None] - ours) > 1e-4)
 
 
@@ -176,7 +177,7 @@ def test_path_to_the_output_skips_what_is_in_between():
     held = [Patch(name, mine) for name in mine if name != site]
     held += [Patch(site, theirs, head=1)]
     expected = opto.run(model, *own, edits=held)[0][-1]
-    edit = opto.PathPatch(At(site, head=1), At("logits"), theirs)
+    edit = opto.patching.PathPatch(At(site, head=1), At("logits"), theirs)
     ours = opto.run(model, *own, edits=[edit])[0][-1]
     np.testing.assert_allclose(ours, expected, atol=1e-5)
 
@@ -185,15 +186,15 @@ def test_path_patch_of_a_batch_equals_its_examples_and_own_values_change_nothing
     model, own, other = small(), inputs(0, (2,)), inputs(1, (2,))
     ends = At("blocks.*.attn.z", head=0), At("blocks.2.attn.k")
     _, record = opto.run(model, *other, record="blocks.*.attn.z")
-    ours, _ = opto.run(model, *own, edits=[opto.PathPatch(*ends, record)])
+    ours, _ = opto.run(model, *own, edits=[opto.patching.PathPatch(*ends, record)])
     for i in range(2):
         _, single = opto.run(model, *(x[i] for x in other), record="blocks.*.attn.z")
-        edit = opto.PathPatch(*ends, single)
+        edit = opto.patching.PathPatch(*ends, single)
         one, _ = opto.run(model, *(x[i] for x in own), edits=[edit])
         np.testing.assert_allclose(ours[i], one, atol=1e-5)
     _, same = opto.run(model, *own, record="blocks.*.attn.z")
     with pytest.warns(opto.NoEffectWarning, match=r"PathPatch\("):
-        kept, _ = opto.run(model, *own, edits=[opto.PathPatch(*ends, same)])
+        kept, _ = opto.run(model, *own, edits=[opto.patching.PathPatch(*ends, same)])
     np.testing.assert_allclose(kept, model_out(model, own), atol=1e-5)
 
 
@@ -204,7 +205,7 @@ def test_attribution_is_the_gradient_times_the_difference():
     with jax.enable_x64(True):
         model, own, other = double(small()), inputs(0, (3,)), inputs(1, (3,))
         sites = ["embed", "blocks.*.attn.z", "blocks.1.mlp.post"]
-        ours = opto.attribution_patch(score, model, own, other, sites=sites)
+        ours = opto.attribution.attribution_patch(score, model, own, other, sites=sites)
         _, mine = opto.run(model, *own, record=sites)
         _, theirs = opto.run(model, *other, record=sites)
         for name in mine:
@@ -228,11 +229,11 @@ def test_integrated_attribution_is_complete():
     out, _ = opto.run(model, *own, edits=[Patch("embed", record)])
     change = score(out, *own) - score(model_out(model, own), *own)
     attribute = functools.partial(
-        opto.integrated_attribution, score, model, own, other, sites="embed"
+        opto.attribution.integrated_attribution, score, model, own, other, sites="embed"
     )
     sums = [jnp.sum(attribute(steps=steps)["embed"]) for steps in (1, 64)]
     assert abs(sums[1] - change) < 2e-3 < abs(sums[0] - change)
-    plain = opto.attribution_patch(score, model, own, other, sites="embed")
+    plain = opto.attribution.attribution_patch(score, model, own, other, sites="embed")
     assert abs(jnp.sum(plain["embed"]) - change) > 2e-3
     with pytest.raises(ValueError, match="steps is a positive number, got 0"):
         attribute(steps=0)
@@ -250,7 +251,9 @@ def planted():
 @functools.cache
 def discovered():
     model, own, other = planted()
-    return opto.find_circuit(logit_difference, model, own, other, threshold=0.05)
+    return opto.discovery.find_circuit(
+        logit_difference, model, own, other, threshold=0.05
+    )
 
 
 def test_discovery_finds_the_planted_circuit():
@@ -274,12 +277,12 @@ def test_discovery_finds_the_planted_circuit():
 
 def test_discovery_with_few_candidates_and_with_integrated_scores():
     model, own, other = planted()
-    few = opto.find_circuit(
+    few = opto.discovery.find_circuit(
         logit_difference, model, own, other, threshold=0.05, keep=6, steps=8
     )
     assert few.pairs() == CIRCUIT
     # Averaged gradients of all cuts together add up to the effect of all cuts.
-    whole = opto.find_circuit(
+    whole = opto.discovery.find_circuit(
         logit_difference, model, own, other, threshold=1e-9, steps=64
     )
     scores = sum(edge.score for edge in whole.edges)
@@ -322,7 +325,7 @@ def test_discovery_in_a_model_of_another_kind():
     second = jnp.zeros((3, 3)).at[2, 1].set(1.0)
     own, other = jnp.array([[1.0, 0, 0]] * 4), jnp.zeros((4, 3))
     find = functools.partial(
-        opto.find_circuit,
+        opto.discovery.find_circuit,
         lambda out, x: out[:, 2].mean(),
         Layers((first, second)),
         [own],
@@ -351,7 +354,9 @@ def test_discovery_in_a_model_of_another_kind():
 
 def test_discovery_names_shared_keys_and_values():
     model = small(1, num_kv_heads=1)
-    found = opto.find_circuit(score, model, inputs(0), inputs(1), threshold=1e-9)
+    found = opto.discovery.find_circuit(
+        score, model, inputs(0), inputs(1), threshold=1e-9
+    )
     assert found.total == (2 + 1 + 1) + 3 + 4
     readers = {str(edge.reader) for edge in found.edges}
     assert {"0:0.q", "0:1.q", "0:kv0.k", "0:kv0.v"} <= readers
@@ -364,33 +369,37 @@ def test_discovery_names_shared_keys_and_values():
 
 def path(senders, receivers, **settings):
     ends = {"senders": At(senders), "receivers": At(receivers), **settings}
-    return lambda m, x: opto.path_patch(score, m, x, x, **ends)
+    return lambda m, x: opto.patching.path_patch(score, m, x, x, **ends)
 
 
 def found(metric=score, **settings):
-    return lambda m, x: opto.find_circuit(
+    return lambda m, x: opto.discovery.find_circuit(
         metric, m, x, x, **{"threshold": 1.0, **settings}
     )
 
 
 def integrated(**settings):
-    return lambda m, x: opto.integrated_attribution(score, m, x, x, **settings)
+    return lambda m, x: opto.attribution.integrated_attribution(
+        score, m, x, x, **settings
+    )
 
 
 MISTAKES = {
-    "at is opto.At(...).each(...), got At('embed')": lambda m, x: opto.activation_patch(
-        score, m, x, x, at=At("embed")
+    "at is opto.At(...).each(...), got At('embed')": lambda m, x: (
+        opto.patching.activation_patch(score, m, x, x, at=At("embed"))
     ),
     "'blocks.1.attn.z' are themselves frozen": path("embed", "blocks.1.attn.z"),
     "there is no path from At('logits') to At('embed')": path("logits", "embed"),
     "are made of 'blocks.1.attn.z'": path("embed", "blocks.1.attn.out"),
     "['**.zz'] matches no site": path("embed", "logits", frozen="**.zz"),
     "no site 'embedd'; did you mean 'embed'?": path("embedd", "logits"),
-    "'tokens.role' holds int32, which has no": lambda m, x: opto.attribution_patch(
-        score, m, x, x, sites="tokens.role"
+    "'tokens.role' holds int32, which has no": lambda m, x: (
+        opto.attribution.attribution_patch(score, m, x, x, sites="tokens.role")
     ),
-    "source has shapes [(1, 3, 4), (1, 3)]": lambda m, x: opto.attribution_patch(
-        score, m, inputs(0, (3,)), inputs(1, (1,)), sites="embed"
+    "source has shapes [(1, 3, 4), (1, 3)]": lambda m, x: (
+        opto.attribution.attribution_patch(
+            score, m, inputs(0, (3,)), inputs(1, (1,)), sites="embed"
+        )
     ),
     "is computed before along='embed'": integrated(sites="tok_embed"),
     "along is one site": integrated(sites="logits", along="blocks.*.resid_pre"),
@@ -426,12 +435,12 @@ def test_what_a_sender_feeds_within_its_part_is_not_held():
     model, own, other = small(), inputs(0), inputs(1)
     _, record = opto.run(model, *other, record=["blocks.0.attn.v", "blocks.0.attn.z"])
     sites = At("blocks.0.attn.v", head=1), At("blocks.2.attn.k")
-    ours, _ = opto.run(model, *own, edits=[opto.PathPatch(*sites, record)])
+    ours, _ = opto.run(model, *own, edits=[opto.patching.PathPatch(*sites, record)])
     _, moved = opto.run(
         model, *own, record="**.z", edits=[Patch("blocks.0.attn.v", record, head=1)]
     )
     sites = At("blocks.0.attn.z", head=1), At("blocks.2.attn.k")
-    expected, _ = opto.run(model, *own, edits=[opto.PathPatch(*sites, moved)])
+    expected, _ = opto.run(model, *own, edits=[opto.patching.PathPatch(*sites, moved)])
     np.testing.assert_allclose(ours, expected, atol=1e-6)
     assert np.any(np.abs(ours - model_out(model, own)) > 1e-3)
 

@@ -141,12 +141,12 @@ class NumberModelConfig(ModelConfig):
 # An edit, a measure, a preset and a study.
 
 
-@opto.register
-class Negate(opto.Edit):
+@opto.toolkit.register
+class Negate(opto.toolkit.Edit):
     """Changes the sign of entries."""
 
     site: str = eqx.field(static=True)
-    where: opto.Where
+    where: opto.toolkit.Where
     strength: jax.Array
 
     def __init__(self, site, *, strength=1.0, heads=None, **where):

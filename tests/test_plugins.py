@@ -150,7 +150,7 @@ REVERSE = """
 import opto
 
 
-@opto.register
+@opto.toolkit.register
 class Reverse(opto.Zero):
     pass
 """

@@ -10,10 +10,10 @@ from older import unsealed
 
 import icl
 import opto
-from icl import RankedHeads
 from icl.config import changed, from_json, to_json
 from icl.data import LowRankClasses
 from icl.edits.names import filled, names
+from icl.edits.ranked import RankedHeads
 from icl.presets.induction import induction
 from icl.training import Training
 from icl.training.schedules import Every

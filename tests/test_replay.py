@@ -19,12 +19,12 @@ import pytest
 
 import icl
 import opto
-from icl import measures, Replay, replay, replays
+from icl import measures, Replay, replay
 from icl.batches import batch
 from icl.data import LowRankClasses
 from icl.measures import EachSequence, GroupMean, Measure, OfModel, Under
 from icl.presets.induction import induction
-from icl.replaying import _stacks as _replay_stacks
+from icl.replaying import _stacks as _replay_stacks, replays
 from icl.runs import open_run
 from icl.training.optimizers import Adam, Constant
 from icl.training.schedules import Every

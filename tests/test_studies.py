@@ -12,11 +12,12 @@ import numpy as np
 import pytest
 
 import opto
-from icl import Experiment, RankedHeads
+from icl import Experiment
 from icl.compat.icl_dynamics import edits_from_flags
 from icl.config import from_json, to_json
 from icl.data import HDF5Classes, LowRankClasses
 from icl.edits.grafts import parse_edit
+from icl.edits.ranked import RankedHeads
 from icl.models import exemplar_label_interface, TransformerConfig
 from icl.training.schedules import At, Every
 from sweeps.plan import groups, needs
@@ -153,7 +154,7 @@ def test_smoke_builds(study):
             else:
                 assert own.build(task.data).num_labels <= task.num_labels
         edits = [parse_edit(t) for t in experiment.edits if not t.startswith("Graft")]
-        opto.check(edits, table)
+        opto.toolkit.check(edits, table)
 
 
 @pytest.fixture(scope="module")

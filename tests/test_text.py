@@ -15,36 +15,33 @@ from icl.edits import CopyFromPattern, Induction, Match, PerfectPreviousToken
 from icl.roles import LABEL
 from opto import (
     At,
-    Block,
     Clamp,
     Freeze,
     Graft,
     Mean,
     parse,
     Patch,
-    PathPatch,
-    Pattern,
-    PreviousToken,
     Resample,
     Scale,
     Steer,
-    Uniform,
     Zero,
 )
+from opto.attention import Block, Pattern, PreviousToken, Uniform
+from opto.patching import PathPatch
 
 
-@opto.register
-class Shift(opto.Edit):
+@opto.toolkit.register
+class Shift(opto.toolkit.Edit):
     """A user's own edit: moves entries along an axis."""
 
     site: str = eqx.field(static=True)
     steps: int = eqx.field(static=True)
-    where: opto.Where
+    where: opto.toolkit.Where
     strength: jax.Array
 
     def __init__(self, site, steps=1, *, strength=1.0, heads=None, **where):
         self.site, self.steps = site, steps
-        self.where = opto.Where.of(heads, where)
+        self.where = opto.toolkit.Where.of(heads, where)
         self.strength = jnp.asarray(strength, float)
 
     def replacement(self, value, site):
@@ -54,8 +51,8 @@ class Shift(opto.Edit):
         return {"steps": self.steps}
 
 
-@opto.register
-class Last(opto.Kind):
+@opto.toolkit.register
+class Last(opto.attention.Kind):
     """A user's own kind: labels attend to the token this many places before."""
 
     weight: jax.Array
@@ -102,7 +99,7 @@ EDITS = {
     ),
     "mean": lambda: Mean("a.x", {"a.x": [[0.1, 0.2], [0.3, 0.4]]}, head=0),
     "mean_of_record": lambda: Mean(
-        "a.x", opto.Record({"a.x": jnp.ones((3, 2)) / 3}, (("a.x", ("i",)),))
+        "a.x", opto.toolkit.Record({"a.x": jnp.ones((3, 2)) / 3}, (("a.x", ("i",)),))
     ),
     "resample": lambda: Resample("a.*", RECORD, seed=7),
     "resample_in_order": lambda: Resample("a.y", RECORD, seed=None, pos=[0, 1]),
@@ -189,11 +186,12 @@ def test_all_edits_and_kinds_are_in_the_table():
         parse("Foo()")
     known = re.search("known: (.*)", str(caught.value)).group(1).split(", ")
     # Without edits that other test files register.
-    known = {name for name in known if hasattr(opto, name) or hasattr(edits, name)}
+    ours = (opto, opto.attention, opto.patching, edits)
+    known = {name for name in known if any(hasattr(room, name) for room in ours)}
     made = [make() for make in EDITS.values()]
     assert known == {type(edit).__name__ for edit in made} - {"Shift"}
     texts = " ".join(edit.text() for edit in made)
-    kinds = {kind.__name__ for kind in opto.Kind.__subclasses__()}
+    kinds = {kind.__name__ for kind in opto.attention.Kind.__subclasses__()}
     assert all(f"{kind}(" in texts for kind in kinds & {*dir(opto), *dir(edits)})
 
 
@@ -258,13 +256,17 @@ def test_ones_own_in_a_run():
 
 
 def test_names_that_are_taken():
-    assert opto.register(Shift) is Shift
-    assert opto.register(Last) is Last
+    assert opto.toolkit.register(Shift) is Shift
+    assert opto.toolkit.register(Last) is Last
     # A kind cannot take the name of an edit, nor an edit the name of a kind.
-    for name, base in (("Zero", opto.Edit), ("Shift", opto.Kind), ("At", opto.Edit)):
+    for name, base in (
+        ("Zero", opto.toolkit.Edit),
+        ("Shift", opto.attention.Kind),
+        ("At", opto.toolkit.Edit),
+    ):
         own = type(name, (base,), {"__module__": "somewhere"})
         with pytest.raises(ValueError, match=f"the name {name} is taken by "):
-            opto.register(own)
+            opto.toolkit.register(own)
     assert parse("Zero('x')").site == "x"
 
 

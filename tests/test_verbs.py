@@ -22,17 +22,8 @@ from icl.models import (
     Sinusoidal,
     TransformerConfig,
 )
-from opto import (
-    Block,
-    Clamp,
-    Freeze,
-    Patch,
-    Pattern,
-    PreviousToken,
-    Scale,
-    Uniform,
-    Zero,
-)
+from opto import Clamp, Freeze, Patch, Scale, Zero
+from opto.attention import Block, Pattern, PreviousToken, Uniform
 
 
 @dataclasses.dataclass
@@ -413,7 +404,9 @@ def test_the_gradient_through_frozen_values():
             [Freeze("**.pattern")],
             [Freeze("**.pattern", stop_gradient=True)],
         )
-        loss = lambda model, edits: opto.lift(model)(*inputs, edits=edits)[-1, 0]
+        loss = lambda model, edits: opto.toolkit.lift(model)(*inputs, edits=edits)[
+            -1, 0
+        ]
         return [eqx.filter_grad(loss)(model, edits).blocks for edits in lists]
 
     for free, frozen, stopped in zip(*slopes(model), strict=True):
@@ -458,7 +451,7 @@ def test_strength_0_is_nothing_to_the_bit():
 def test_strength_0_is_nothing_compiled():
     """Also if the pattern is impossible and NaN."""
     model, examples, labels = one(TWO)
-    lifted = opto.lift(model)
+    lifted = opto.toolkit.lift(model)
     run = jax.jit(lambda labels, zero: lifted(examples, labels, edits=off(zero)))
     expected = model(examples, labels)
     np.testing.assert_allclose(run(labels, 0.0), expected, atol=1e-6)
@@ -480,7 +473,7 @@ def test_a_query_whose_label_is_not_in_the_context():
     for look in (opto.run, opto.visit):
         with pytest.raises(ValueError, match=r"\(in 1 of 1 sequences\)"):
             look(model, labels[1], edits=edits)
-    lifted = functools.partial(opto.lift(model), edits=edits)
+    lifted = functools.partial(opto.toolkit.lift(model), edits=edits)
     nans = np.isnan(jax.jit(jax.vmap(lifted))(labels))
     assert nans[:, 0, -1].all(1).tolist() == [False, True, True, False]
     assert not nans[:, :, :-1].any()
@@ -558,7 +551,7 @@ def test_stack_of_different_kinds_and_sites_equals_a_loop():
 
     @jax.jit
     def loop(inputs):
-        lift = functools.partial(opto.lift(model), *inputs)
+        lift = functools.partial(opto.toolkit.lift(model), *inputs)
         return jnp.stack([lift(edits=[before, e, after])[-1] for e in different])
 
     count = Count()

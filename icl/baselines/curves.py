@@ -20,7 +20,7 @@ from ..tasks.regression import LinearRegression, RegressionExample
 from .descent import GradientDescent
 
 
-Edits = Sequence[opto.AbstractEdit]
+Edits = Sequence[opto.toolkit.AbstractEdit]
 
 
 def predictions(

@@ -10,7 +10,7 @@ from .options import ProbeOptions, RunOptions
 
 def edits_in_force(
     options: RunOptions, trained: Trained
-) -> tuple[opto.AbstractEdit, ...]:
+) -> tuple[opto.toolkit.AbstractEdit, ...]:
     """The edits to apply: those of training come first.
 
     **Raises:** `ValueError` for a text that is no edit, and for a graft of a model
@@ -24,7 +24,7 @@ def edits_in_force(
 
 def opened(
     options: ProbeOptions,
-) -> tuple[Trained, tuple[opto.AbstractEdit, ...], opto.Sites]:
+) -> tuple[Trained, tuple[opto.toolkit.AbstractEdit, ...], opto.toolkit.Sites]:
     """The run, the edits to apply, and the sites of its model.
 
     **Raises:** `ValueError` for a run or a checkpoint that does not exist, and for an

@@ -52,7 +52,7 @@ class HeadAblations(ArraysByShape):
         return float(self.baseline[column]), by_head, float(self.together[column])
 
 
-def find_heads(table: opto.Sites, site: str, heads: str) -> tuple[Head, ...]:
+def find_heads(table: opto.toolkit.Sites, site: str, heads: str) -> tuple[Head, ...]:
     """The (layer, head) pairs that a text names, without repeats.
 
     **Arguments:**
@@ -70,7 +70,7 @@ def find_heads(table: opto.Sites, site: str, heads: str) -> tuple[Head, ...]:
     if heads == "all":
         return tuple((layer or 0, k) for layer, n in sizes.items() for k in range(n))
     edit = opto.Zero(site, heads=heads)
-    opto.check([edit], table)
+    opto.toolkit.check([edit], table)
     pairs = np.asarray(edit.where.indices["layer head"]).tolist()
     return tuple(dict.fromkeys((layer, head % sizes[layer]) for layer, head in pairs))
 
@@ -84,7 +84,7 @@ def ablate_heads(
     summaries: Mapping[str, Summary | None],
     site: str = "blocks.*.attn.z",
     kind: type[opto.Zero | opto.Mean | opto.Resample] = opto.Zero,
-    edits: Sequence[opto.AbstractEdit] = (),
+    edits: Sequence[opto.toolkit.AbstractEdit] = (),
 ) -> HeadAblations:
     """The task's metrics under each ablation, in one compiled sweep.
 
@@ -108,7 +108,9 @@ def ablate_heads(
         _, record = opto.run(forward, *leaves, record=site, edits=edits)
         reference = (record,)
 
-    def ablated(pairs: Sequence[Head], strength: float = 1.0) -> opto.AbstractEdit:
+    def ablated(
+        pairs: Sequence[Head], strength: float = 1.0
+    ) -> opto.toolkit.AbstractEdit:
         # Padded to equal length, so that one program runs all points.
         padded = [*pairs, *[pairs[0]] * (len(heads) - len(pairs))]
         return kind(site, *reference, heads=padded, strength=strength)
@@ -136,16 +138,16 @@ def ablate_heads(
 
 def on_batch(
     model: Any, task: Any, batch: PyTree
-) -> tuple[opto.OnExamples, opto.Sites]:
+) -> tuple[opto.toolkit.OnExamples, opto.toolkit.Sites]:
     """A task's forward that `opto.run` can call on the arrays of a batch; its sites."""
     example = jax.tree.map(
         lambda x: jax.ShapeDtypeStruct(jnp.shape(x)[1:], jnp.result_type(x)), batch
     )
-    forward = opto.on_examples(task.forward, model, example)
+    forward = opto.toolkit.on_examples(task.forward, model, example)
     return forward, opto.sites(forward, *jax.tree.leaves(example))
 
 
-def side_by_side(table: opto.Sites, examples: int) -> int:
+def side_by_side(table: opto.toolkit.Sites, examples: int) -> int:
     """How many runs of a batch fit into memory at once, at least one."""
     sizes = (
         math.prod(n for a, n in zip(s.axes, s.shape, strict=True) if a != "head")

@@ -31,7 +31,7 @@ class Donor:
     """
 
     model: Any
-    edits: tuple[opto.AbstractEdit, ...]
+    edits: tuple[opto.toolkit.AbstractEdit, ...]
     inputs: tuple[jax.ShapeDtypeStruct, ...]
     task: Any = None
     evaluations: Mapping[str, Any] = dataclasses.field(default_factory=dict)

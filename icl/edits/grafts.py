@@ -17,7 +17,7 @@ from .donors import Donor, read_donor
 from .names import filled, names
 
 
-Edits = tuple[opto.AbstractEdit, ...]
+Edits = tuple[opto.toolkit.AbstractEdit, ...]
 
 
 def read_edits(texts: Iterable[str]) -> Edits:
@@ -28,7 +28,7 @@ def read_edits(texts: Iterable[str]) -> Edits:
     return loaded(map(parse_edit, texts))
 
 
-def loaded(edits: Iterable[opto.AbstractEdit]) -> Edits:
+def loaded(edits: Iterable[opto.toolkit.AbstractEdit]) -> Edits:
     """Loads a model into each `opto.Graft` that names a path.
 
     Grafts inside other edits are loaded too. A path, relative to the working directory,
@@ -46,11 +46,11 @@ def loaded(edits: Iterable[opto.AbstractEdit]) -> Edits:
     return jax.tree.map(_loaded, tuple(edits), is_leaf=_is_graft)
 
 
-def check_grafts(edits: Iterable[opto.AbstractEdit], task: Any) -> None:
+def check_grafts(edits: Iterable[opto.toolkit.AbstractEdit], task: Any) -> None:
     """Raises `ValueError` if a graft's model cannot take the task's examples."""
     for graft in filter(_is_graft, jax.tree.leaves(tuple(edits), is_leaf=_is_graft)):
         try:
-            forward = opto.lift(task.forward)
+            forward = opto.toolkit.lift(task.forward)
             eqx.filter_eval_shape(forward, graft.model, example_of(task))
         except (AttributeError, TypeError, ValueError) as error:
             what = f"{graft!r}: its model cannot take the task's examples"
@@ -148,7 +148,7 @@ def _stand_ins(text: str) -> dict[str, int]:
     return dict(zip(names(text), free, strict=False))
 
 
-def parse_edit(text: str) -> opto.AbstractEdit:
+def parse_edit(text: str) -> opto.toolkit.AbstractEdit:
     """Reads an edit from its text; its grafts keep their paths and have no model yet.
 
     The text may name anything that plug-ins and the files of this package register.
@@ -199,10 +199,10 @@ def _edits_of_taken_layers(graft: opto.Graft, donor: Donor) -> Edits:
     table = opto.sites(donor.model, *donor.inputs)
     replaced = opto.Graft(donor.model, until=graft.from_ - 1)
 
-    def is_taken(edit: opto.AbstractEdit) -> bool:
-        opto.check([edit], table)
+    def is_taken(edit: opto.toolkit.AbstractEdit) -> bool:
+        opto.toolkit.check([edit], table)
         try:
-            opto.check([replaced, edit], table)
+            opto.toolkit.check([replaced, edit], table)
         except ValueError:
             return False
         return True

@@ -119,7 +119,7 @@ def patch_clean(
     corrupted: PyTree,
     *,
     at: Any,
-    edits: tuple[opto.AbstractEdit, ...] = (),
+    edits: tuple[opto.toolkit.AbstractEdit, ...] = (),
 ) -> PatchedExamples:
     """Patches clean values into the corrupted run: how much of the answer returns?
 
@@ -132,8 +132,8 @@ def patch_clean(
     - `at`: What is taken from the clean run, `opto.At(site).each(…)`.
     - `edits`: Applied in both runs.
 
-    **Raises:** `ValueError` as `opto.activation_patch`, and if the evidence is the same
-    in both runs or undefined for an example.
+    **Raises:** `ValueError` as `opto.patching.activation_patch`, and if the evidence is
+    the same in both runs or undefined for an example.
     """
     forward, table = on_batch(model, task, clean)
     metric = eqx.Partial(_each_evidence, task, clean)
@@ -155,14 +155,14 @@ def patch_clean(
             "in both runs"
         )
     chunk = side_by_side(table, len(inputs[0][0]))
-    patched = opto.activation_patch(
+    patched = opto.patching.activation_patch(
         metric, forward, *inputs, at=at, edits=edits, chunk=chunk
     )
     return PatchedExamples(np.asarray(patched, np.float64), *ends)
 
 
 def grid_of(
-    table: opto.Sites, site: str, axes: tuple[str, ...], shape: tuple[int, ...]
+    table: opto.toolkit.Sites, site: str, axes: tuple[str, ...], shape: tuple[int, ...]
 ) -> list[list[int]]:
     """The indices along each axis of the grid of `opto.At(site).each(*axes)`."""
     layers = sorted({s.layer for s in table.match(site) if s.layer is not None})

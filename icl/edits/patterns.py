@@ -13,8 +13,8 @@ from opto.toolkit import fraction, is_concrete, number
 from ..roles import EXEMPLARS, LABEL, LABELS, PAIR, QUERY, ROLE
 
 
-@opto.register
-class Induction(opto.Kind):
+@opto.toolkit.register
+class Induction(opto.attention.Kind):
     """The query attends to the labels in context that equal its own.
 
     It needs the query's label, and this label must occur in the context.
@@ -34,13 +34,13 @@ class Induction(opto.Kind):
     def needs(self) -> tuple[str, ...]:
         return (ROLE, PAIR, LABELS)
 
-    def pattern(self, size, given):
-        role, pair, labels = (given.base[name] for name in self.needs())
+    def pattern(self, size, context):
+        role, pair, labels = (context.base[name] for name in self.needs())
         here = labels[pair]
         asked = here[jnp.argmax(role == QUERY)]
         correct = (role == LABEL) & (here == asked)
         other = (role == LABEL) & (here != asked)
-        given.require(
+        context.require(
             jnp.any(correct),
             "Induction() cannot apply: the query's label is not in the context",
         )
@@ -53,8 +53,8 @@ class Induction(opto.Kind):
         return {"weight": self.weight}
 
 
-@opto.register
-class Match(opto.Kind):
+@opto.toolkit.register
+class Match(opto.attention.Kind):
     """The query attends to labels whose exemplars are similar to the query.
 
     The attention is a softmax over the pairs. A pair's score is the cosine between its
@@ -75,10 +75,10 @@ class Match(opto.Kind):
     def needs(self) -> tuple[str, ...]:
         return (ROLE, PAIR, EXEMPLARS)
 
-    def pattern(self, size, given):
-        role, pair, exemplars = (given.base[name] for name in self.needs())
+    def pattern(self, size, context):
+        role, pair, exemplars = (context.base[name] for name in self.needs())
         label = role == LABEL
-        given.require(jnp.any(label), "Match() cannot apply: no pair in the context")
+        context.require(jnp.any(label), "Match() cannot apply: no pair in the context")
         cosine = cosines(exemplars)[pair]
         cold = self.temperature == 0
         # Divide first, then mask: an infinity has no gradient in the temperature.

@@ -12,7 +12,7 @@ from ..roles import PAIR, ROLE, ROLES
 
 
 # Lets texts of edits say `queries='label'`.
-opto.name_tokens(ROLE, **ROLES)
+opto.attention.name_tokens(ROLE, **ROLES)
 
 _NAMES = {role: name for name, role in ROLES.items()}
 

@@ -10,27 +10,33 @@ import numpy as np
 from jaxtyping import Array, ArrayLike, Float
 
 import opto
-from opto import AbstractEdit, Derived, Edit, Given, Site, Sites, Where
 from opto.toolkit import (
+    AbstractEdit,
     check_attention,
     check_needs,
     check_strength,
     Chosen,
+    Derived,
+    Edit,
     Heads,
     is_concrete,
     named,
     number,
     put,
+    RunContext,
     select,
     Selection,
     several,
+    Site,
+    Sites,
+    Where,
     whole,
 )
 
 from ..roles import LABEL, LABELS, PAIR, QUERY, ROLE
 
 
-@opto.register
+@opto.toolkit.register
 class CopyFromPattern(Derived, Selection):
     """Sets the query's logits from one head's scores of the labels in context.
 
@@ -74,10 +80,10 @@ class CopyFromPattern(Derived, Selection):
     def needs(self, table: Sites) -> tuple[str, ...]:
         return (ROLE, PAIR, LABELS)
 
-    def derive(self, given: Given) -> tuple[Edit, ...]:
-        role, pair, labels = (given.base[name] for name in self.needs(given.table))
-        row = self._row(given, jnp.argmax(role == QUERY))
-        (site,) = given.table.match(self.logits)
+    def derive(self, context: RunContext) -> tuple[Edit, ...]:
+        role, pair, labels = (context.base[name] for name in self.needs(context.table))
+        row = self._row(context, jnp.argmax(role == QUERY))
+        (site,) = context.table.match(self.logits)
         here = labels[pair] == jnp.arange(site.shape[-1])[:, None]
         # [label, key]: the keys are all tokens, or only the first ones.
         here = (here & (role == LABEL))[:, : len(row)]
@@ -125,11 +131,11 @@ class CopyFromPattern(Derived, Selection):
         chosen = np.broadcast_to(True if mask is None else mask, site.shape)
         return int(chosen.any((-2, -1)).sum())
 
-    def _row(self, given: Given, query: Array) -> Float[Array, " kv_seq"]:
+    def _row(self, context: RunContext, query: Array) -> Float[Array, " kv_seq"]:
         """The scores of the query in the selected head."""
-        sites = self.where.within(given.table.match(self.site))
-        record = given.run(
-            edits=(*given.before, *self.edits), record=[site.name for site in sites]
+        sites = self.where.within(context.table.match(self.site))
+        record = context.run(
+            edits=(*context.before, *self.edits), record=[site.name for site in sites]
         )
         total = jnp.zeros(sites[0].shape[-1])
         for site in sites:
@@ -141,7 +147,7 @@ class CopyFromPattern(Derived, Selection):
         return total
 
 
-@opto.register
+@opto.toolkit.register
 class PerfectPreviousToken(Derived):
     """Makes a layer work as if earlier layers had perfectly copied previous tokens.
 
@@ -167,13 +173,13 @@ class PerfectPreviousToken(Derived):
     def needs(self, table: Sites) -> tuple[str, ...]:
         return ("embed", ROLE)
 
-    def derive(self, given: Given) -> tuple[Edit, ...]:
-        embed, role = given.base["embed"], given.base[ROLE]
+    def derive(self, context: RunContext) -> tuple[Edit, ...]:
+        embed, role = context.base["embed"], context.base[ROLE]
         stays = (jnp.arange(len(embed)) == 0) | (role == QUERY)
         shifted = jnp.where(stays[:, None], embed, jnp.roll(embed, 1, axis=0))
         stream, scores = self.sites()
-        record = given.run(
-            edits=[*given.before, put(stream, {stream: shifted}, Where({}), 1.0)],
+        record = context.run(
+            edits=[*context.before, put(stream, {stream: shifted}, Where({}), 1.0)],
             record=[scores],
         )
         values = {stream: embed, scores: record[scores]}

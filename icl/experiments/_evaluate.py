@@ -13,7 +13,11 @@ from ..training import check_edits, evaluate_batch
 
 
 def evaluate(
-    model: PyTree, task: Any, batch: PyTree, *, edits: Sequence[opto.AbstractEdit] = ()
+    model: PyTree,
+    task: Any,
+    batch: PyTree,
+    *,
+    edits: Sequence[opto.toolkit.AbstractEdit] = (),
 ) -> dict[str, Shaped[Array, "example ..."]]:
     """The task's metrics for each example of a batch, in one compiled call.
 

@@ -96,7 +96,7 @@ class Experiment:
         if isinstance(self.edits, str):
             raise ValueError(f"edits must be a tuple: write ({self.edits!r},)")
         for edit in self.edits:
-            if isinstance(edit, opto.AbstractEdit):
+            if isinstance(edit, opto.toolkit.AbstractEdit):
                 wanted = f"each of edits must be a text: write {repr(edit)!r}"
                 raise ValueError(f"{wanted}, which is edit.text()")
         own = self.task.source
@@ -228,7 +228,7 @@ class Experiment:
 
     def _edits(
         self, heads: Mapping[str, FoundHeads] | None
-    ) -> tuple[opto.AbstractEdit, ...]:
+    ) -> tuple[opto.toolkit.AbstractEdit, ...]:
         self.with_any_heads()  # Report a misspelt name before other runs are read.
         heads = measured_heads(self.heads) if heads is None else heads
         chosen = {name: found.heads for name, found in heads.items()}
@@ -298,7 +298,7 @@ class Trained:
     experiment: Experiment
     model: Any
     task: Any
-    edits: tuple[opto.AbstractEdit, ...]
+    edits: tuple[opto.toolkit.AbstractEdit, ...]
     evaluations: Mapping[str, Any]
     heads: Mapping[str, FoundHeads] = dataclasses.field(default_factory=dict)
 
@@ -329,7 +329,9 @@ def load(path: str | os.PathLike, checkpoint: int = -1) -> Trained:
     return Trained(run, experiment, model, task, edits, sets, heads)
 
 
-def _acting(edits: tuple[opto.AbstractEdit, ...]) -> tuple[opto.AbstractEdit, ...]:
+def _acting(
+    edits: tuple[opto.toolkit.AbstractEdit, ...],
+) -> tuple[opto.toolkit.AbstractEdit, ...]:
     """The edits that are not at strength 0, which runs before version 0.4 may have."""
     return tuple(edit for edit in edits if np.any(getattr(edit, "strength", 1) != 0))
 

@@ -65,7 +65,9 @@ def check_scores(
         return  # Scored like those of training, which were checked before.
 
     def score(model: eqx.Module, example: PyTree) -> dict[str, Array]:
-        found = trained.metrics(opto.lift(trained.forward)(model, example), example)
+        found = trained.metrics(
+            opto.toolkit.lift(trained.forward)(model, example), example
+        )
         return {name: jnp.asarray(value) for name, value in found.items()}
 
     try:

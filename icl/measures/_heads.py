@@ -47,7 +47,7 @@ Attending = Literal["label", "exemplar", "query", "all"]
 _MEAN = SequenceMean()
 
 # From one layer's pattern and a record with the roles of the tokens.
-_Score = Callable[[Float[Array, "head rows kv_seq"], opto.Record], Array]
+_Score = Callable[[Float[Array, "head rows kv_seq"], opto.toolkit.Record], Array]
 
 
 @register
@@ -162,7 +162,9 @@ def previous_token_clamped(measure: Measure, heads: Heads) -> Under:
     - `heads`: One head, `"0:2"`, or several, `"0:1 0:2"`; or a list such as
         `[(0, 1), (0, 2)]`, which `strongest` gives.
     """
-    return Under((opto.Pattern(opto.PreviousToken(), heads=heads),), measure)
+    return Under(
+        (opto.attention.Pattern(opto.attention.PreviousToken(), heads=heads),), measure
+    )
 
 
 @register
@@ -171,7 +173,7 @@ def match_clamped(measure: Measure, heads: Heads) -> Under:
 
     **Arguments:** As for `previous_token_clamped`; heads for example `"1:3"`.
     """
-    return Under((opto.Pattern(Induction(), heads=heads),), measure)
+    return Under((opto.attention.Pattern(Induction(), heads=heads),), measure)
 
 
 def _measure(
@@ -207,28 +209,30 @@ class _Read:
     layer: int | None
     shares: str
 
-    def __call__(self, record: opto.Record, outputs: PyTree, example: Any) -> Array:
+    def __call__(
+        self, record: opto.toolkit.Record, outputs: PyTree, example: Any
+    ) -> Array:
         if self.layer is not None:
             return self._of(f"blocks.{self.layer}.attn.pattern", record)
         found = [match for name in record if (match := _PATTERN.fullmatch(name))]
         found.sort(key=lambda match: int(match[1]))
         return stacked([self._of(match[0], record) for match in found])
 
-    def _of(self, name: str, record: opto.Record) -> Array:
+    def _of(self, name: str, record: opto.toolkit.Record) -> Array:
         if self.shares:
             check_shares(self.shares, name, record)
         return self.score(record[name], record)
 
 
 def _attention_to(
-    pattern: Float[Array, "head rows kv_seq"], record: opto.Record, *, to: str
+    pattern: Float[Array, "head rows kv_seq"], record: opto.toolkit.Record, *, to: str
 ) -> Float[Array, " head"]:
     _, queries, keys = pattern.shape
     attended = jnp.where(_is(to, record)[-queries:, :keys], pattern, 0)
     return _of_query(jnp.sum(attended, -1), record)
 
 
-def _is(to: str, record: opto.Record) -> Bool[Array, "seq kv_seq"]:
+def _is(to: str, record: opto.toolkit.Record) -> Bool[Array, "seq kv_seq"]:
     """For each token, which tokens are of a kind, seen from that token."""
     *pairs, role = to.split()
     own = record[LABELS][record[PAIR]]
@@ -240,7 +244,7 @@ def _is(to: str, record: opto.Record) -> Bool[Array, "seq kv_seq"]:
 
 
 def _induction(
-    pattern: Float[Array, "head rows kv_seq"], record: opto.Record
+    pattern: Float[Array, "head rows kv_seq"], record: opto.toolkit.Record
 ) -> Float[Array, " head"]:
     # Equals icl.edits.heads.induction_strength, but does not need every row.
     correct = _attention_to(pattern, record, to="correct label")
@@ -257,7 +261,7 @@ def _previous(
     check_one_of("queries", queries, Attending)
 
     def score(
-        pattern: Float[Array, "head seq kv_seq"], record: opto.Record
+        pattern: Float[Array, "head seq kv_seq"], record: opto.toolkit.Record
     ) -> Float[Array, " head"]:
         chosen = None if queries == "all" else record[ROLE] == ROLES[queries]
         return detector(pattern, chosen)
@@ -267,13 +271,13 @@ def _previous(
 
 
 def _entropy(
-    pattern: Float[Array, "head rows kv_seq"], record: opto.Record
+    pattern: Float[Array, "head rows kv_seq"], record: opto.toolkit.Record
 ) -> Float[Array, " head"]:
     return _of_query(jnp.sum(jax.scipy.special.entr(pattern), -1), record)
 
 
 def _of_query(
-    values: Float[Array, "head rows"], record: opto.Record
+    values: Float[Array, "head rows"], record: opto.toolkit.Record
 ) -> Float[Array, " head"]:
     """The query's value, given values of all tokens or of only the last ones."""
     query = record[ROLE][-values.shape[1] :] == QUERY

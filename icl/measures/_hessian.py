@@ -142,12 +142,12 @@ def largest_eigenvalues(
 
 
 def _hessian(
-    model: Any, task: Any, batch: PyTree, edits: tuple[opto.AbstractEdit, ...]
+    model: Any, task: Any, batch: PyTree, edits: tuple[opto.toolkit.AbstractEdit, ...]
 ) -> tuple[Callable[[Float[Array, " n"]], Float[Array, " n"]], int]:
     """The Hessian's product with a vector, and the number of weights."""
     weights, rest = trained_part(model)
     flat, unflatten = ravel_pytree(weights)
-    forward = opto.lift(task.forward)
+    forward = opto.toolkit.lift(task.forward)
 
     def total(flat: Float[Array, " n"], examples: PyTree) -> Float[Array, ""]:
         whole = eqx.combine(unflatten(flat), rest)

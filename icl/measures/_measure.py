@@ -73,7 +73,7 @@ class Measure:
         reads only the query's, and may get an array with only that row, the last one.
     """
 
-    fn: Callable[[opto.Record, PyTree, Any], Array]
+    fn: Callable[[opto.toolkit.Record, PyTree, Any], Array]
     record: tuple[str, ...] = ()
     over: Reduction = SequenceMean()
     axes: str = ""
@@ -93,7 +93,7 @@ class Under:
     - `measure`: What is measured under them.
     """
 
-    edits: tuple[opto.AbstractEdit, ...]
+    edits: tuple[opto.toolkit.AbstractEdit, ...]
     measure: Measure
 
     def __post_init__(self):
@@ -116,7 +116,7 @@ class OfModel:
         refuses the measure.
     """
 
-    fn: Callable[[Any, Any, PyTree, tuple[opto.AbstractEdit, ...]], Array]
+    fn: Callable[[Any, Any, PyTree, tuple[opto.toolkit.AbstractEdit, ...]], Array]
     axes: str = ""
     label: str = ""
     text: str = ""
@@ -127,7 +127,7 @@ class OfModel:
 AnyMeasure = Measure | Under | OfModel
 
 
-def lacking(measure: AnyMeasure, table: opto.Sites, model: Any) -> str:
+def lacking(measure: AnyMeasure, table: opto.toolkit.Sites, model: Any) -> str:
     """The reason why a measure cannot be taken of a model; empty if it can be.
 
     **Arguments:** `table`: The model's sites.
@@ -159,14 +159,14 @@ def _has(model: Any, path: str) -> bool:
     return True
 
 
-def check_shares(label: str, name: str, record: opto.Record) -> None:
+def check_shares(label: str, name: str, record: opto.toolkit.Record) -> None:
     """Raises `ValueError` if the rows of a pattern are not shares of attention."""
     rows = record.rows_of(name)
     if rows and rows.are != "distribution":
         raise ValueError(_no_shares(label, name, rows))
 
 
-def _no_shares(label: str, name: str, rows: opto.Rows) -> str:
+def _no_shares(label: str, name: str, rows: opto.toolkit.Rows) -> str:
     wanted = f"{label} needs attention whose rows are a 'distribution'"
     return f"{wanted}; {name!r} of {rows.of} has {rows.are!r} rows"
 

@@ -32,7 +32,7 @@ def task_metric(task: Any, name: str, *, over: Reduction = _MEAN) -> Measure:
     if known:
         _check(name, known)
 
-    def fn(record: opto.Record, outputs: PyTree, example: Any) -> Array:
+    def fn(record: opto.toolkit.Record, outputs: PyTree, example: Any) -> Array:
         metrics = task.metrics(outputs, example)
         _check(name, tuple(metrics))
         return metrics[name]
@@ -55,7 +55,7 @@ def metric_names(task: Any, model: PyTree | None = None) -> tuple[str, ...]:
     if model is None:
         outputs = jax.ShapeDtypeStruct((count,), "float32")
     else:
-        outputs = eqx.filter_eval_shape(opto.lift(task.forward), model, example)
+        outputs = eqx.filter_eval_shape(opto.toolkit.lift(task.forward), model, example)
     return tuple(eqx.filter_eval_shape(task.metrics, outputs, example))
 
 

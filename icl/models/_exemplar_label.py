@@ -6,7 +6,8 @@ import equinox as eqx
 import jax
 from jaxtyping import Array, Float, Int, PRNGKeyArray
 
-from opto import identity, Rows, Tap
+from opto import identity, Tap
+from opto.toolkit import Rows
 
 from ..checks import check_number, check_scale
 from ..protocols import AttentionConfig, Input, Interface, Mask, ModelConfig

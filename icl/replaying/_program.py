@@ -40,7 +40,7 @@ from ..tasks.exemplar_label.dense import GroupedSequences
 _CHUNK = 128
 
 Values = dict[str, Array]
-Compute = Callable[[PyTree, opto.Combinations, "Batch"], Values]
+Compute = Callable[[PyTree, opto.toolkit.Combinations, "Batch"], Values]
 
 
 class Batch(eqx.Module):
@@ -99,7 +99,9 @@ def computation(trained: Trained, measures: Mapping[str, AnyMeasure]) -> Compute
     """
     static = eqx.filter(trained.model, eqx.is_array, inverse=True)
 
-    def compute(arrays: PyTree, found: opto.Combinations, batch: Batch) -> Values:
+    def compute(
+        arrays: PyTree, found: opto.toolkit.Combinations, batch: Batch
+    ) -> Values:
         model = eqx.combine(arrays, static)
         under = functools.partial(_under_edits, trained, measures, model, batch)
         if not found.axes:
@@ -115,12 +117,12 @@ def _under_edits(
     measures: Mapping[str, AnyMeasure],
     model: PyTree,
     batch: Batch,
-    edits: tuple[opto.AbstractEdit, ...],
+    edits: tuple[opto.toolkit.AbstractEdit, ...],
 ) -> Values:
     values: Values = {}
     # Measures by their further edits; two edits are equal if they are one object.
     forwards: dict[tuple[int, ...], dict[str, Measure]] = {}
-    further: dict[tuple[int, ...], tuple[opto.AbstractEdit, ...]] = {}
+    further: dict[tuple[int, ...], tuple[opto.toolkit.AbstractEdit, ...]] = {}
     for name, measure in measures.items():
         if isinstance(measure, OfModel):
             whole = batch.whole(batch.sequences)
@@ -141,7 +143,7 @@ def _forward(
     task: Any,
     model: PyTree,
     batch: Batch,
-    edits: tuple[opto.AbstractEdit, ...],
+    edits: tuple[opto.toolkit.AbstractEdit, ...],
     measures: Mapping[str, Measure],
 ) -> Values:
     """Takes the measures in one forward of the batch, chunk by chunk."""
@@ -241,15 +243,15 @@ def _known(
     model: PyTree,
     batch: Batch,
     record: list[str],
-    edits: tuple[opto.AbstractEdit, ...],
-    table: opto.Sites,
+    edits: tuple[opto.toolkit.AbstractEdit, ...],
+    table: opto.toolkit.Sites,
 ) -> PyTree | None:
     """The cheapest model on ids of exemplars that still has all sites asked for.
 
     `None` if there is none. There is none for edits that are derived from the inputs,
     because it is not known which sites these read.
     """
-    plain = [edit.site for edit in edits if isinstance(edit, opto.Edit)]
+    plain = [edit.site for edit in edits if isinstance(edit, opto.toolkit.Edit)]
     if batch.table is None or len(plain) < len(edits):
         return None
     edited = {site.name for pattern in plain for site in table.match(pattern)}
@@ -266,8 +268,8 @@ def _known(
 
 def _query_alone(
     measures: Mapping[str, Measure],
-    edits: tuple[opto.AbstractEdit, ...],
-    table: opto.Sites,
+    edits: tuple[opto.toolkit.AbstractEdit, ...],
+    table: opto.toolkit.Sites,
 ) -> bool:
     """Whether the last block is needed only for the query.
 
@@ -275,7 +277,7 @@ def _query_alone(
     """
     last = max(site.layer for site in table.values() if site.layer is not None)
     late = lambda site: site.layer == last or site.name.startswith(("final", "logits"))
-    plain = [edit for edit in edits if isinstance(edit, opto.Edit)]
+    plain = [edit for edit in edits if isinstance(edit, opto.toolkit.Edit)]
     if len(plain) < len(edits):
         return False
     edited = [site for edit in plain for site in table.match(edit.site)]

@@ -99,7 +99,7 @@ def replay(
     _check_sites(trained, measures, batch)
     edits = trained.edits if edits is None else several(edits)
     one = trained.model, batch.at(0)
-    found = opto.combinations(trained.task.forward, one, edits)
+    found = opto.toolkit.combinations(trained.task.forward, one, edits)
     questions = {
         name: Question.of(trained, name, measure, found, batch)
         for name, measure in measures.items()
@@ -199,13 +199,13 @@ def _check_sites(
         if reason := lacking(measure, table, trained.model):
             raise ValueError(f"measure {name!r}: {reason}")
         if isinstance(measure, Under):
-            opto.check(measure.edits, table, record=measure.measure.record)
+            opto.toolkit.check(measure.edits, table, record=measure.measure.record)
 
 
 def _check_apply(
     trained: Trained,
     measures: Mapping[str, AnyMeasure],
-    found: opto.Combinations,
+    found: opto.toolkit.Combinations,
     batch: Batch,
 ) -> None:
     """Raises `ValueError` if an edit cannot apply to some of the sequences.
@@ -218,7 +218,7 @@ def _check_apply(
     for base, more in itertools.product(_bases(found), further):
         every = (*base, *more)
         measured = bool(base) and not more and not found.axes
-        if not measured and all(isinstance(edit, opto.Edit) for edit in every):
+        if not measured and all(isinstance(edit, opto.toolkit.Edit) for edit in every):
             continue
         changed: dict[Any, int] = {}
         for start in range(0, len(batch), _CHECKED):
@@ -233,13 +233,15 @@ def _check_apply(
                 warn_without_effect(ran.edits, changed, ran.table)
 
 
-def _bases(found: opto.Combinations) -> Iterator[tuple[opto.AbstractEdit, ...]]:
+def _bases(
+    found: opto.toolkit.Combinations,
+) -> Iterator[tuple[opto.toolkit.AbstractEdit, ...]]:
     """The edits of each combination; of only one if no derived edit is swept."""
     if not found.axes:
         yield found.at([])
         return
     at = lambda k: found.at(jax.tree.map(lambda x: x[k], found.moving))
-    derived = lambda edits: [e for e in edits if not isinstance(e, opto.Edit)]
+    derived = lambda edits: [e for e in edits if not isinstance(e, opto.toolkit.Edit)]
     same = eqx.tree_equal(derived(at(0)), derived(at(-1)))
     for k in range(1 if same else math.prod(found.shape)):
         yield at(k)

@@ -45,7 +45,7 @@ class Question:
         trained: Trained,
         name: str,
         measure: AnyMeasure,
-        found: opto.Combinations,
+        found: opto.toolkit.Combinations,
         batch: Batch,
     ) -> "Question":
         compute = computation(trained, {"": measure})
@@ -68,7 +68,7 @@ def answer(
     trained: Trained,
     questions: Mapping[str, Question],
     chosen: Sequence[int],
-    found: opto.Combinations,
+    found: opto.toolkit.Combinations,
     batch: Batch,
     about: Mapping[str, str],
     check: Callable[[], None],
@@ -114,7 +114,7 @@ def _measured(
     trained: Trained,
     asked: Mapping[str, Question],
     missing: Sequence[int],
-    found: opto.Combinations,
+    found: opto.toolkit.Combinations,
     batch: Batch,
 ) -> Iterator[_Row]:
     """The values at each checkpoint; stacks come in the order in which they finish."""
@@ -156,7 +156,7 @@ def _compiled(
     trained: Trained,
     asked: Mapping[str, Question],
     stack: int,
-    found: opto.Combinations,
+    found: opto.toolkit.Combinations,
     batch: Batch,
 ) -> tuple[Callable[[PyTree, int], dict[str, np.ndarray]], bool]:
     """The program for stacks of checkpoints, compiled once for runs of one shape.

@@ -121,7 +121,7 @@ def errors_by_context(
     sets: PromptSets,
     *,
     positions: Sequence[int] | None = None,
-    edits: Sequence[opto.AbstractEdit] = (),
+    edits: Sequence[opto.toolkit.AbstractEdit] = (),
 ) -> ErrorCurves:
     """The errors of a model or a baseline on each set, by context length.
 
@@ -216,7 +216,11 @@ def _each_position(
 
 
 def _predicted(predictor: Any, edits: tuple, xs: Array, ys: Array) -> Array:
-    return opto.lift(predictor)(xs, ys, edits=edits) if edits else predictor(xs, ys)
+    return (
+        opto.toolkit.lift(predictor)(xs, ys, edits=edits)
+        if edits
+        else predictor(xs, ys)
+    )
 
 
 def _over_prompts(one: Callable[[Prompt], Array], prompts: Prompt) -> Array:

@@ -40,7 +40,7 @@ class Subject:
 
     trained: Trained
     data: str
-    edits: tuple[opto.AbstractEdit, ...] | None = None
+    edits: tuple[opto.toolkit.AbstractEdit, ...] | None = None
     metric: str = "loss"
     by: str = ""
     checkpoint: int = -1
@@ -78,13 +78,13 @@ class Subject:
         raise ValueError(f"no group {name!r}{hint}")
 
     @functools.cached_property
-    def sites(self) -> opto.Sites:
+    def sites(self) -> opto.toolkit.Sites:
         """The sites that the model names on a sequence."""
         first = first_of(self.batch)
         return opto.sites(self.trained.task.forward, self.trained.model, first)
 
     @property
-    def patterns(self) -> list[opto.Site]:
+    def patterns(self) -> list[opto.toolkit.Site]:
         """The sites of the model's attention patterns, layer by layer."""
         return [s for s in self.sites.values() if s.name.endswith(".attn.pattern")]
 

@@ -45,7 +45,7 @@ class Member(eqx.Module):
     task: Any
     optimizer: Optimizer = Adam()
     train_seed: int | Integer[Array, ""] = 0
-    edits: tuple[opto.AbstractEdit, ...] = ()
+    edits: tuple[opto.toolkit.AbstractEdit, ...] = ()
     evaluations: Mapping[str, PyTree] = dataclasses.field(default_factory=dict)
     summaries: Mapping[str, Summary | None] = dataclasses.field(default_factory=dict)
     freeze: tuple[str, ...] = eqx.field(static=True, default=())
@@ -69,8 +69,11 @@ def check_set_names(names: Iterable[str]) -> None:
 
 
 def check_edits(
-    model: PyTree, task: Task, edits: Iterable[opto.AbstractEdit], example: PyTree
-) -> tuple[opto.AbstractEdit, ...]:
+    model: PyTree,
+    task: Task,
+    edits: Iterable[opto.toolkit.AbstractEdit],
+    example: PyTree,
+) -> tuple[opto.toolkit.AbstractEdit, ...]:
     """The edits; raises `ValueError` unless each can apply in the task's forward pass.
 
     Call this before compiling: inside, indices are tracers, so an index out of range

@@ -49,7 +49,7 @@ def sharing(training: Training, member: Member, devices: int) -> int:
 
 def _forward_flops(member: Member) -> float:
     """Floating-point operations of the forward pass of one example."""
-    forward = opto.lift(member.task.forward)
+    forward = opto.toolkit.lift(member.task.forward)
     arrays, static = eqx.partition(member.model, eqx.is_array)
 
     def fn(arrays, example):

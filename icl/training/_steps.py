@@ -111,10 +111,13 @@ def _shared(sharing: int, batch: PyTree, fn: Callable[[PyTree], PyTree]) -> PyTr
 
 
 def evaluate_batch(
-    model: PyTree, task: Any, batch: PyTree, edits: tuple[opto.AbstractEdit, ...]
+    model: PyTree,
+    task: Any,
+    batch: PyTree,
+    edits: tuple[opto.toolkit.AbstractEdit, ...],
 ) -> dict[str, Array]:
     """The task's metrics for each example of a batch, `[example, ...]` each."""
-    forward = opto.lift(task.forward)
+    forward = opto.toolkit.lift(task.forward)
 
     def one(example):
         return task.metrics(forward(model, example, edits=edits), example)
@@ -133,7 +136,9 @@ def warn_of_idle_edits(member: Any, training: Training) -> None:
     key = jax.random.fold_in(jax.random.key(member.train_seed), 0)
     keys = jax.random.split(key, training.batch_size)[: training.microbatch_size]
     batch = jax.vmap(lambda key: member.task.sample(key=key, seen=0))(keys)
-    forward = opto.on_examples(member.task.forward, member.model, first_of(batch))
+    forward = opto.toolkit.on_examples(
+        member.task.forward, member.model, first_of(batch)
+    )
     ran = ran_with(forward, tuple(jax.tree.leaves(batch)), (), member.edits)
     ran.warn("on the first batch of training")
 
@@ -150,7 +155,7 @@ def _step(member: Any, state: State, training: Training, sharing: int):
     keys = keys.reshape(-1, training.microbatch_size or len(keys))
     model = eqx.combine(state.model, member.model)
     trained, rest = trained_part(model, member.freeze)
-    forward = opto.lift(member.task.forward)
+    forward = opto.toolkit.lift(member.task.forward)
 
     def loss(trained, keys):
         model = eqx.combine(trained, rest)

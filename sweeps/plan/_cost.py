@@ -138,7 +138,7 @@ def _untrained(experiment: Experiment, others: Mapping[str, Experiment]) -> Memb
     return dataclasses.replace(member, edits=edits)
 
 
-def _fresh(text: str, others: Mapping[str, Experiment]) -> opto.AbstractEdit:
+def _fresh(text: str, others: Mapping[str, Experiment]) -> opto.toolkit.AbstractEdit:
     def model(graft: opto.Graft) -> Callable[..., Any]:
         other = others.get(str(graft.source))
         if other is not None:

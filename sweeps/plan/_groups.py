@@ -132,7 +132,9 @@ def _frozen(value: Any) -> Hashable:
     return value
 
 
-def _shape(edit: opto.AbstractEdit, others: Mapping[str, Experiment]) -> Hashable:
+def _shape(
+    edit: opto.toolkit.AbstractEdit, others: Mapping[str, Experiment]
+) -> Hashable:
     """The structure of an edit, and the shapes of its arrays."""
     grafted: list[Hashable] = []
 

@@ -16,16 +16,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NoReturn
 
-from opto import (
-    AbstractEdit,
-    Block,
-    Freeze,
-    Graft,
-    Pattern,
-    PreviousToken,
-    Scale,
-    Zero,
-)
+from opto import Freeze, Graft, Scale, Zero
+from opto.attention import Block, Pattern, PreviousToken
+from opto.toolkit import AbstractEdit
 
 from ...edits import CopyFromPattern, PerfectPreviousToken
 from .._config import read_file

@@ -7,7 +7,8 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, ArrayLike, Float
 
-from opto import Block, Derived, Edit, Given, Kind, register, Sites
+from opto.attention import Block, Kind
+from opto.toolkit import Derived, Edit, register, RunContext, Sites
 
 from ...edits.patterns import cosines
 from ...roles import EXEMPLARS, LABEL, LABELS, PAIR, QUERY, ROLE
@@ -30,8 +31,8 @@ class UnnormalisedInduction(Kind):
     def needs(self) -> tuple[str, ...]:
         return (ROLE, PAIR, LABELS)
 
-    def pattern(self, size: int, given: Given):
-        role, pair, labels = (given.base[name] for name in self.needs())
+    def pattern(self, size: int, context: RunContext):
+        role, pair, labels = (context.base[name] for name in self.needs())
         row = jnp.where(labels[pair] == labels[-1], self.weight, 1 - self.weight)
         row = jnp.where(role == LABEL, row, 0)
         return jnp.broadcast_to(row, (size, size)), role == QUERY
@@ -53,8 +54,8 @@ class UnnormalisedMatch(Kind):
     def needs(self) -> tuple[str, ...]:
         return (ROLE, PAIR, EXEMPLARS)
 
-    def pattern(self, size: int, given: Given):
-        role, pair, exemplars = (given.base[name] for name in self.needs())
+    def pattern(self, size: int, context: RunContext):
+        role, pair, exemplars = (context.base[name] for name in self.needs())
         label = role == LABEL
         cosine = cosines(exemplars)[pair]
         cold = self.temperature == 0
@@ -81,8 +82,8 @@ class SilenceNonLabels(Derived):
     def needs(self, table: Sites) -> tuple[str, ...]:
         return self._block(table).needs(table)
 
-    def derive(self, given: Given) -> tuple[Edit, ...]:
-        return self._block(given.table).derive(given)
+    def derive(self, context: RunContext) -> tuple[Edit, ...]:
+        return self._block(context.table).derive(context)
 
     def check(self, table: Sites) -> None:
         self._block(table).check(table)

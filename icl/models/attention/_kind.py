@@ -8,7 +8,8 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float
 
-from opto import Rows, Tap
+from opto import Tap
+from opto.toolkit import Rows
 
 
 if TYPE_CHECKING:  # The way Equinox wants it.

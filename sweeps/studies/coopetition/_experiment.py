@@ -6,8 +6,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Literal
 
-from icl import Experiment, RankedHeads, Start
+from icl import Experiment, Start
 from icl.data import Source
+from icl.edits.ranked import RankedHeads
 from icl.models import Learned, Positions
 from icl.presets import stand_in
 from icl.presets.coopetition import (

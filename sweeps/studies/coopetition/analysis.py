@@ -24,10 +24,12 @@ def attention_differences(layer: int, differences: Sequence[float]) -> Any:
     """
     site = f"blocks.{layer}.attn.pattern"
     weights = [(1 + difference) / 2 for difference in differences]
-    return opto.stack([opto.Pattern(Induction(w), site=site) for w in weights])
+    return opto.stack(
+        [opto.attention.Pattern(Induction(w), site=site) for w in weights]
+    )
 
 
-def without_way_past(layer: int) -> tuple[opto.AbstractEdit, ...]:
+def without_way_past(layer: int) -> tuple[opto.toolkit.AbstractEdit, ...]:
     """Edits that cut the residual way past a layer: only its heads get its input.
 
     The heads keep the attention and values of the unedited run. Edits of the attention
@@ -42,7 +44,7 @@ def without_way_past(layer: int) -> tuple[opto.AbstractEdit, ...]:
 
 def lower_layer_ablations(
     trained: Trained,
-) -> dict[str, tuple[opto.AbstractEdit, ...]]:
+) -> dict[str, tuple[opto.toolkit.AbstractEdit, ...]]:
     """Ablations of a two-layer model, by what they remove.
 
     "layer 0 to the output" removes only what layer 0 writes past layer 1. "layer 0 to

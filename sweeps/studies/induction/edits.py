@@ -8,8 +8,8 @@ uses names for the heads, which are measured at the end of a run without clamps.
 from collections.abc import Iterable
 from pathlib import Path
 
-from icl import RankedHeads
 from icl.edits.names import names
+from icl.edits.ranked import RankedHeads
 
 
 NUM_HEADS = 8

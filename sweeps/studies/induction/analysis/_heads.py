@@ -151,7 +151,7 @@ def perfect_match(
     """
     layer = layer_index(trained, layer)
     # All heads are clamped, and all except one are ablated.
-    match = opto.Pattern(Induction(), site=f"blocks.{layer}.attn.pattern")
+    match = opto.attention.Pattern(Induction(), site=f"blocks.{layer}.attn.pattern")
     each = measures.task_metric(trained.task, "accuracy", over=measures.EachSequence())
     label = measures.Measure(_label, over=measures.EachSequence())
     found = replay(
@@ -170,7 +170,7 @@ def perfect_match(
     return MatchTable(right.mean(1), np.stack(by_label, 1), right)
 
 
-def _label(record: opto.Record, outputs: Any, example: Any) -> Any:
+def _label(record: opto.toolkit.Record, outputs: Any, example: Any) -> Any:
     """The label to predict."""
     return example.labels[-1]
 

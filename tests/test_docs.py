@@ -215,17 +215,13 @@ def test_how_to_add_a_kind_is_short():
 
 @pytest.mark.parametrize("guide", GUIDES)
 def test_every_edit_and_pattern_is_in_its_guide(guide):
-    for name, kind in vars({"opto": opto, "edits": edits}[guide]).items():
-        abstract = kind in (
-            opto.toolkit.AbstractEdit,
-            opto.toolkit.Edit,
-            opto.toolkit.Derived,
-            opto.attention.Kind,
-        )
-        if isinstance(kind, type) and issubclass(
-            kind, opto.toolkit.AbstractEdit | opto.attention.Kind
-        ):
-            assert abstract or f"{guide}.{name}(" in GUIDES[guide], name
+    rooms = {"opto": (opto, opto.attention, opto.patching), "edits": (edits,)}[guide]
+    public = {k: v for room in rooms for k, v in inspect.getmembers(room)}
+    ideal = opto.toolkit.AbstractEdit | opto.attention.Kind
+    for name, kind in public.items():
+        if isinstance(kind, type) and issubclass(kind, ideal):
+            abstract = inspect.isabstract(kind) or name.startswith("_")
+            assert abstract or re.search(rf"\b{name}\(", GUIDES[guide]), name
 
 
 def test_the_edits_of_the_page_are_all_there_are():
@@ -234,11 +230,12 @@ def test_the_edits_of_the_page_are_all_there_are():
     named = set(re.findall(r"`([A-Z]\w+)`", table))
     kinds = {
         name
-        for module in (opto, edits)
+        for module in (opto, opto.attention, opto.patching, edits)
         for name, kind in inspect.getmembers(module)
         if isinstance(kind, type) and issubclass(kind, opto.toolkit.AbstractEdit)
+        if not (inspect.isabstract(kind) or name.startswith("_"))
     }
-    assert named == kinds - {"AbstractEdit", "Edit", "Derived"}
+    assert named == kinds
 
 
 def test_links_between_documents_lead_somewhere():

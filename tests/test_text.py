@@ -192,7 +192,9 @@ def test_all_edits_and_kinds_are_in_the_table():
     assert known == {type(edit).__name__ for edit in made} - {"Shift"}
     texts = " ".join(edit.text() for edit in made)
     kinds = {kind.__name__ for kind in opto.attention.Kind.__subclasses__()}
-    assert all(f"{kind}(" in texts for kind in kinds & {*dir(opto), *dir(edits)})
+    assert all(
+        f"{kind}(" in texts for kind in kinds & {*dir(opto.attention), *dir(edits)}
+    )
 
 
 def test_floats_are_exact():

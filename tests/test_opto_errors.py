@@ -191,8 +191,8 @@ ERRORS = {
     "edits is a sequence of edits, got one: write [Zero(": lambda: opto.run(
         *(case("ragged")[0], *case("ragged")[1]), edits=Zero(z)
     ),
-    "swept ones go to opto.sweep": lambda: run(Zero(z).each("head")),
-    "the value at 'b' contains NaN": lambda: opto.Patch(
+    "is swept: give it to opto.sweep": lambda: run(Zero(z).each("head")),
+    "the value at 'b' is not a number everywhere": lambda: opto.Patch(
         "*", {"a": [0.0, 1.0], "b": [1.0, np.nan]}
     ),
     "the record of 'embed' is not of a batch": lambda: Mean(

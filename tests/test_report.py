@@ -185,7 +185,6 @@ REFUSED = [
     (["plot", "{run}", "inductoin"], "'inductoin'; did you mean 'induction'?"),
     (["plot", "{run}", "maps", "--data", "trian"], "'trian'; did you mean"),
     (["plot", "{run}", "metric", "--by", "labl"], "no group 'labl'; did you mean"),
-    (["plot", "{run}", "all", "--metric", "los"], "no metric 'los'; did you mean"),
     (["plot", "{run}", "maps", "--checkpoint", "7"], "has no checkpoint 7"),
     (["plot", "{run}", "maps", "--out", "{run}/log.h5"], "log.h5 is a file"),
     (["report", "{run}", "--out", "{run}/no/r.html"], "out must be a file in a folder"),
@@ -204,6 +203,11 @@ def test_without_a_kind_the_kinds_are_listed(capsys, run):
     status, out, err = call(capsys, "plot", run)
     assert (status, [line.split()[0] for line in out.splitlines()]) == (2, [*KINDS])
     assert "plot needs a kind of figure after the run" in err
+
+
+def test_all_kinds_do_not_hide_a_mistake(capsys, run):
+    status, _, err = call(capsys, "plot", run, "all", "--metric", "los")
+    assert (status, "no metric 'los'; did you mean" in err) == (2, True)
 
 
 def test_kinds_that_edits_cannot_change_are_left_out(capsys, run, tmp_path):

@@ -134,7 +134,7 @@ def _measured(
         trees += [trees[-1]] * (stack - len(trees))
         values = program(jax.tree.map(lambda *xs: np.stack(xs), *trees), len(some))
         return [
-            (at, found[k].digest, {name: x[k] for name, x in values.items()})
+            (at, found[k].digest, {name: x[k, ...] for name, x in values.items()})
             for k, at in enumerate(some)
         ]
 

@@ -234,7 +234,8 @@ def _whole(over: Any, parts: Array, count: int) -> Array:
     total = parts.sum(0)
     if isinstance(over, SequenceMean):
         return total / count
-    sizes = np.bincount(over.index[over.index >= 0], minlength=over.count)
+    index = np.asarray(over.index)
+    sizes = np.bincount(index[index >= 0], minlength=over.count)
     return total / sizes.reshape(-1, *[1] * (total.ndim - 1))
 
 

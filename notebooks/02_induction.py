@@ -479,7 +479,7 @@ table_of("induction/A17")
 seeds = [name for name in clamps if name.count("-") == 1]
 by_seed = {}
 for name in seeds[:5]:
-    run = clamps.load(name)
+    run = icl.load(clamps.path / name)
     some = icl.dense_set(run.task, max_class_pairs=most or 300, key=jax.random.key(0))
     by_seed[name] = paper.head_table(run, data=some)
 plots.dots(

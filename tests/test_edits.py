@@ -487,3 +487,28 @@ def test_what_is_not_known_yet_does_not_contradict():
     ]
     np.testing.assert_array_equal(jax.jit(run)(2.0), [1, 2, 1])
     np.testing.assert_array_equal(jax.vmap(run)(jnp.arange(2.0))[:, 1], [0, 1])
+
+
+class Narrow(eqx.Module):
+    """Sites of narrow dtypes."""
+
+    input_axes = ("i",)
+
+    def __call__(self, x, *, tap=opto.identity):
+        half = tap("half", x.astype(jnp.float16), "i")
+        return half, tap("small", x.astype(jnp.int8), "i")
+
+
+def test_integers_are_neither_cut_nor_wrapped_around():
+    inputs = np.arange(3, dtype=np.float32)
+    for value in (128, -129, 0.5, [0, 0, 300]):
+        with pytest.raises(ValueError, match=r"Clamp: int8 cannot hold .* at small"):
+            opto.run(Narrow(), inputs, edits=[Clamp("small", value)])
+    (_, small), _ = opto.run(Narrow(), inputs, edits=[Clamp("small", -128)])
+    assert small.tolist() == [-128] * 3
+
+
+def test_scores_that_a_model_masks_stay_infinite():
+    record = {"half": jnp.array([0.0, -jnp.inf, 1.0])}
+    (out, _), _ = opto.run(Narrow(), np.arange(3.0), edits=[Patch("half", record)])
+    assert np.isneginf(out[1])

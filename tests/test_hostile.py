@@ -240,7 +240,6 @@ def test_a_set_named_dense_is_refused(tmp_path):
             r"""edits must be a tuple: write \("Zero\('a'\)",\)""",
         ),
         (lambda run: replayed(run, edits=5), "edits is a sequence of edits, got one"),
-        (lambda run: replayed(run, checkpoints=5), "checkpoints must be a list"),
     ],
 )
 def test_values_of_another_kind_are_refused(small_run, mistake, message):

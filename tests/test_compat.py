@@ -15,6 +15,7 @@ import pytest
 import icl
 import opto
 from icl import measures
+from icl.batches import save_batches
 from icl.cli.import_run import import_run as import_command
 from icl.compat.icl_dynamics import import_run, load_model, load_run
 from icl.compat.icl_dynamics._experiment import experiment_from
@@ -30,7 +31,6 @@ from icl.tasks.exemplar_label import (
     Mixture,
     QueryLabelOnContext,
     Relabel,
-    save_sequences,
     Sequence,
     Split,
     Uniform,
@@ -582,7 +582,7 @@ def test_class_labels_and_sets_from_a_file(peer, tmp_path):
     labels = jnp.asarray(rng.integers(0, 6, (4, 3)))
     examples = jnp.asarray(rng.standard_normal((4, 3, DIM)), jnp.float32)
     sets = {"flip_icl": Sequence(examples, labels, labels)}
-    save_sequences(tmp_path / "default_eval/eval_data.h5", sets)
+    save_batches(tmp_path / "default_eval/eval_data.h5", sets)
     notes = import_run(folder, tmp_path / "out")
     assert [note.split(":")[0] for note in notes] == [
         "/moved/gone/eval_data.h5 is not here",
@@ -607,7 +607,7 @@ def test_sets_that_the_run_saved(peer, tmp_path):
     examples = jnp.ones((4, 3, DIM))
     labels = jnp.ones((4, 3), int)
     sets = {"icl": Sequence(examples, labels, labels)}
-    save_sequences(folder / "eval_data.h5", sets)
+    save_batches(folder / "eval_data.h5", sets)
     assert import_run(folder, tmp_path / "out") == ()
     batch = icl.load(tmp_path / "out").evaluations["icl"]
     assert np.array_equal(batch.examples, examples)

@@ -3,7 +3,6 @@
 from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import Any
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -16,7 +15,7 @@ from ._record import Request, requested
 from ._reference import split
 from ._site import Site, Sites
 from ._swept import is_swept
-from ._where import is_concrete
+from ._where import holds_tracer
 from .graft import Graft, grafted_calls, swapped
 from .hints import brief
 
@@ -155,8 +154,7 @@ def _check_entries(site: Site, clamps: Sequence[Edit]) -> None:
 
 def _is_full(edit: Edit) -> bool:
     """Whether an edit sets entries at strength 1, to values that are known now."""
-    leaves = [x for x in jax.tree.leaves(edit) if eqx.is_array(x)]
-    if not all(is_concrete(x) for x in leaves) or edit.strength.ndim:
+    if holds_tracer(edit) or edit.strength.ndim:
         return False
     within = all(chosen.ndim == 2 for chosen in edit.where.indices.values())
     return within and float(edit.strength) == 1

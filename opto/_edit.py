@@ -16,7 +16,7 @@ from ._discover import structure_of
 from ._literal import literal, Written
 from ._site import Site, Sites
 from ._swept import AbstractSwept, Each
-from ._where import Chosen, is_concrete, known, Where
+from ._where import Chosen, holds_tracer, is_concrete, known, Where
 from .hints import brief
 
 
@@ -144,6 +144,8 @@ class Edit(AbstractEdit, Selection):
         """Raises `ValueError` if the new values do not fit at all of `sites`."""
         structure = structure_of(self)
         for site in sites:
+            if jnp.issubdtype(site.dtype, jnp.integer) and not holds_tracer(self):
+                self._check_integers(site)
             if (structure, site) in _FITTING:
                 continue
             value = jax.ShapeDtypeStruct(site.shape, site.dtype)
@@ -153,6 +155,17 @@ class Edit(AbstractEdit, Selection):
                 if len(_FITTING) >= 4096:
                     _FITTING.clear()
                 _FITTING.add((structure, site))
+
+    def _check_integers(self, site: Site) -> None:
+        """Raises `ValueError` for new values that integers cut or wrap around."""
+        with jax.ensure_compile_time_eval():  # Also within a `jit`.
+            new = self.replacement(jnp.zeros(site.shape, site.dtype), site)
+        new = np.asarray(new)
+        with np.errstate(invalid="ignore"):
+            lost = new[new != new.astype(site.dtype)]
+        if lost.size:
+            got = f"{lost[0]:g} at {site}"
+            raise ValueError(f"{type(self).__name__}: {site.dtype} cannot hold {got}")
 
 
 def select(

@@ -11,8 +11,7 @@ from jaxtyping import Array, ArrayLike, Float
 from ._checks import named
 from ._edit import check_fits, Edit, Heads, numbers, select
 from ._site import Site
-from ._where import Chosen, find_axis, is_concrete, Where
-from .hints import brief
+from ._where import Chosen, find_axis, Where
 
 
 class Clamp(Edit):
@@ -61,16 +60,6 @@ class Clamp(Edit):
 
     def replacement(self, value: Array, site: Site) -> Array:
         return _spread(self.value, self.axes, site)
-
-    def check_values(self, sites: Sequence[Site]) -> None:
-        """Raises `ValueError` if values do not fit a site, or are cut to integers."""
-        super().check_values(sites)
-        value = np.asarray(self.value) if is_concrete(self.value) else np.zeros(())
-        for site in sites:
-            if jnp.issubdtype(site.dtype, jnp.integer):
-                if np.any(value != value.astype(site.dtype)):
-                    got = f"{brief(value.tolist())} at {site}"
-                    raise ValueError(f"Clamp: {site.dtype} cannot hold {got}")
 
     def arguments(self) -> dict[str, Any]:
         return {"value": self.value, **_axes(self.axes)}

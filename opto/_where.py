@@ -176,13 +176,14 @@ def known(x: Any, dtype: Any = None) -> Array:
 
     Never weakly typed, so that a number and an array share one compiled program.
     """
-    now = contextlib.nullcontext if _holds_tracer(x) else jax.ensure_compile_time_eval
+    now = contextlib.nullcontext if holds_tracer(x) else jax.ensure_compile_time_eval
     with now(), np.errstate(over="ignore"):
         array = jnp.asarray(x, dtype)
         return array.astype(array.dtype)
 
 
-def _holds_tracer(x: Any) -> bool:
+def holds_tracer(x: Any) -> bool:
+    """Whether an entry of a tree is not known yet, while tracing."""
     return any(isinstance(leaf, Tracer) for leaf in jax.tree.leaves(x))
 
 
@@ -248,7 +249,7 @@ def _booleans(mask: Any) -> Array | None:
 
 def _array(name: str, x: Any, wanted: str) -> Any:
     try:
-        return known(x) if _holds_tracer(x) else np.asarray(x)
+        return known(x) if holds_tracer(x) else np.asarray(x)
     except ValueError:  # The rows differ in length.
         raise ValueError(f"{name}= takes {wanted}, got {brief(x)}") from None
 

@@ -848,11 +848,11 @@ def test_split_in_a_given_order():
         split.part("train", 9)
     with pytest.raises(ValueError, match="order needs seed=None, got seed=0"):
         Split(1, order=(0,))
-    for order in ((0,), (0, 0), (0, -1)):
-        with pytest.raises(
-            ValueError, match="order must (list 2 different|have numbers)"
-        ):
+    for order in ((0,), (0, 0)):
+        with pytest.raises(ValueError, match="order must list 2 different things"):
             Split(2, seed=None, order=order)
+    with pytest.raises(ValueError, match="order must have numbers of at least 0"):
+        Split(2, seed=None, order=(0, -1))
 
 
 # The reference run, computed by icl-dynamics itself

@@ -478,8 +478,11 @@ def test_rank_correlation_is_spearmans():
         (lambda: ShiftedMean(dim=0), "dim must be a positive"),
         (lambda: ShiftedMean(nuisance_std=-1.0), "nuisance_std must be at least 0"),
         (lambda: ShiftedMean(mean_norm=0.0), "mean_norm must be positive and finite"),
-        (lambda: ShiftedMean(label_prior=1.0), "label_prior must be above 0 and below"),
-        (lambda: Variance(label_prior=2.0), "label_prior must be above 0 and below 1"),
+        (
+            lambda: ShiftedMean(label_prior=1.0),
+            "label_prior must be above 0 and below 1",
+        ),
+        (lambda: Variance(label_prior=2.0), "must be above 0 and below 1, got 2"),
         (lambda: Variance(context=0), "context must be a positive"),
         (lambda: Variance(least_std=0.0), "least_std and largest_std must be positive"),
         (

@@ -496,19 +496,25 @@ class Narrow(eqx.Module):
 
     def __call__(self, x, *, tap=opto.identity):
         half = tap("half", x.astype(jnp.float16), "i")
-        return half, tap("small", x.astype(jnp.int8), "i")
+        return half, tap("small", x.astype(jnp.int8), "i"), tap("flag", x > 0, "i")
 
 
 def test_integers_are_neither_cut_nor_wrapped_around():
     inputs = np.arange(3, dtype=np.float32)
-    for value in (128, -129, 0.5, [0, 0, 300]):
-        with pytest.raises(ValueError, match=r"Clamp: int8 cannot hold .* at small"):
-            opto.run(Narrow(), inputs, edits=[Clamp("small", value)])
-    (_, small), _ = opto.run(Narrow(), inputs, edits=[Clamp("small", -128)])
+    for value in (128, -129, 300.0, 0.5):
+        wrong = [Clamp("small", value), Patch("small", {"small": [0.0, value, 0.0]})]
+        for edit in wrong:
+            with pytest.raises(
+                ValueError, match=f"int8 cannot hold {value:g} at small"
+            ):
+                opto.run(Narrow(), inputs, edits=[edit])
+    edits = [Clamp("small", -128), Clamp("flag", True)]
+    (_, small, flag), _ = opto.run(Narrow(), inputs, edits=edits)
     assert small.tolist() == [-128] * 3
+    assert flag.all()
 
 
 def test_scores_that_a_model_masks_stay_infinite():
     record = {"half": jnp.array([0.0, -jnp.inf, 1.0])}
-    (out, _), _ = opto.run(Narrow(), np.arange(3.0), edits=[Patch("half", record)])
+    (out, *_), _ = opto.run(Narrow(), np.arange(3.0), edits=[Patch("half", record)])
     assert np.isneginf(out[1])

@@ -216,7 +216,9 @@ def test_one_layer_can_do_a_step_of_gradient_descent(task, getkey):
         (lambda: LinearRegression(noise=-1.0), "noise must be at least 0"),
         (lambda: UniformInputs(0.0), "bound must be positive"),
         (lambda: GaussianInputs(float("inf")), "std must be positive and finite"),
-        (lambda: CorrelatedInputs(((1.0, 0.0), (1.0, 1.0))), "square and symmetric"),
+        (lambda: CorrelatedInputs(((1.0, 0.0),)), "square and symmetric"),
+        (lambda: CorrelatedInputs(((1.0, 2.0), (1.0, 1.0))), "square and symmetric"),
+        (lambda: CorrelatedInputs(((np.nan,),)), "square and symmetric"),
         (
             lambda: CorrelatedInputs(((1.0, 2.0), (2.0, 1.0))),
             "positive definite, got the eigenvalue -1",
@@ -235,7 +237,7 @@ def test_one_layer_can_do_a_step_of_gradient_descent(task, getkey):
         ),
     ],
 )
-def test_bad_settings(make, message):
+def test_bad_settings(make, message, unchecked):
     with pytest.raises(ValueError, match=message):
         make()
 

@@ -462,7 +462,9 @@ def test_a_replay_that_is_killed_goes_on_and_gives_the_same_file(trained, tmp_pa
     assert [process.wait() for process in both] == [0, 0]
     whole = (tmp_path / "whole.h5").read_bytes()
     assert [file.read_bytes() for file in files] == [whole, whole]
-    assert [*(trained.run.path / "replays").glob("*.h5")] == [kept]
+    left = [*(trained.run.path / "replays").iterdir()]
+    # The signal may have come while a file was written, under the process's own name.
+    assert [file for file in left if f".{process.pid}-" not in file.name] == [kept]
     with h5py.File(kept) as file:
         assert len(file["sequences"]) == 11
 

@@ -95,8 +95,7 @@ _SHARES = {
 def _escapes(runs: Runs) -> Measured:
     values = crossings(curves(runs), _LEFT)
     label = "sequences seen until the loss\nfalls .02 nats below ln 2"
-    rows = rows_of(SEQUENCES, list(values))
-    return Measured(values, dotted(values, rows, label))
+    return Measured(values, dotted(values, rows_of(SEQUENCES, _EVERY), label))
 
 
 # The models that learnt

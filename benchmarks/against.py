@@ -21,7 +21,7 @@ from pathlib import Path
 HERE = Path(__file__).parents[1]
 # The benchmarks to compare. In the first, each row is a process with its own peak.
 COMMANDS = {
-    "train_step": "--settings induction --members 1 8 --steps 5000".split(),
+    "train_step": "--settings induction --members 1 8 --steps 10000".split(),
     "replay": ["--rounds", "3"],
     "edits": [],
     "sweep": ["--runs", "8"],

@@ -157,24 +157,29 @@ def main() -> None:
         "| CPU ms/step | matmul CPU ms | ratio | compile s | peak MiB |"
     )
     print("| --- |" + 8 * " --: |")
-    every = itertools.product(options.settings, options.members, sorted({1, cores()}))
-    for name, members, devices in every:
-        command = [sys.executable, __file__, "--row", name, str(members), str(devices)]
-        done = subprocess.run(
-            [*command, *(["--steps", str(options.steps)] if options.steps else [])],
-            check=True,
-            capture_output=True,
-            text=True,
-        )
-        row = json.loads(done.stdout.splitlines()[-1])
-        if row["platform"] != "cpu" and devices > 1:
-            continue  # There, the number of GPUs does not depend on us.
-        print(
-            "| {name}, {members}, {devices} | {steps_per_second:.0f} | {ms:.2f} "
-            "| {with_compilation:.0f} | {cpu_ms:.2f} | {matmul_cpu_ms:.1f} "
-            "| {ratio:.3f} | {compile_s:.1f} | {peak_MiB:.0f} |".format(**row),
-            flush=True,
-        )
+    for name, members in itertools.product(options.settings, options.members):
+        for devices in sorted({1, cores()}):
+            row = measured(name, members, devices, options.steps)
+            print(
+                "| {name}, {members}, {devices} | {steps_per_second:.0f} | {ms:.2f} "
+                "| {with_compilation:.0f} | {cpu_ms:.2f} | {matmul_cpu_ms:.1f} "
+                "| {ratio:.3f} | {compile_s:.1f} | {peak_MiB:.0f} |".format(**row),
+                flush=True,
+            )
+            if row["platform"] != "cpu":
+                break  # There, the number of devices does not depend on us.
+
+
+def measured(name: str, members: int, devices: int, steps: int | None) -> dict:
+    """A row, from a process of its own."""
+    command = [sys.executable, __file__, "--row", name, str(members), str(devices)]
+    done = subprocess.run(
+        [*command, *(["--steps", str(steps)] if steps else [])],
+        check=True,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    return json.loads(done.stdout.splitlines()[-1])
 
 
 if __name__ == "__main__":

@@ -29,8 +29,7 @@
 # $10^{-5}$) and 4.8 million sequences (paper: 64 million). The features of the classes
 # are small (`scale`) and their exemplars vary by a quarter (`class_spread`). We
 # searched for this setting with seed 5: with features of full size, a model ends in
-# **in-weights learning** (IWL), which needs no heads. The trials are in
-# `benchmarks/RESULTS.md`.
+# **in-weights learning** (IWL), which needs no heads.
 #
 # The runs are from `python -m sweeps coopetition --out runs/coopetition`, with other
 # seeds.

@@ -81,9 +81,7 @@ class Freeze(Derived, Selection):
     `stop_gradient` is set.
     """
 
-    site: str = eqx.field(static=True)
     stop_gradient: bool = eqx.field(static=True)
-    where: Where
     strength: Float[Array, "..."]
 
     def __init__(

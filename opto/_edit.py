@@ -1,6 +1,7 @@
 """Edits: values that say what to change at which sites."""
 
 import abc
+import dataclasses
 import inspect
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from typing import Any
@@ -65,8 +66,8 @@ class AbstractEdit(Written, eqx.Module):
 class Selection(eqx.Module):
     """Some entries of the sites that match a pattern."""
 
-    site: eqx.AbstractVar[str]
-    where: eqx.AbstractVar[Where]
+    site: str = eqx.field(static=True)
+    where: Where
 
     def each(self, *axes: str) -> Each:
         """This edit or selection once for each index of `axes`, for `opto.sweep`.
@@ -79,9 +80,6 @@ class Selection(eqx.Module):
 
 class At(Written, Selection):
     """A selection of entries, such as the senders of a `PathPatch`."""
-
-    site: str = eqx.field(static=True)
-    where: Where
 
     def __init__(self, site: str, *, heads: Heads = None, **where: Chosen):
         """**Arguments:** `site`, `heads`, `where`: as for `opto.Clamp`."""
@@ -104,15 +102,31 @@ class Edit(AbstractEdit, Selection):
     A subclass gives the new values (`replacement`). The selection (`where`) and the
     `strength` work the same way in all edits. The site pattern and the names of axes
     are static. Indices, values and strengths are arrays, so edits that differ only in
-    those share one compiled program.
+    those share one compiled program. A subclass with arguments of its own sets them as
+    fields in its `__init__`, after `super().__init__(site, **where)`.
 
     `edit.text()` is the text form that `opto.parse` reads back. `repr` is the same, but
     shows arrays of over 100 numbers by their type and shape.
     """
 
-    site: eqx.AbstractVar[str]
-    where: eqx.AbstractVar[Where]
-    strength: eqx.AbstractVar[Float[Array, "..."]]
+    strength: Float[Array, "..."]
+
+    def __init__(
+        self,
+        site: str,
+        *,
+        strength: ArrayLike = 1.0,
+        heads: Heads = None,
+        **where: Chosen,
+    ):
+        """**Arguments:** `site`, `strength`, `heads`, `where`: as for `opto.Clamp`."""
+        select(self, site, strength, heads, where)
+
+    def arguments(self) -> dict[str, Any]:
+        """The fields of a subclass, by their names."""
+        shared = {field.name for field in dataclasses.fields(Edit)}
+        own = (f.name for f in dataclasses.fields(self) if f.name not in shared)
+        return {name: getattr(self, name) for name in own}
 
     @abc.abstractmethod
     def replacement(self, value: Array, site: Site) -> Array:
@@ -175,7 +189,7 @@ def select(
     heads: Heads,
     where: Mapping[str, Any],
 ) -> None:
-    """Sets the fields that all edits of sites have; called in their constructors."""
+    """Sets the fields that say where, and how strongly; called in constructors."""
     edit.site = named("site", site)
     edit.where = Where.of(heads, where)
     edit.strength = number("strength", strength)

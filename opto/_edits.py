@@ -6,12 +6,12 @@ from typing import Any
 import equinox as eqx
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, ArrayLike, Float
+from jaxtyping import Array, ArrayLike
 
 from ._checks import named
 from ._edit import check_fits, Edit, Heads, numbers, select
 from ._site import Site
-from ._where import Chosen, find_axis, Where
+from ._where import Chosen, find_axis
 
 
 class Clamp(Edit):
@@ -22,11 +22,8 @@ class Clamp(Edit):
     ```
     """
 
-    site: str = eqx.field(static=True)
     value: Array
     axes: str | None = eqx.field(static=True)
-    where: Where
-    strength: Float[Array, "..."]
 
     def __init__(
         self,
@@ -68,26 +65,8 @@ class Clamp(Edit):
 class Zero(Edit):
     """Sets entries to zero; `Zero("blocks.1.attn.z", head=3)` ablates a head."""
 
-    site: str = eqx.field(static=True)
-    where: Where
-    strength: Float[Array, "..."]
-
-    def __init__(
-        self,
-        site: str,
-        *,
-        strength: ArrayLike = 1.0,
-        heads: Heads = None,
-        **where: Chosen,
-    ):
-        """**Arguments:** `site`, `strength`, `heads`, `where`: as for `opto.Clamp`."""
-        select(self, site, strength, heads, where)
-
     def replacement(self, value: Array, site: Site) -> Array:
         return jnp.zeros((), value.dtype)
-
-    def arguments(self) -> dict[str, Any]:
-        return {}
 
 
 class Scale(Edit):
@@ -97,11 +76,8 @@ class Scale(Edit):
     `Scale("blocks.1.attn.scores", 0.5, head=3)` sets head 3 to temperature 2.
     """
 
-    site: str = eqx.field(static=True)
     factor: Array
     axes: str | None = eqx.field(static=True)
-    where: Where
-    strength: Float[Array, "..."]
 
     def __init__(
         self,
@@ -132,11 +108,8 @@ class Steer(Edit):
     `Steer("blocks.0.resid_post", direction, axes="d_model", pos=-1, strength=2.0)`.
     """
 
-    site: str = eqx.field(static=True)
     direction: Array
     axes: str | None = eqx.field(static=True)
-    where: Where
-    strength: Float[Array, "..."]
 
     def __init__(
         self,

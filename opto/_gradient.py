@@ -110,13 +110,10 @@ def _superposed(moving: Any, still: Any, strengths: Array) -> tuple[AbstractEdit
 class _Superposed(Edit):
     """One edit at many selections: `value + sum_i strength_i mask_i (new - value)`."""
 
-    site: str = eqx.field(static=True)
     edit: Edit
     moving: Where
     still: Where
     strengths: Float[Array, " point"]
-    where: Where
-    strength: Float[Array, "..."]
 
     def __init__(self, edit: Edit, moving: Where, still: Where, strengths: Array):
         self.site, self.edit = edit.site, edit

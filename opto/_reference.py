@@ -7,13 +7,13 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, ArrayLike, Float, Shaped
+from jaxtyping import Array, ArrayLike, Shaped
 
 from ._checks import named, whole
 from ._edit import check_fits, Edit, Heads, numbers, select
 from ._record import Record
 from ._site import glob, Site, Sites
-from ._where import Chosen, Where
+from ._where import Chosen
 
 
 class Values(eqx.Module):
@@ -35,10 +35,7 @@ class Patch(Edit):
     ```
     """
 
-    site: str = eqx.field(static=True)
     values: Values
-    where: Where
-    strength: Float[Array, "..."]
 
     def __init__(
         self,
@@ -74,10 +71,7 @@ class Resample(Edit):
     same way at all sites. This ablation keeps what all examples have in common.
     """
 
-    site: str = eqx.field(static=True)
     values: Values
-    where: Where
-    strength: Float[Array, "..."]
 
     def __init__(
         self,
@@ -119,10 +113,7 @@ class Resample(Edit):
 class Mean(Edit):
     """Sets entries to their mean over the examples of a reference run."""
 
-    site: str = eqx.field(static=True)
     means: dict[str, Array]
-    where: Where
-    strength: Float[Array, "..."]
 
     def __init__(
         self,

@@ -116,8 +116,6 @@ class Pattern(Derived, Selection):
     rows: ClassVar[tuple[RowsAre, ...]] = ("distribution",)
 
     kind: Kind
-    site: str = eqx.field(static=True)
-    where: Where
     strength: Float[Array, "..."]
 
     def __init__(
@@ -204,8 +202,6 @@ class Block(Derived, Selection):
     queries: str = eqx.field(static=True)
     keys: str = eqx.field(static=True)
     distance: int | None = eqx.field(static=True)
-    site: str = eqx.field(static=True)
-    where: Where
     strength: Float[Array, "..."]
 
     def __init__(
@@ -274,9 +270,6 @@ class Block(Derived, Selection):
 class _Forbid(Edit):
     """Multiplies attention by `1 - amount` before it is normalised."""
 
-    site: str = eqx.field(static=True)
-    where: Where
-    strength: Float[Array, "..."]
     amount: Float[Array, "..."]
 
     def __init__(self, site: str, where: Where, amount: Array):

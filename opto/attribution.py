@@ -6,7 +6,7 @@ from typing import Any
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Float
+from jaxtyping import Array
 
 from ._checks import is_metric, one_number, whole
 from ._discover import known_sites
@@ -111,10 +111,7 @@ def _check_along(along: str, asked: set[str], table: Sites) -> None:
 class _Shift(Edit):
     """Adds a value for each example; gradients in activations are taken in these."""
 
-    site: str = eqx.field(static=True)
     values: Values
-    where: Where
-    strength: Float[Array, "..."]
 
     def __init__(self, site: str, values: Array):
         self.site, self.values = site, Values({site: values})

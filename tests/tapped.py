@@ -229,39 +229,21 @@ class Plain(opto.Tap):
 class Negate(opto.toolkit.Edit):
     """A user's own edit: changes the sign of the selected entries."""
 
-    site: str = eqx.field(static=True)
-    where: opto.toolkit.Where
-    strength: jax.Array
-
-    def __init__(self, site, *, strength=1.0, heads=None, **where):
-        self.site, self.where = site, opto.toolkit.Where.of(heads, where)
-        self.strength = jnp.asarray(strength, float)
-
     def replacement(self, value, site):
         return -value
-
-    def arguments(self):
-        return {}
 
 
 class Apply(opto.toolkit.Edit):
     """A user's own edit with a function as a non-static field."""
 
-    site: str = eqx.field(static=True)
     function: Callable
-    where: opto.toolkit.Where
-    strength: jax.Array
 
-    def __init__(self, site, function, *, strength=1.0, **where):
-        self.site, self.function = site, function
-        self.where = opto.toolkit.Where.of(None, where)
-        self.strength = jnp.asarray(strength, float)
+    def __init__(self, site, function, **where):
+        super().__init__(site, **where)
+        self.function = function
 
     def replacement(self, value, site):
         return self.function(value)
-
-    def arguments(self):
-        return {"function": self.function}
 
 
 @dataclasses.dataclass

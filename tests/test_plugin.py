@@ -30,7 +30,6 @@ from icl.protocols import AttentionConfig, Input, Interface, ModelConfig, TaskCo
 from icl.summaries import Correlation
 from icl.training.optimizers import Adam, Constant
 from icl.training.schedules import Every
-from opto.toolkit import select
 from sweeps import Trial
 from sweeps.folder import Folder
 
@@ -145,18 +144,8 @@ class NumberModelConfig(ModelConfig):
 class Negate(opto.toolkit.Edit):
     """Changes the sign of entries."""
 
-    site: str = eqx.field(static=True)
-    where: opto.toolkit.Where
-    strength: jax.Array
-
-    def __init__(self, site, *, strength=1.0, heads=None, **where):
-        select(self, site, strength, heads, where)
-
     def replacement(self, value, site):
         return -value
-
-    def arguments(self):
-        return {}
 
 
 @measures.register

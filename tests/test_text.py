@@ -34,21 +34,14 @@ from opto.patching import PathPatch
 class Shift(opto.toolkit.Edit):
     """A user's own edit: moves entries along an axis."""
 
-    site: str = eqx.field(static=True)
     steps: int = eqx.field(static=True)
-    where: opto.toolkit.Where
-    strength: jax.Array
 
-    def __init__(self, site, steps=1, *, strength=1.0, heads=None, **where):
-        self.site, self.steps = site, steps
-        self.where = opto.toolkit.Where.of(heads, where)
-        self.strength = jnp.asarray(strength, float)
+    def __init__(self, site, steps=1, **where):
+        super().__init__(site, **where)
+        self.steps = steps
 
     def replacement(self, value, site):
         return jnp.roll(value, self.steps, -1)
-
-    def arguments(self):
-        return {"steps": self.steps}
 
 
 @opto.toolkit.register

@@ -49,10 +49,8 @@ class CopyFromPattern(Derived, Selection):
 
     default: ClassVar[str] = "**.scores"
 
-    site: str = eqx.field(static=True)
     logits: str = eqx.field(static=True)
     edits: tuple[AbstractEdit, ...]
-    where: Where
     strength: Float[Array, "..."]
 
     def __init__(

@@ -11,7 +11,8 @@ a toy model without a transformer.
 ten times the paper's, and a selection of the runs. The features of its classes have a
 sixteenth of the usual size, and its exemplars vary by a quarter. With features of full
 size, what a model learns about a class bypasses its heads, and at the end the model
-needs no heads (`benchmarks/RESULTS.md` lists the trials).
+needs no heads. We tried seven sizes from .04 to 1 with spreads from .25 to .5, seed 5,
+and found no setting that ends as the paper's does.
 """
 
 import dataclasses

@@ -17,7 +17,7 @@ import numpy as np
 import icl
 from icl import plots
 from icl.baselines.functions import LeastSquares
-from sweeps.studies.attention.analysis import by_context, drawable, task_of
+from sweeps.studies.attention.analysis import by_context, drawable, prompt_task
 
 
 PUBLISHED = {"Garg et al.": {20: 0.02, 40: 0.0006}, "limits_of_icl": {40: 0.035 / 20}}
@@ -31,7 +31,7 @@ def main() -> None:
     parser.add_argument("--picture", type=Path)
     options = parser.parse_args()
     try:
-        task = task_of(options.run)
+        task = prompt_task(options.run)
     except (TypeError, ValueError) as error:
         raise SystemExit(str(error)) from None
     if (task.dim, task.points) != (20, 41):

@@ -200,6 +200,9 @@ def _read_object(
         raise _error(path, f"{wanted}, got {reprlib.repr(value)}")
     fields = dict(value)
     name = fields.pop("type", untagged)
+    # A class that was renamed says what it was called in older files.
+    old = {getattr(each, "FORMERLY", None): each.__name__ for each in classes.values()}
+    name = old.get(name, name) if isinstance(name, str) else name
     if not isinstance(name, str) or name not in classes:
         wanted = f"type must be one of {', '.join(classes)}"
         got = (

@@ -36,7 +36,7 @@ def aligned(rows: Iterable[Sequence[str]], align: str) -> list[str]:
     ]
 
 
-def number(value: float, spec: str = ".4f") -> str:
+def as_text(value: float, spec: str = ".4f") -> str:
     """A number as in a table; NaN, such as a constant's correlation, is "undefined"."""
     return "undefined" if math.isnan(value) else format(value, spec)
 

@@ -65,6 +65,18 @@ class Clamp(Edit):
 class Zero(Edit):
     """Sets entries to zero; `Zero("blocks.1.attn.z", head=3)` ablates a head."""
 
+    # As in `Edit`; type checkers read a constructor only where it is written.
+    def __init__(
+        self,
+        site: str,
+        *,
+        strength: ArrayLike = 1.0,
+        heads: Heads = None,
+        **where: Chosen,
+    ):
+        """**Arguments:** `site`, `strength`, `heads`, `where`: as for `opto.Clamp`."""
+        select(self, site, strength, heads, where)
+
     def replacement(self, value: Array, site: Site) -> Array:
         return jnp.zeros((), value.dtype)
 

@@ -13,6 +13,7 @@ import tyro
 
 from icl.cli import guarded
 from icl.cli.options import CommandOptions, parse
+from icl.data import classes_in
 from icl.plugins import import_from
 from icl.program_cache import keep_programs
 from icl.training.loggers import check_logger
@@ -20,7 +21,6 @@ from icl.training.loggers import check_logger
 from .execute import (
     alive_jobs,
     cancel_jobs,
-    data_of,
     executor_of,
     plan,
     plan_table,
@@ -30,7 +30,7 @@ from .execute import (
 from .figures.command import figure
 from .folder import Folder
 from .options import TrainingOptions
-from .plan import pinned, wanted
+from .plan import experiments_of, wanted
 from .study import list_trials, load_study, study_names
 from .watch import collect_command, status
 
@@ -98,8 +98,9 @@ def _launch(name: str, arguments: list[str]) -> int:
     options = parse(LaunchOptions, arguments, study, program="python -m sweeps")
     executor = executor_of(options.cluster, options.cluster_file, options.jobs)
     folder = Folder(options.out)
-    trials = list_trials(module, options.scale, folder.path, data_of(options.data))
-    experiments = pinned(trials, options.set, folder)
+    data = classes_in(options.data) if options.data else None
+    trials = list_trials(module, options.scale, folder.path, data)
+    experiments = experiments_of(trials, options.set, folder)
     folder.check(study, options.scale)
     asked = wanted(folder, experiments, options.only)
     if options.logger:

@@ -25,7 +25,7 @@ from icl.runs import (
     lock,
     read_object,
     resume_points,
-    total_sequences as config_total,
+    total_sequences,
 )
 
 
@@ -260,7 +260,7 @@ class Folder:
 
         - `run`: The experiment or its config, which says how long the run is.
         """
-        return self.sequences(name) >= total_sequences(run)
+        return self.sequences(name) >= length_of(run)
 
     def sequences(self, name: str) -> int:
         """The sequences seen at the last resume point; 0 if there is none."""
@@ -302,11 +302,11 @@ def last_lines(file: Path, count: int) -> list[str]:
     return lines[-count:]
 
 
-def total_sequences(run: Experiment | Mapping[str, Any]) -> int:
+def length_of(run: Experiment | Mapping[str, Any]) -> int:
     """How many sequences a run sees in whole batches, from its experiment or config."""
     if isinstance(run, Experiment):
         return run.training.seen_sequences
-    return config_total(run)
+    return total_sequences(run)
 
 
 def _is_study(found: Mapping[str, Any]) -> bool:
@@ -315,7 +315,7 @@ def _is_study(found: Mapping[str, Any]) -> bool:
         texts = [found["study"], found["scale"], found["folder"]]
         plugins = found.get("plugins", [])
         for config in found["runs"].values():
-            config_total(config)  # Each config says how long its run is.
+            total_sequences(config)  # Each config says how long its run is.
     except (AttributeError, KeyError, TypeError, ValueError, ZeroDivisionError):
         return False
     if not isinstance(plugins, list):

@@ -15,7 +15,7 @@ from icl import plots
 from icl.data import LowRankClasses
 from icl.measures import induction_strength, Measure
 from icl.presets.coopetition import coopetition
-from icl.training.schedules import At, Every
+from icl.training.schedules import Every, Exactly
 from sweeps.analysis import begun, latest_run, logged_curve, passage
 from sweeps.studies.coopetition.analysis import (
     attention_differences,
@@ -39,7 +39,7 @@ def _experiment():
         base,
         model=dataclasses.replace(base.model, d_model=16, num_heads=4),
         training=icl.Training(
-            64, evaluate_at=Every(32), checkpoint_at=At((32, 64)), batch_size=16
+            64, evaluate_at=Every(32), checkpoint_at=Exactly((32, 64)), batch_size=16
         ),
         evaluations={"flip": train},
     )

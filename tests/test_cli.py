@@ -185,8 +185,7 @@ REFUSED = [
         ["eval", "{run}", "--checkpoint", "0", "--checkpoint=640"],
         "--checkpoint is given twice",
     ),
-    (["eval", "{run}", "--set", "dense:999999999999"], "': there are only "),
-    (["demo", "--path", "x", "--out", "{tmp}/a"], "give the file with --data"),
+    (["eval", "{run}", "--on", "dense:999999999999"], "': there are only "),
     (["data", "omnigot", "--out", "{tmp}/a.h5"], "did you mean 'omniglot'"),
     # Nothing is computed for results that cannot be written.
     (["ablate", "{run}", "--out", "{run}/config.json/x"], "cannot write"),
@@ -280,7 +279,7 @@ def test_version(capsys):
 
 
 def test_eval_on_some_sets(capsys, run):
-    status, out, _ = call(capsys, "eval", run, "--set", "dense:2", "--set", "train")
+    status, out, _ = call(capsys, "eval", run, "--on", "dense:2", "--on", "train")
     assert status == 0
     header, *lines = out.splitlines()
     assert header.split() == ["dense:2", "train"]

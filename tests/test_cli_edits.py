@@ -16,7 +16,7 @@ from icl.edits.patching import resampled
 from icl.experiments import evaluate
 from icl.models import TransformerConfig
 from icl.plots import bars, change_maps, recovered_maps
-from icl.tasks.exemplar_label import labels_swapped, logit_difference, Sequence
+from icl.tasks.exemplar_label import labels_swapped, query_logit_difference, Sequence
 
 
 THEIRS = Path(__file__).resolve().parents[2] / "shared/data/icl_dynamics"
@@ -108,7 +108,7 @@ def test_ablate_all_heads(capsys, run, trained):
 @pytest.mark.parametrize("kind", ["mean", "resample"])
 def test_ablate_to_what_other_sequences_have(capsys, run, trained, tmp_path, kind):
     out = tmp_path / "new/folder"
-    options = ["--heads", "1:1 0:2", "--ablation", kind, "--set", "train"]
+    options = ["--heads", "1:1 0:2", "--ablation", kind, "--on", "train"]
     edit = "Zero('blocks.0.attn.z', head=0)"
     status, _, _ = call(capsys, "ablate", run, *options, "--edit", edit, "--out", out)
     assert status == 0
@@ -135,7 +135,7 @@ def test_ablate_to_what_other_sequences_have(capsys, run, trained, tmp_path, kin
 
 
 def test_ablate_without_the_edits_of_training(capsys, run, trained, tmp_path):
-    options = "--heads", "1:0", "--set", "train", "--out", tmp_path
+    options = "--heads", "1:0", "--on", "train", "--out", tmp_path
     arguments = ["ablate", run, *options, "--no-training-edits", "--checkpoint", 0]
     assert call(capsys, *arguments)[0] == 0
     first = icl.load(run, 0)
@@ -181,7 +181,7 @@ CORRUPTIONS = {"labels-swapped": labels_swapped, "resample": resampled}
 @pytest.mark.parametrize("kind", CORRUPTIONS)
 def test_patch(capsys, run, trained, tmp_path, kind):
     options = ["--over", "layer", "pos", "--corruption", kind]
-    options += ["--set", "train", "--out", tmp_path]
+    options += ["--on", "train", "--out", tmp_path]
     status, out, _ = call(capsys, "patch", run, *options)
     assert status == 0
     rows = read(tmp_path / "patch.csv")
@@ -216,7 +216,7 @@ def test_patch(capsys, run, trained, tmp_path, kind):
 
 
 def test_patching_by_what_tokens_are_to_the_answer(capsys, run, trained, tmp_path):
-    options = ["--set", "train", "--corruption", "resample", "--out", tmp_path]
+    options = ["--on", "train", "--corruption", "resample", "--out", tmp_path]
     status, out, _ = call(capsys, "patch", run, *options)
     assert status == 0
     assert "right label" in out
@@ -281,7 +281,7 @@ def test_patching_what_makes_all_of_the_difference_gives_the_clean_run(
 
 def test_patching_heads_that_not_all_layers_have(capsys, run, tmp_path):
     options = ["--site", Z, "--over", "layer", "head", "pos", "--out", tmp_path]
-    assert call(capsys, "patch", run, *options, "--set", "train")[0] == 0
+    assert call(capsys, "patch", run, *options, "--on", "train")[0] == 0
     rows = read(tmp_path / "patch.csv")
     assert len(rows) == (4 + 2) * 5
     check_picture(tmp_path / "patch.png")
@@ -320,16 +320,16 @@ def test_the_logit_difference():
     logits = jnp.array([[1.0, 5.0, 2.0, 9.0], [0.0, 1.0, 2.0, 3.0]])
     labels = jnp.array([[0, 2, 1, 1], [3, 3, 0, 0]])
     # 5 minus the larger of 1 and 2; 0 minus 3. The largest logit is in no context.
-    assert logit_difference(logits[0], labels[0]) == pytest.approx(3)
-    assert logit_difference(logits[1], labels[1]) == pytest.approx(-3)
-    assert jnp.isnan(logit_difference(logits[0], jnp.array([1, 1, 1, 1])))
+    assert query_logit_difference(logits[0], labels[0]) == pytest.approx(3)
+    assert query_logit_difference(logits[1], labels[1]) == pytest.approx(-3)
+    assert jnp.isnan(query_logit_difference(logits[0], jnp.array([1, 1, 1, 1])))
 
 
 # Where results go.
 
 
 def test_results_are_written_over_and_nothing_else_is(capsys, run, tmp_path):
-    options = ["ablate", run, "--heads", "0:0", "--set", "train", "--out"]
+    options = ["ablate", run, "--heads", "0:0", "--on", "train", "--out"]
     assert call(capsys, *options, tmp_path / "a")[0] == 0
     first = (tmp_path / "a/heads.csv").read_text()
     assert call(capsys, *options, tmp_path / "a", "--checkpoint", 0)[0] == 0
@@ -349,7 +349,7 @@ REFUSED = [
     ([*HEADS, "1:3"], "head 3 is out of range at blocks.1.attn.z"),
     ([*HEADS, "2:0"], "layer 2 is out of range: the sites are in layers [0, 1]"),
     ([*HEADS, "one"], "heads must be layer:head pairs such as '1:3', got 'one'"),
-    (["ablate", "{run}", "--set", "trian"], "no evaluation set 'trian'; did you mean"),
+    (["ablate", "{run}", "--on", "trian"], "no evaluation set 'trian'; did you mean"),
     (["ablate", "{run}", "--site", "blocks.*.atn.z"], "; did you mean 'blocks.*.attn"),
     (["ablate", "{run}", "--site", "blocks.*.resid_pre"], "must have an axis 'head'"),
     (["ablate", "{run}", "--edit", "Zero('**.z', head=7)"], "head 7 is out of range"),

@@ -33,11 +33,11 @@ from icl.tasks.exemplar_label import (
     Relabel,
     Sequence,
     Split,
-    Uniform,
+    UniformClasses,
     Zipf,
 )
 from icl.training.optimizers import Constant, SGD
-from icl.training.schedules import At, Every
+from icl.training.schedules import Every, Exactly
 
 
 DATA = Path(__file__).parents[1].parent / "shared/data/icl_dynamics"
@@ -658,11 +658,11 @@ def test_settings_of_the_config(peer):
     assert seeds == (7, 8, 9)
     training = experiment.training
     assert training.microbatch_size == 16
-    assert training.evaluate_at == At((0, 10, 96))
-    assert training.checkpoint_at == At(())
+    assert training.evaluate_at == Exactly((0, 10, 96))
+    assert training.checkpoint_at == Exactly(())
     assert experiment.model.init_scale == 0.5
     (only,) = experiment.evaluations.values()
-    assert (only.noise, only.distribution) == (0.25, Uniform())
+    assert (only.noise, only.distribution) == (0.25, UniformClasses())
     assert only.context == Context(4, 2, distractor=True)
     experiment.build()
 

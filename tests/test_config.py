@@ -30,7 +30,7 @@ from icl.tasks.exemplar_label import (
     QueryLabelOnContext,
     Relabel,
     Split,
-    Uniform,
+    UniformClasses,
     Zipf,
 )
 from icl.tasks.exemplar_label._distribution import Distribution
@@ -48,7 +48,7 @@ from icl.training.optimizers import (
     SGD,
     WarmupDecay,
 )
-from icl.training.schedules import At, Dense, Every, LogSpaced, Schedule
+from icl.training.schedules import Dense, Every, Exactly, LogSpaced, Schedule
 
 
 MIXTURE = Mixture((Context(4, 2, distractor=True), Context(4, 0)), (0.25, 0.75))
@@ -84,14 +84,14 @@ UNIONS = {
     ),
     "training.evaluate_at": (
         Schedule,
-        [Every(7), At((1, 5)), LogSpaced(9), Dense(5, 9, 1, 3)],
+        [Every(7), Exactly((1, 5)), LogSpaced(9), Dense(5, 9, 1, 3)],
     ),
     "model.positions": (
         Positions,
         [Rope(30.0), Sinusoidal(), Learned(9), NoPositions()],
     ),
     "task.context": (Context | Mixture, [Context(8, unique_rest=True), MIXTURE]),
-    "task.distribution": (Distribution, [Uniform(), Zipf(1.5)]),
+    "task.distribution": (Distribution, [UniformClasses(), Zipf(1.5)]),
     "task.exemplar_choice": (ExemplarChoice, [Free(), Matched()]),
     "task.labels": (
         Labels,
@@ -160,15 +160,20 @@ def test_each_member_of_each_union_comes_back_the_same(path):
 
 
 def test_what_a_config_is_as_json():
-    plan = Training(100, 10, checkpoint_at=At((5, 10)))
+    plan = Training(100, 10, checkpoint_at=Exactly((5, 10)))
     assert to_json(plan) == {
         "num_sequences": 100,
         "batch_size": 10,
         "microbatch_size": None,
         "evaluate_at": {"type": "Every", "sequences": 10_000},
-        "checkpoint_at": {"type": "At", "sequences": [5, 10]},
+        "checkpoint_at": {"type": "Exactly", "sequences": [5, 10]},
     }
     assert to_json(TransformerConfig(num_heads=(2, 4)))["num_heads"] == [2, 4]
+
+
+def test_old_names_of_types_can_be_read():
+    assert from_json(Schedule, {"type": "At", "sequences": [5]}) == Exactly((5,))
+    assert from_json(Distribution, {"type": "Uniform"}) == UniformClasses()
 
 
 def test_missing_fields_take_their_defaults_and_whole_numbers_are_numbers_too():

@@ -41,7 +41,7 @@ from sweeps.figures import (
 )
 from sweeps.figures._verdict import verdict_of_claim
 from sweeps.folder import Folder
-from sweeps.plan import pinned
+from sweeps.plan import experiments_of
 from sweeps.studies.induction.clamps import runs as clamps
 from sweeps.study import list_trials, load_study
 
@@ -69,7 +69,7 @@ def make_study(folder, ends, scale="small", data=None):
     """Makes a finished study of the clamps, with losses that fall linearly to zero."""
     folder = Folder(folder)
     _, module = load_study("clamps")
-    runs = pinned(list_trials(module, scale, folder.path, data), (), folder)
+    runs = experiments_of(list_trials(module, scale, folder.path, data), (), folder)
     with folder.claimed("clamps", scale):
         folder.begin("clamps", scale, runs, runs, (), ())
     for seed in SEEDS:
@@ -228,7 +228,7 @@ def data_file(path):
 
 def test_other_data_and_scales_get_another_folder(tmp_path):
     make_study(tmp_path / "clamps", ENDS)
-    data = _figure.data_of(str(data_file(tmp_path / "classes.h5")))
+    data = _figure.classes_in(str(data_file(tmp_path / "classes.h5")))
     _, module = load_study("clamps")
 
     def folder_of(scale, data=None):

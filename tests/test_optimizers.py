@@ -20,10 +20,11 @@ from icl.training.optimizers import (
     SGD,
     WarmupDecay,
 )
-from icl.training.schedules import At, Dense, Every, LogSpaced
+from icl.training.schedules import Dense, Every, Exactly, LogSpaced
 
 
 STEPS, BATCH, SEED = 50, 8, 3
+NEVER = Exactly(())
 
 RATES = {
     "constant": Constant(0.02),
@@ -147,7 +148,7 @@ def test_fit_is_the_descent_of_the_papers(name, rate, batches):
     optimizer = OPTIMIZERS[name](RATES[rate])
     with jax.enable_x64(True):
         trained = member(optimizer, train_seed=SEED)
-        (result,) = fit(trained, Training(STEPS * BATCH, BATCH, None, At(()), At(())))
+        (result,) = fit(trained, Training(STEPS * BATCH, BATCH, None, NEVER, NEVER))
         losses, norms, w = regression_in_numpy(optimizer, trained.model, batches)
         np.testing.assert_allclose(result.log.train["loss"], losses, rtol=1e-9)
         np.testing.assert_allclose(result.log.train["grad_norm"], norms, rtol=1e-9)
@@ -159,7 +160,7 @@ def test_fit_is_the_descent_of_the_papers(name, rate, batches):
 def test_fit_in_single_precision_is_that_descent_to_rounding():
     optimizer = Adam(Constant(0.02))
     trained = member(optimizer, train_seed=SEED)
-    (result,) = fit(trained, Training(STEPS * BATCH, BATCH, None, At(()), At(())))
+    (result,) = fit(trained, Training(STEPS * BATCH, BATCH, None, NEVER, NEVER))
     batches = [drawn(regression(), step) for step in range(STEPS)]
     losses, _, w = regression_in_numpy(optimizer, trained.model, batches)
     np.testing.assert_allclose(result.log.train["loss"], losses, rtol=2e-4)
@@ -220,8 +221,8 @@ def test_numbers_that_cannot_be_are_refused(make, words, unchecked):
         (Every(30), 100, [0, 30, 60, 90, 100]),
         (Every(1), 3, [0, 1, 2, 3]),
         (Every(1000), 100, [0, 100]),
-        (At((50, 5, 5, 0, 100)), 100, [0, 5, 50, 100]),
-        (At(()), 100, []),
+        (Exactly((50, 5, 5, 0, 100)), 100, [0, 5, 50, 100]),
+        (Exactly(()), 100, []),
         (LogSpaced(3, first=10), 1000, [0, 10, 100, 1000]),
         (LogSpaced(1, first=10), 1000, [0, 10, 1000]),
         (LogSpaced(4, first=2000), 1000, [0, 1000]),
@@ -244,8 +245,8 @@ def test_points_of_schedules(schedule, total, points):
         (Every(30), {0, 1, 2, 3, 4}),
         (Every(32), {0, 1, 2, 3, 4}),
         (Every(64), {0, 2, 4}),
-        (At((1, 32, 33, 100)), {1, 2, 4}),
-        (At(()), set()),
+        (Exactly((1, 32, 33, 100)), {1, 2, 4}),
+        (Exactly(()), set()),
     ],
     ids=repr,
 )
@@ -260,10 +261,10 @@ def test_a_point_between_two_steps_means_the_later_one(schedule, steps):
     [
         (lambda: Every(0), ["sequences", "positive", "0"]),
         (
-            lambda: Training(64, 32, None, At((5, 65))),
+            lambda: Training(64, 32, None, Exactly((5, 65))),
             ["after the end at 64", "[65]"],
         ),
-        (lambda: At((5, -1)), ["sequences", "(5, -1)"]),
+        (lambda: Exactly((5, -1)), ["sequences", "(5, -1)"]),
         (lambda: Dense(0, 10, 0, 5), ["inside", "0"]),
         (lambda: Dense(10, 10, 5, 5), ["start", "stop", "10, 10"]),
         (lambda: Training(num_sequences=0), ["num_sequences", "0"]),

@@ -306,7 +306,7 @@ LACKING = {
     "distribution": ["eval", "--edit", "Pattern(Uniform())"],
     "labels": ["plot", "similarity"],
     "other labels": ["patch", "--corruption", "labels-swapped"],
-    "dense": ["plot", "metric", "--data", "dense"],
+    "dense": ["plot", "metric", "--on", "dense"],
 }
 
 

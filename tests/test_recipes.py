@@ -540,7 +540,7 @@ def test_a_file_of_clusters(tmp_path, capsys):
     rows, owner = planted(12, 9)
     source, out = tmp_path / "table.npy", tmp_path / "clusters.h5"
     np.save(source, rows)
-    options = ["--exemplars", 4, "--classes", 12, "--seed", 2, "--metric", "cosine"]
+    options = ["--exemplars", 4, "--classes", 12, "--seed", 2, "--distance", "cosine"]
     status, text, err = call(capsys, "clusters", source, "--out", out, *options)
     assert (status, err) == (0, "")
     assert "12 classes, 4 exemplars of (16,)" in text

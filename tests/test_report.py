@@ -67,7 +67,7 @@ def test_all_kinds_are_drawn_into_the_run(capsys, run):
 
 
 def test_the_strengths_are_those_of_the_patterns(capsys, run, trained, tmp_path):
-    options = ["--data", "heldout_labels", "--format", "svg", "--out", tmp_path / "f"]
+    options = ["--on", "heldout_labels", "--format", "svg", "--out", tmp_path / "f"]
     assert call(capsys, "plot", run, "induction", "attention", *options)[0] == 0
     names = {file.name for file in (tmp_path / "f").glob("*.svg")}
     assert names == {"induction-heldout_labels.svg", "attention-heldout_labels.svg"}
@@ -128,7 +128,7 @@ def test_a_logged_metric_is_grouped(by, capsys, run, trained, tmp_path):
 
 
 def test_the_dense_set_and_its_groups(capsys, run, tmp_path):
-    options = ["--data", "dense", "--by", "class-pair", "--out", tmp_path]
+    options = ["--on", "dense", "--by", "class-pair", "--out", tmp_path]
     assert call(capsys, "plot", run, "metric", *options)[0] == 0
     found = plots.read_drawn(tmp_path / "metric-by-class-pair-dense.h5")
     assert found["mean"].axes["sequences seen"].tolist() == [0, 160, 320, 480, 640]
@@ -183,13 +183,13 @@ def test_figures_of_other_options_have_other_names():
 
 REFUSED = [
     (["plot", "{run}", "inductoin"], "'inductoin'; did you mean 'induction'?"),
-    (["plot", "{run}", "maps", "--data", "trian"], "'trian'; did you mean"),
+    (["plot", "{run}", "maps", "--on", "trian"], "'trian'; did you mean"),
     (["plot", "{run}", "metric", "--by", "labl"], "no group 'labl'; did you mean"),
     (["plot", "{run}", "maps", "--checkpoint", "7"], "has no checkpoint 7"),
     (["plot", "{run}", "maps", "--out", "{run}/log.h5"], "log.h5 is a file"),
     (["report", "{run}", "--out", "{run}/no/r.html"], "out must be a file in a folder"),
     (["plot", "{run}", "biases", "--edit", "Zero('embed')"], "biases are the run's"),
-    (["plot", "{run}", "metric", "--data", "dense:0"], "with N at least 1, got"),
+    (["plot", "{run}", "metric", "--on", "dense:0"], "with N at least 1, got"),
     (["plot", "{run}", "learning", "--threshold", "nan"], "--threshold must be a loss"),
 ]
 

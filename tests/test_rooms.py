@@ -46,11 +46,6 @@ def test_no_room_reaches_into_another_rooms_private_files():
     assert wrong == []
 
 
-# Stored configs use both meanings. `At`: moments of a schedule, or positions of an
-# edit. `Uniform`: a distribution of classes, or an attention pattern.
-NAMED_TWICE = {"At", "Uniform"}
-
-
 def test_no_two_public_classes_have_one_name():
     named = collections.defaultdict(list)
     for file in (x for name in PACKAGES for x in (ROOT / name).rglob("*.py")):
@@ -59,7 +54,7 @@ def test_no_two_public_classes_have_one_name():
                 named[node.name].append(str(file.relative_to(ROOT)))
     assert len(named) > 200
     twice = {name: files for name, files in named.items() if len(files) > 1}
-    assert set(twice) == NAMED_TWICE, twice
+    assert twice == {}
 
 
 def test_each_room_says_what_belongs_there():

@@ -19,7 +19,7 @@ from icl.data import HDF5Classes, LowRankClasses
 from icl.edits.grafts import parse_edit
 from icl.edits.ranked import RankedHeads
 from icl.models import exemplar_label_interface, TransformerConfig
-from icl.training.schedules import At, Every
+from icl.training.schedules import Every, Exactly
 from sweeps.plan import groups, needs
 from sweeps.studies.attention import runs as attention
 from sweeps.studies.coopetition import runs as coopetition
@@ -236,7 +236,7 @@ def test_the_induction_papers_numbers():
     assert found["clamp-match"].training.num_sequences == 600_000
     assert found["clamp-match"].training.evaluate_at == Every(1000)
     assert found["clamp-none"].training.checkpoint_at == Every(1000)
-    assert found["clamp-copy"].training.checkpoint_at == At((600_000,))
+    assert found["clamp-copy"].training.checkpoint_at == Exactly((600_000,))
     assert found["long"].training.num_sequences == 2_000_000
     assert found["graft-seed-7"].training.num_sequences == 800_000
     assert found["graft-seed-7"].init_seed == 5
@@ -287,7 +287,7 @@ def test_the_clamps_over_seeds():
     assert small["seed-16"].training.checkpoint_at == Every(10_000)
     assert small["seed-16-none"].training.checkpoint_at == Every(20_000)
     assert small["seed-16-none"].training.evaluate_at == Every(2000)
-    assert small["seed-16-copy"].training.checkpoint_at == At((600_000,))
+    assert small["seed-16-copy"].training.checkpoint_at == Exactly((600_000,))
 
 
 def test_classes_for_testing_stay_the_same():

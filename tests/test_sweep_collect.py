@@ -22,14 +22,14 @@ from icl.runs import Log
 from icl.tasks.exemplar_label import EvaluationSet
 from icl.tasks.regression import LinearRegression
 from icl.training.optimizers import Adam, Constant
-from icl.training.schedules import At, Every
+from icl.training.schedules import Every, Exactly
 from sweeps.folder import Folder
 from sweeps.watch import collect, collect_command
 from sweeps.watch._collect import differing
 
 
 SHORT = Training(64, 8, evaluate_at=Every(24))
-LONG = Training(96, 8, evaluate_at=At((16, 40)))
+LONG = Training(96, 8, evaluate_at=Exactly((16, 40)))
 METRICS = ("loss", "accuracy", "in_context_loss")
 SETS = {"held": EvaluationSet(size=5), "seen": EvaluationSet(size=3)}
 

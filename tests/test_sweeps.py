@@ -26,11 +26,11 @@ from sweeps.execute._local import Debug
 from sweeps.folder import Folder, Job
 from sweeps.plan import (
     _cost,
+    experiments_of,
     Group,
     groups,
     most_members,
     needs,
-    pinned,
     program,
     wanted,
 )
@@ -44,7 +44,7 @@ STUDY = Path(__file__).parent / "twelve.py"
 def experiments(folder, scale="smoke", sets=()):
     folder = Folder(folder)
     trials = list_trials(twelve, scale, folder.path, None)
-    return pinned(trials, sets, folder)
+    return experiments_of(trials, sets, folder)
 
 
 def planned(folder, *only, members=8):
@@ -158,7 +158,7 @@ def test_a_graft_of_a_checkpoint_file_has_no_number(tmp_path):
     file.touch()
     base = experiments(tmp_path)["seed-0"]
     grafted = dataclasses.replace(base, edits=(f"Graft({str(file)!r}, until=0)",))
-    found = pinned([Trial("a", grafted)], (), Folder(tmp_path / "out"))
+    found = experiments_of([Trial("a", grafted)], (), Folder(tmp_path / "out"))
     assert found["a"].edits == (f"Graft(model={str(file)!r}, until=0)",)
     assert needs(found, tmp_path / "out") == {"a": ()}
 

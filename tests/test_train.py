@@ -25,10 +25,10 @@ from icl.runs import open_run, Run
 from icl.training import fit, Training
 from icl.training._members import Members
 from icl.training.optimizers import Adam, Constant, SGD
-from icl.training.schedules import At, Dense, Every, LogSpaced
+from icl.training.schedules import Dense, Every, Exactly, LogSpaced
 
 
-NEVER = At(())
+NEVER = Exactly(())
 
 
 def training(sequences, batch_size=8, **fields):
@@ -125,7 +125,7 @@ def test_one_compilation_serves_any_schedule(count):
     ]
     # A weakly typed weight, like `jnp.asarray(0.0)`, must not cause another trace.
     assert members[0].model.bias.weak_type
-    schedule = At((0, 1, 9, 17, 100, 400, 777, 800))
+    schedule = Exactly((0, 1, 9, 17, 100, 400, 777, 800))
     TRACES.clear()
     results = fit(members, training(800, evaluate_at=schedule))
     assert len(results[0].log.events) == 8
@@ -375,7 +375,7 @@ def test_large_sets_are_evaluated_in_pieces(monkeypatch):
     monkeypatch.setattr("icl.training._steps._EVALUATION_CHUNK_ON_CPU", 4)
     x, y = examples(regression(), 11)  # Two full pieces and a remainder.
     trained = member(evaluations={"held": (x, y)})
-    (result,) = fit(trained, training(8, evaluate_at=At((0,))))
+    (result,) = fit(trained, training(8, evaluate_at=Exactly((0,))))
     wanted = error_of(trained.model, x, y) ** 2
     rows = result.log.evaluations["held"]["loss"]
     np.testing.assert_allclose(rows, wanted[None], rtol=1e-4, atol=1e-6)
@@ -384,7 +384,7 @@ def test_large_sets_are_evaluated_in_pieces(monkeypatch):
 def test_the_layout_of_the_log(tmp_path):
     trained = member(evaluations={"held": examples(regression(), 10)})
     # 100 sequences take four steps of 32, which is 128.
-    plan = training(100, 32, evaluate_at=Every(30), checkpoint_at=At((33, 100)))
+    plan = training(100, 32, evaluate_at=Every(30), checkpoint_at=Exactly((33, 100)))
     with open_run(tmp_path, {}) as run:
         (result,) = fit(trained, plan, runs=run)
     shapes = {}

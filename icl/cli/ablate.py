@@ -12,7 +12,7 @@ import numpy as np
 
 import opto
 
-from ..text import number
+from ..text import as_text
 from .options import parse, ProbeOptions
 from .results import free_folder, indented, note_undefined, write_results
 
@@ -41,7 +41,7 @@ class AblateOptions(ProbeOptions):
     """The heads, each written layer:head and counted from 0, such as "1:3 1:7"; or
     all."""
     site: str = "blocks.*.attn.z"
-    """The activation of a head that is ablated."""
+    """The site to ablate, a value of each head."""
     ablation: Literal["zero", "mean", "resample"] = "zero"
     """The new value: zero, the mean over the set's sequences, or the value in another
     sequence of the set."""
@@ -58,7 +58,7 @@ def ablate(arguments: list[str]) -> None:
     kinds = {"zero": opto.Zero, "mean": opto.Mean, "resample": opto.Resample}
     out = free_folder(options.out or options.run / "ablate", "heads", COLUMNS)
     trained, edits, table = opened(options)
-    sets = find_sets(trained, options.set)
+    sets = find_sets(trained, options.on)
     heads = find_heads(table, options.site, options.heads)
     done = {
         name: ablate_heads(
@@ -124,11 +124,11 @@ def _table(done: "HeadAblations", metrics: Sequence[str], most: int = 5) -> str:
     base, each, _ = columns["loss"]
     order = sorted(done.heads, key=lambda head: -abs(each[head] - base))
     whole = f"all {len(order)} together"
-    rows = [["", *metrics], ["nothing", *(number(c[0]) for c in columns.values())]]
+    rows = [["", *metrics], ["nothing", *(as_text(c[0]) for c in columns.values())]]
     for layer, head in order[:most]:
         changes = (each[layer, head] - base for base, each, _ in columns.values())
-        rows.append([f"{layer}:{head}", *(number(x, "+.4f") for x in changes)])
-    changes = (number(end - base, "+.4f") for base, _, end in columns.values())
+        rows.append([f"{layer}:{head}", *(as_text(x, "+.4f") for x in changes)])
+    changes = (as_text(end - base, "+.4f") for base, _, end in columns.values())
     rows.append([whole, *changes])
     return indented(rows)
 

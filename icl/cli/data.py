@@ -30,8 +30,8 @@ class OmniglotOptions(CommandOptions):
     """The file to write; an existing one is refused."""
     size: int | None = None
     """Pixels on a side, at most 105. The default is 28. The ResNet reads 105."""
-    scale: float = 3.0
-    """A factor for the pixels, which are in [0, 1]; ink is 1."""
+    ink: float = 3.0
+    """A factor for the pixels, which are in [0, 1]: the value of ink."""
     whiten: int | None = None
     """The number of principal components to keep, each scaled to unit variance. The
     default keeps the pixels."""
@@ -70,7 +70,7 @@ class ClustersOptions(CommandOptions):
     """The number of classes. The default is half as many as the rows would fill."""
     tensor: str = ""
     """The matrix's name in the .safetensors file, if it holds several."""
-    metric: Literal["l2", "cosine"] = "l2"
+    distance: Literal["l2", "cosine"] = "l2"
     """The distance: Euclidean, or by the cosine of the angle."""
     seed: int = 0
     """The seed for the first centroids and the order of the classes."""
@@ -130,7 +130,7 @@ def _omniglot(options: OmniglotOptions) -> None:
         options.zips,
         options.out,
         size=options.size,
-        scale=options.scale,
+        scale=options.ink,
         whiten=options.whiten,
         encoder=encoder,
         symmetries=sources.SYMMETRIES[options.transforms],
@@ -143,7 +143,7 @@ def _clusters(options: ClustersOptions) -> None:
     from .. import data as sources
 
     clusters = sources.NeighbourClusters(
-        options.exemplars, options.classes, options.metric, options.seed
+        options.exemplars, options.classes, options.distance, options.seed
     )
     shape = sources.make_clusters(
         options.embeddings, options.out, clusters, tensor=options.tensor

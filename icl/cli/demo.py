@@ -19,11 +19,9 @@ class DemoOptions(CommandOptions):
 
     out: Path = Path("runs/demo")
     """The run folder; the figures go there, too."""
-    data: Path | None = None
-    """An HDF5 file of classes, such as `icl data omniglot` writes. The default is
-    synthetic classes, drawn from a seed."""
-    path: str = ""
-    """The name of the data set in that file, if it holds several."""
+    data: str = ""
+    """An HDF5 file of classes, such as `icl data omniglot` writes: FILE.h5 or
+    FILE.h5:DATASET. The default is synthetic classes, drawn from a seed."""
     sequences: int = 1_000_000
     """How many sequences to train on. No head forms in fewer than 200,000."""
 
@@ -31,16 +29,11 @@ class DemoOptions(CommandOptions):
 def demo(arguments: list[str]) -> None:
     """Runs the command."""
     options = parse(DemoOptions, arguments, "demo")
-    if options.path and options.data is None:
-        raise ValueError("--path names a data set in a file: give the file with --data")
-    from ..data import HDF5Classes, LowRankClasses
+    from ..data import classes_in, LowRankClasses
     from ..devices import cores, divide_cpu
     from ..report.demo import demo as run_demo, report
 
     divide_cpu(cores())
-    if options.data is None:
-        source = LowRankClasses()
-    else:
-        source = HDF5Classes(str(options.data), options.path)
+    source = classes_in(options.data) if options.data else LowRankClasses()
     findings = run_demo(source, options.out, num_sequences=options.sequences)
     print(report(findings, options.out))

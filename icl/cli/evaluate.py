@@ -3,7 +3,7 @@
 import dataclasses
 from typing import ClassVar
 
-from ..text import aligned, number
+from ..text import aligned, as_text
 from .options import parse, SetOptions
 from .results import note_undefined
 
@@ -35,12 +35,12 @@ def evaluate(arguments: list[str]) -> None:
     trained = load(options.run, checkpoint)
     edits = edits_in_force(options, trained)
     table, metrics = {}, {}
-    for name, batch in find_sets(trained, options.set).items():
+    for name, batch in find_sets(trained, options.on).items():
         rows = metrics_of(trained.model, trained.task, batch, edits=edits)
         metrics[name] = jax.device_get(rows)
         table[name] = scalars(summarise(metrics[name], trained.summaries))
     lines = [["", *table], ["checkpoint", *[str(checkpoint)] * len(table)]]
     for metric in next(iter(table.values())):
-        lines.append([metric, *(number(float(x[metric])) for x in table.values())])
+        lines.append([metric, *(as_text(float(x[metric])) for x in table.values())])
     print("\n".join(aligned(lines, "l" + "r" * len(table))))
     note_undefined("eval", metrics, "sequences")

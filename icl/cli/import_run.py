@@ -24,7 +24,7 @@ class ImportOptions(CommandOptions):
     out: Path
     """The run folder to make; an existing one is refused."""
     data: Path | None = None
-    """The file of classes. The default is the path in the run's config."""
+    """An HDF5 file of classes. The default is the path in the run's config."""
 
 
 def import_run(arguments: list[str]) -> None:

@@ -129,8 +129,8 @@ class SetOptions(RunOptions):
 
     checkpoint: int = -1
     """The checkpoint, as the number of sequences seen; -1 is the last."""
-    set: tyro.conf.UseAppendAction[tuple[str, ...]] = ()
-    """An evaluation set; may be repeated. The default is all of them. Tasks with
+    on: tyro.conf.UseAppendAction[tuple[str, ...]] = ()
+    """An evaluation set to use; may be repeated. The default is all of them. Tasks with
     exemplar-label sequences also have dense (every label pair and order of 100 pairs of
     classes) and dense:N (of N pairs)."""
 
@@ -147,8 +147,8 @@ class ProbeOptions(SetOptions):
 class SubjectOptions(RunOptions):
     """A run, the sequences to use, and the edits to apply."""
 
-    data: str = ""
-    """The evaluation set to use. The default is the first. Tasks with exemplar-label
+    on: str = ""
+    """An evaluation set to use. The default is the first. Tasks with exemplar-label
     sequences also have dense (every label pair and order of 100 pairs of classes) and
     dense:N (of N pairs)."""
     threshold: float | None = None

@@ -13,7 +13,7 @@ import numpy as np
 import opto
 from opto.hints import did_you_mean
 
-from ..text import number
+from ..text import as_text
 from .options import parse, ProbeOptions
 from .results import free_folder, indented, write_results
 
@@ -71,7 +71,7 @@ def patch(arguments: list[str]) -> None:
     if options.over is not None and not 1 <= len(options.over) <= 3:
         raise ValueError(f"over names one to three axes, got {len(options.over)}")
     trained, edits, table = opened(options)
-    sets = find_sets(trained, options.set)
+    sets = find_sets(trained, options.on)
     grouping = options.over is None or TOKEN in options.over
     tokens = {
         name: answer_tokens(trained.model, trained.task, batch) if grouping else []
@@ -171,7 +171,7 @@ def _table(
         index = np.unravel_index(flat, size.shape)
         place = [names[int(i)] for names, i in zip(ticks, index, strict=True)]
         numbers = patched.patched[index], patched.recovered[index]
-        rows.append([*place, *(number(float(x), ".3f") for x in numbers)])
+        rows.append([*place, *(as_text(float(x), ".3f") for x in numbers)])
     ends = f"{label} {patched.corrupted:.3f} corrupted, {patched.clean:.3f} clean"
     return f"{ends}\n{indented(rows)}"
 

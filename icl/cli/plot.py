@@ -114,7 +114,7 @@ def _stem(kind: str, options: PlotOptions) -> str:
     if kind == "maps" and options.checkpoint != -1:
         parts.append(f"at-{options.checkpoint}")
     if kind != "learning":
-        parts += [options.data] if options.data else []
+        parts += [options.on] if options.on else []
         parts += [] if options.training_edits else ["no-training-edits"]
         parts += options.edit
     text = "-".join(parts)

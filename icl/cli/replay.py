@@ -23,8 +23,8 @@ class ReplayOptions(RunOptions):
     measure: tyro.conf.UseAppendAction[tuple[str, ...]] = ()
     """A measure, such as induction_strength, "induction_strength(layer=1)" or loss; may
     be repeated. Without this option, the command lists the measures."""
-    data: str = "train"
-    """An evaluation set of the run. Tasks with exemplar-label sequences also have dense
+    on: str = "train"
+    """An evaluation set to use. Tasks with exemplar-label sequences also have dense
     (every label pair and order of 100 pairs of classes) and dense:N (of N pairs)."""
     checkpoint: tyro.conf.UseAppendAction[tuple[int, ...]] = ()
     """A checkpoint, as the number of sequences seen; -1 is the last. May be repeated;
@@ -57,15 +57,15 @@ def replay(arguments: list[str]) -> None:
     results = replay_run(
         trained,
         asked,
-        data=options.data,
-        # What a run was trained under is no matter to measures of its weights.
+        data=options.on,
+        # `None`: the edits of training, but not for measures of the weights alone.
         edits=None if options.as_trained else edits,
         checkpoints=options.checkpoint or None,
     )
-    about = {"run": str(options.run), "data": options.data, "edits": repr(edits)}
+    about = {"run": str(options.run), "data": options.on, "edits": repr(edits)}
     results.save(out, **about)
     for name in asked:
         print(f"{name}  [{results.axes[name]}]  {list(results[name].shape)}")
     print(f"{len(results.sequences)} checkpoints: {out}")
     values = {name: results[name] for name in asked}
-    note_undefined("replay", {options.data: values}, "checkpoints")
+    note_undefined("replay", {options.on: values}, "checkpoints")

@@ -53,5 +53,5 @@ def subject_of(options: SubjectOptions) -> "Subject":
         raise ValueError(f"--threshold must be a loss above 0, got {level}")
     trained = load(options.run)
     edits = None if options.as_trained else edits_in_force(options, trained)
-    data = check_set(trained, options.data)
+    data = check_set(trained, options.on)
     return Subject(trained, data, edits, threshold=level)

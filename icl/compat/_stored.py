@@ -118,7 +118,7 @@ def empty(config: ModelConfig, interface: Interface) -> Any:
     return eqx.filter_eval_shape(config.build, interface, key=jax.random.key(0))
 
 
-def filled(
+def with_arrays(
     model: Model, arrays: Mapping[str, ArrayLike], stored: Mapping[str, Stored]
 ) -> Model:
     """The model with these arrays in place of its own. Floats of 16 bits become 32.

@@ -27,7 +27,7 @@ from ..models.stack import ResidualUpdate, StackBlock
 from ..models.token_regression import TokenRegression
 from ..protocols import AttentionConfig
 from ._config import check_misspelt, check_sizes, read_config
-from ._stored import filled, Stored
+from ._stored import Stored, with_arrays
 
 
 _SIZES = ("num_layers", "num_heads", "key_size", "emb_size", "input_size")
@@ -89,7 +89,7 @@ def load_model(
     sizes = channels, _outputs(settings, channels)
     key = jax.random.key(0)
     model = eqx.filter_eval_shape(_model, settings, sizes, tied, key=key)
-    return filled(model, arrays, _stored(model, root, tied))
+    return with_arrays(model, arrays, _stored(model, root, tied))
 
 
 def _settings(given: Mapping[str, Any], root: str, tied: bool) -> dict[str, Any]:

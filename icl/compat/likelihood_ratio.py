@@ -21,7 +21,7 @@ from ..models.encoder import (
 )
 from ..protocols import Input, Interface
 from ._config import check_known, check_misspelt, check_sizes, read_config
-from ._stored import empty, filled, layer, Stored
+from ._stored import empty, layer, Stored, with_arrays
 
 
 _TOKENS = {
@@ -97,7 +97,7 @@ def load_model(
         positions=positions,
     )
     model = empty(wanted, _interface(settings))
-    return filled(model, arrays, _stored(model))
+    return with_arrays(model, arrays, _stored(model))
 
 
 def _settings(config: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:

@@ -11,7 +11,11 @@ from ._embeddings import (
     make_clusters as make_clusters,
     read_embeddings as read_embeddings,
 )
-from ._hdf5 import HDF5Classes as HDF5Classes, write_classes as write_classes
+from ._hdf5 import (
+    classes_in as classes_in,
+    HDF5Classes as HDF5Classes,
+    write_classes as write_classes,
+)
 from ._omniglot_file import make_omniglot as make_omniglot, pca_whiten as pca_whiten
 from ._resnet import ResNetEncoder as ResNetEncoder
 from ._source import (

@@ -49,6 +49,22 @@ class HDF5Classes:
         return features
 
 
+def classes_in(text: str) -> HDF5Classes:
+    """The classes that a command's `--data` names, `FILE.h5` or `FILE.h5:DATASET`.
+
+    **Raises:** `ValueError` if the file does not exist or is not HDF5.
+    """
+    file, colon, path = text.rpartition(":")
+    if not colon or os.path.exists(text):
+        file, path = text, ""
+    source = HDF5Classes(os.path.abspath(file), path)
+    if not Path(source.file).is_file():
+        raise ValueError(f"--data: there is no file {source.file}")
+    if not h5py.is_hdf5(source.file):
+        raise ValueError(f"--data: {source.file} is not an HDF5 file")
+    return source
+
+
 def write_classes(
     file: str | os.PathLike[str],
     path: str,

@@ -12,7 +12,7 @@ import opto
 from ..batches import example_of
 from ..plugins import import_installed, scan
 from ..runs import Run
-from ..training import last_checkpoint as run_checkpoint
+from ..training import last_checkpoint
 from .donors import Donor, read_donor
 from .names import filled, names
 
@@ -59,17 +59,17 @@ def check_grafts(edits: Iterable[opto.toolkit.AbstractEdit], task: Any) -> None:
         check_grafts(graft.edits, task)
 
 
-def last_checkpoint(path: str) -> int:
+def last_checkpoint_at(path: str) -> int:
     """The last checkpoint of the run at a path; -1 if the path is a file.
 
     **Raises:** `ValueError` if there is no run or no checkpoint, or if its last
         checkpoint is gone.
     """
-    return -1 if os.path.isfile(path) else run_checkpoint(Run(path))
+    return -1 if os.path.isfile(path) else last_checkpoint(Run(path))
 
 
 def pinned(
-    texts: Iterable[str], last: Callable[[str], int] = last_checkpoint
+    texts: Iterable[str], last: Callable[[str], int] = last_checkpoint_at
 ) -> tuple[str, ...]:
     """The texts, with absolute paths and checkpoint numbers in their grafts.
 

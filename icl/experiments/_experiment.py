@@ -22,7 +22,7 @@ from ..data import absolute, digest, Source
 from ..edits.donors import Donor, register_reader
 from ..edits.grafts import (
     check_grafts,
-    last_checkpoint,
+    last_checkpoint_at,
     pinned,
     read_edits,
     sources,
@@ -49,7 +49,7 @@ from ..protocols import (
 from ..runs import Run
 from ..training import (
     check_set_names,
-    last_checkpoint as run_checkpoint,
+    last_checkpoint,
     Member,
     Training,
 )
@@ -119,7 +119,7 @@ class Experiment:
         """The classes; `None` for a task that draws its own data."""
         return None if self.data is None else jnp.asarray(self.data.load())
 
-    def pinned(self, last: Callable[[str], int] = last_checkpoint) -> "Experiment":
+    def pinned(self, last: Callable[[str], int] = last_checkpoint_at) -> "Experiment":
         """The same with absolute paths, and with numbers for the last checkpoints.
 
         A run may be read from another folder than the one it was started in.
@@ -320,7 +320,7 @@ def load(path: str | os.PathLike, checkpoint: int = -1) -> Trained:
     task = experiment.task.build(data)
     run.check_data(experiment.data and digest(experiment.data))
     sets = experiment._read_sets(run, task, data)
-    at = run_checkpoint(run) if checkpoint == -1 else checkpoint
+    at = last_checkpoint(run) if checkpoint == -1 else checkpoint
     model = run.load(experiment._model(task), at)
     heads = kept_heads(run.path, experiment.heads)
     heads = measured_heads(experiment.heads) if heads is None else heads

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from ..text import number as said
+from ..text import as_text
 from ._drawn import DrawnFigure, Quantity
 from ._maps import (
     colour_bar,
@@ -12,7 +12,6 @@ from ._maps import (
     explain_undefined,
     heat_map,
     inches,
-    number,
     places,
 )
 from ._style import figure, style
@@ -84,12 +83,12 @@ def change_maps(
         axes = fig.subplots(len(names), len(changes), squeeze=False)
         for column, (metric, by_set) in enumerate(changes.items()):
             scale = diverging(by_set.values(), colours[metric])
-            signed = lambda value: number(value, "+.2f")
+            signed = lambda value: as_text(value, "+.2f")
             for ax, (name, values) in zip(axes[:, column], by_set.items(), strict=True):
                 heat_map(ax, values, places(layers), columns, scale, signed)
                 title = name.replace("_", " ")
                 if together is not None:
-                    whole = said(together[metric][name], "+.2f").replace("-", "−")
+                    whole = as_text(together[metric][name], "+.2f").replace("-", "−")
                     title += f" (all together {whole})"
                 ax.set_title(title, fontsize=9)
             axes[-1, column].set_xlabel("head")

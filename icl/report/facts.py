@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from ..runs import is_finished, read_object, Run
-from ..text import number
+from ..text import as_text
 from .subject import Subject
 
 
@@ -41,7 +41,7 @@ def final_table(subject: Subject) -> str:
     rows = []
     for name, found in numbers.items():
         cells = (
-            f'<td class="number">{number(float(found[n][-1]))}</td>' for n in known
+            f'<td class="number">{as_text(float(found[n][-1]))}</td>' for n in known
         )
         rows.append(
             f"<tr><td>{html.escape(name.replace('_', ' '))}</td>{''.join(cells)}</tr>"

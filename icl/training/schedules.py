@@ -2,6 +2,7 @@
 
 import dataclasses
 import math
+from typing import ClassVar
 
 import numpy as np
 
@@ -23,8 +24,10 @@ class Every:
 
 
 @dataclasses.dataclass(frozen=True)
-class At:
+class Exactly:
     """Only at the given numbers of sequences."""
+
+    FORMERLY: ClassVar[str] = "At"
 
     sequences: tuple[int, ...]
 
@@ -39,7 +42,7 @@ class At:
         **Raises:** `ValueError` if one is larger than `total`.
         """
         if late := [n for n in self.sequences if n > total]:
-            raise ValueError(f"At has points after the end at {total}: {late}")
+            raise ValueError(f"Exactly has points after the end at {total}: {late}")
         return _clean(self.sequences, total)
 
 
@@ -91,7 +94,7 @@ class Dense:
         return _clean([*outside, *window, total], total)
 
 
-Schedule = Every | At | LogSpaced | Dense
+Schedule = Every | Exactly | LogSpaced | Dense
 
 
 @dataclasses.dataclass(frozen=True)

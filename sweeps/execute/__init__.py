@@ -14,7 +14,6 @@ from ._launch import Launch as Launch, plan as plan
 from ._plan_table import plan_table as plan_table
 from ._slurm import cancel_jobs as cancel_jobs, queue as queue
 from ._train import (
-    data_of as data_of,
     executor_of as executor_of,
     train as train,
 )

@@ -12,7 +12,7 @@ from ..folder import Folder, Job
 from ..plan import (
     by_path,
     check_same,
-    differences,
+    differs_from,
     estimates,
     Group,
     groups,
@@ -165,7 +165,7 @@ def _check_planned(folder: Folder, queued: Mapping[str, Experiment]) -> None:
     """
     planned = folder.read()["runs"] if queued else {}
     for name, experiment in queued.items():
-        if found := differences(planned.get(name, {}), experiment):
+        if found := differs_from(planned.get(name, {}), experiment):
             raise ValueError(
                 f"{name} is queued with another config: {found}; "
                 f"cancel it with python -m sweeps cancel {folder.path}"
@@ -210,7 +210,7 @@ def _again(
         kept |= {
             run
             for run in rest & {*job.runs}
-            if not differences(planned.get(run, {}), experiments[run])
+            if not differs_from(planned.get(run, {}), experiments[run])
         }
     return dataclasses.replace(job, runs=tuple(r for r in job.runs if r in kept))
 

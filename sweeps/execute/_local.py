@@ -15,7 +15,7 @@ from tqdm import tqdm
 from icl.devices import cores, on_cpu
 from icl.memory import machine_bytes
 
-from ..folder import Folder, Job, last_lines, Report, total_sequences
+from ..folder import Folder, Job, last_lines, length_of, Report
 from ._alive import process
 from ._job import handled, Work
 
@@ -246,7 +246,7 @@ class _Progress:
     def __init__(self, folder: Folder, study: str, works: Sequence[Work], runs):
         self._folder, self._runs = folder, runs
         configs = {name: c for work in works for name, c in work.configs.items()}
-        total = sum(map(total_sequences, configs.values()))
+        total = sum(map(length_of, configs.values()))
         self._bar = tqdm(
             total=total, desc=study, unit="seq", unit_scale=True, disable=None
         )

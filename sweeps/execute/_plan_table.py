@@ -2,7 +2,7 @@
 
 import jax
 
-from ..folder import Job, total_sequences
+from ..folder import Job
 from ..text import counted, duration, memory, NONE, some_of, table
 from ._launch import Launch
 
@@ -33,7 +33,7 @@ def _of_job(launch: Launch, job: Job) -> list[list[str]]:
 
 
 def _of_run(launch: Launch, run: str) -> tuple[str, str]:
-    return f"{total_sequences(launch.experiments[run]):,}", some_of(
+    return f"{launch.experiments[run].training.seen_sequences:,}", some_of(
         launch.needed[run], 3
     ) or NONE
 
@@ -58,7 +58,7 @@ def _totals(launch: Launch, count: int) -> str:
         f"{counted(len(launch.jobs), 'job')} to start."
     ]
     if launch.jobs:
-        total = sum(total_sequences(launch.experiments[run]) for run in runs)
+        total = sum(launch.experiments[run].training.seen_sequences for run in runs)
         left = total - sum(launch.folder.sequences(run) for run in runs)
         resumed = "" if left == total else f" of {total:,}"
         lines += [f"{left:,}{resumed} sequences to train on.", _time(launch)]

@@ -6,10 +6,6 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Protocol
 
-import h5py
-
-from icl.data import HDF5Classes
-
 from ..folder import Folder
 from ..options import ClusterKind
 from ..plan import Machine, Wanted
@@ -44,24 +40,6 @@ def executor_of(cluster: ClusterKind, cluster_file: Path | None, jobs: int) -> E
     if cluster_file is not None:
         raise ValueError("--cluster-file is for --cluster slurm")
     return Local(jobs) if cluster == "local" else Debug()
-
-
-def data_of(text: str) -> HDF5Classes | None:
-    """The classes that `--data` names, `FILE.h5` or `FILE.h5:DATASET`; `None` if empty.
-
-    **Raises:** `ValueError` if the file does not exist or is not HDF5.
-    """
-    if not text:
-        return None
-    file, colon, path = text.rpartition(":")
-    if not colon or os.path.exists(text):
-        file, path = text, ""
-    source = HDF5Classes(os.path.abspath(file), path)
-    if not Path(source.file).is_file():
-        raise ValueError(f"--data: there is no file {source.file}")
-    if not h5py.is_hdf5(source.file):
-        raise ValueError(f"--data: {source.file} is not an HDF5 file")
-    return source
 
 
 def train(

@@ -18,14 +18,14 @@ from icl import Experiment, plots
 from icl.cli.options import parse
 from icl.cli.results import check_folder
 from icl.config import changed, to_json
-from icl.data import HDF5Classes, Source
+from icl.data import classes_in, HDF5Classes, Source
 from icl.files import write_bytes
 from icl.runs import disk
 
-from ..execute import data_of, executor_of, plan, plan_table, train
+from ..execute import executor_of, plan, plan_table, train
 from ..folder import Folder
 from ..options import FigureOptions
-from ..plan import pinned, Wanted, wanted
+from ..plan import experiments_of, Wanted, wanted
 from ..study import list_trials, load_study, StudyModule, StudyScale
 from ._figure import Figure, Measured, Runs
 from ._papers import all_figures, find_figure
@@ -108,7 +108,7 @@ class _Needed:
 
 def _needed(chosen: Figure, options: FigureOptions) -> _Needed:
     study, module = load_study(chosen.study)
-    data = data_of(options.data)
+    data = classes_in(options.data) if options.data else None
 
     @functools.cache
     def planned(path: Path) -> dict[str, Experiment]:
@@ -189,7 +189,7 @@ def _content(planned: Planned, runs: Collection[str]) -> str:
 def _experiments(
     module: StudyModule, scale: StudyScale, folder: Folder, data: HDF5Classes | None
 ) -> dict[str, Experiment]:
-    return pinned(list_trials(module, scale, folder.path, data), (), folder)
+    return experiments_of(list_trials(module, scale, folder.path, data), (), folder)
 
 
 def _data_text(data: Source) -> str:

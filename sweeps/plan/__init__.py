@@ -21,9 +21,9 @@ from ._groups import (
 from ._needs import needs as needs
 from ._wanted import (
     check_same as check_same,
-    differences as differences,
+    differs_from as differs_from,
+    experiments_of as experiments_of,
     matching as matching,
-    pinned as pinned,
     Wanted as Wanted,
     wanted as wanted,
 )

@@ -7,7 +7,7 @@ from typing import Any
 
 from icl import Experiment
 from icl.config import changed, with_fields
-from icl.edits.grafts import last_checkpoint
+from icl.edits.grafts import last_checkpoint_at
 from opto.hints import did_you_mean
 
 from ..folder import Folder
@@ -17,7 +17,7 @@ from ._groups import by_path
 from ._needs import needs, with_needed
 
 
-def pinned(
+def experiments_of(
     trials: Sequence[Trial], sets: Sequence[str], folder: Folder
 ) -> dict[str, Experiment]:
     """The trials' experiments with fields set, and absolute paths and checkpoints.
@@ -30,7 +30,7 @@ def pinned(
 
     def last(path: str) -> int:
         if path not in paths:
-            return last_checkpoint(path)
+            return last_checkpoint_at(path)
         training = paths[path].training
         return max(training.sequences_of(training.checkpoint_at), default=-1)
 
@@ -90,11 +90,11 @@ def matching(only: Sequence[str], runs: Collection[str]) -> list[str]:
 def check_same(folder: Folder, name: str, experiment: Experiment) -> None:
     """Raises `ValueError` if a run's folder holds another config."""
     there = folder.config(name)
-    if there is not None and (found := differences(there, experiment)):
+    if there is not None and (found := differs_from(there, experiment)):
         raise ValueError(f"{folder.run(name)} holds a run of another config: {found}")
 
 
-def differences(there: dict[str, Any], experiment: Experiment) -> str:
+def differs_from(there: dict[str, Any], experiment: Experiment) -> str:
     """How a stored config differs from an experiment; empty if it does not."""
     return "; ".join(changed(there, experiment)) if there else "it was not planned"
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Literal
 
 from ..execute import is_alive, queue, running_launch
-from ..folder import Folder, Job, last_lines, Report, total_sequences
+from ..folder import Folder, Job, last_lines, length_of, Report
 
 
 SeenState = Literal[
@@ -50,7 +50,7 @@ def look(folder: Folder) -> tuple[dict[str, Seen], str]:
     """
     configs, jobs = folder.configs, folder.jobs
     job_of = {run: job for job in jobs.values() for run in job.runs}
-    totals = {run: total_sequences(config) for run, config in configs.items()}
+    totals = {run: length_of(config) for run, config in configs.items()}
     at = {run: folder.sequences(run) for run in configs}
     # Jobs that are finished need not be looked up.
     asked = {

@@ -14,7 +14,7 @@ from ...config import of_kind
 from ...files import write_bytes
 from ...models.gpt2 import GPT2Tokens
 from .._config import read_file
-from .._stored import body, empty, filled, read, Stored, without_masks
+from .._stored import body, empty, read, Stored, with_arrays, without_masks
 from ._settings import read_settings, write_settings
 
 
@@ -48,7 +48,7 @@ def load(folder: str | os.PathLike[str]) -> GPT2Tokens:
         arrays = without_masks(_without_prefix(arrays), model)
         if config.tied:
             _drop_tied(arrays)
-        return filled(model, arrays, _stored(model))
+        return with_arrays(model, arrays, _stored(model))
     except ValueError as error:
         raise ValueError(f"{folder}: {error}") from None
 

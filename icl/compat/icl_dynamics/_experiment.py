@@ -17,12 +17,12 @@ from ...tasks.exemplar_label import (
     Mixture,
     Split,
     SplitPart,
-    Uniform,
+    UniformClasses,
     Zipf,
 )
 from ...training import Training
 from ...training.optimizers import Adam, Constant, Optimizer, SGD
-from ...training.schedules import At, Every, Schedule
+from ...training.schedules import Every, Exactly, Schedule
 from ._flags import texts_from_config
 from ._options import Options
 from ._sequences import evaluation_kind, labels_of, training_kinds
@@ -73,7 +73,7 @@ def _task(options: Options) -> ExemplarLabel:
         class_split=_split("class_split", options.class_split),
         exemplar_split=_split("exemplar_split", options.exemplar_split),
         context=_mixed(contexts, tuple(share.tolist())),
-        distribution=Zipf(alpha) if alpha else Uniform(),
+        distribution=Zipf(alpha) if alpha else UniformClasses(),
         exemplar_choice=Matched() if options.match_query_and_distractors else Free(),
         labels=labels_of(options, scheme, assigned, kinds, fields),
         noise=options.noise_scale_train,
@@ -92,7 +92,7 @@ def _evaluation(options: Options, index: int, task: ExemplarLabel) -> Evaluation
     scheme = options.entry("pe_fs_relabel_scheme", index, default)
     assigned = bool(options.entry("pe_assign_query_label_random", index, False))
     fields = "pe_fs_relabel_scheme", "pe_assign_query_label_random"
-    context = kind.context()
+    context, even = kind.context(), UniformClasses()
     labels = labels_of(options, scheme, assigned, [kind], fields)
     return EvaluationSet(
         size=options.eval_iters,
@@ -100,7 +100,7 @@ def _evaluation(options: Options, index: int, task: ExemplarLabel) -> Evaluation
         exemplars=_part(options, "exemplars", index, task.exemplar_split),
         context=None if context == task.context else context,
         # In that code, only training is Zipfian.
-        distribution=None if task.distribution == Uniform() else Uniform(),
+        distribution=None if task.distribution == even else even,
         labels=None if labels == task.labels else labels,
         noise=options.entry("pe_noise_scale", index, None),
     )
@@ -164,12 +164,12 @@ def _training(options: Options) -> Training:
     total, batch = options.train_iters, options.train_bs
     micro = None if options.train_microbs == batch else options.train_microbs
     evaluate_at = _schedule(options.eval_every, options.eval_sched, total)
-    if isinstance(evaluate_at, At):  # That code also evaluates at the end.
-        evaluate_at = At(tuple(sorted({*evaluate_at.sequences, total})))
+    if isinstance(evaluate_at, Exactly):  # That code also evaluates at the end.
+        evaluate_at = Exactly(tuple(sorted({*evaluate_at.sequences, total})))
     checkpoint_at = _schedule(options.ckpt_every, options.ckpt_sched, total)
     kept_last = max(options.ckpt_sched or [total + 1]) <= total
-    if isinstance(checkpoint_at, At) and kept_last:
-        checkpoint_at = At(tuple(sorted({*checkpoint_at.sequences, total})))
+    if isinstance(checkpoint_at, Exactly) and kept_last:
+        checkpoint_at = Exactly(tuple(sorted({*checkpoint_at.sequences, total})))
     return Training(total, batch, micro, evaluate_at, checkpoint_at)
 
 
@@ -183,7 +183,7 @@ def _schedule(
     before = [point for point in within if point < total]
     if len(before) > 1 and before == [*range(0, total, before[1] - before[0])]:
         return Every(before[1])
-    return At(tuple(within))
+    return Exactly(tuple(within))
 
 
 def _edits(config: dict[str, Any], folder: Path) -> tuple[str, ...]:

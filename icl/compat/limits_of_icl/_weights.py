@@ -18,7 +18,16 @@ from ...models import (
 from ...models.gpt2 import ExactGelu, GPT2Config, GPT2Points, TanhGelu
 from ...protocols import Input, Interface
 from .._config import check_known, check_sizes, read_config
-from .._stored import APART, body, empty, filled, layer, Stored, TOGETHER, without_masks
+from .._stored import (
+    APART,
+    body,
+    empty,
+    layer,
+    Stored,
+    TOGETHER,
+    with_arrays,
+    without_masks,
+)
 
 
 _SIZES = ("n_dims", "n_positions", "n_embd", "n_layer", "n_head")
@@ -71,7 +80,7 @@ def load_model(
     prefix = _PREFIXES[settings["family"]]
     arrays = without_masks(parameters, model, prefix)
     arrays.pop(f"{prefix}wte.weight", None)
-    return filled(model, arrays, _stored(model, kind, prefix))
+    return with_arrays(model, arrays, _stored(model, kind, prefix))
 
 
 def model_config(

@@ -7,7 +7,7 @@ exemplars.
 from ._context import Context as Context, Mixture as Mixture
 from ._distribution import (
     Distribution as Distribution,
-    Uniform as Uniform,
+    UniformClasses as UniformClasses,
     Zipf as Zipf,
 )
 from ._evaluation import EvaluationSet as EvaluationSet
@@ -27,7 +27,7 @@ from ._labels import (
 from ._sequence import (
     exemplars_swapped as exemplars_swapped,
     labels_swapped as labels_swapped,
-    logit_difference as logit_difference,
+    query_logit_difference as query_logit_difference,
 )
 from ._split import Split as Split, SplitPart as SplitPart
 from ._task import (

@@ -6,6 +6,7 @@ several times cheaper than one call per draw.
 
 import abc
 import dataclasses
+from typing import ClassVar
 
 import equinox as eqx
 import jax.numpy as jnp
@@ -150,8 +151,10 @@ class _WeightedSampler(AbstractClassSampler):
 
 
 @dataclasses.dataclass(frozen=True)
-class Uniform:
+class UniformClasses:
     """All classes of the split are equally likely."""
+
+    FORMERLY: ClassVar[str] = "Uniform"
 
     def build(self, num_classes: int) -> AbstractClassSampler:
         """The sampler of `num_classes` classes."""
@@ -179,4 +182,4 @@ class Zipf:
         return _WeightedSampler(jnp.asarray(edges(weights / weights.sum())))
 
 
-Distribution = Uniform | Zipf
+Distribution = UniformClasses | Zipf

@@ -59,7 +59,7 @@ def exemplars_swapped(batch: Sequence) -> Sequence:
     return Sequence(batch.examples[:, places], batch.labels, batch.classes[:, places])
 
 
-def logit_difference(
+def query_logit_difference(
     logits: Float[Array, " label"], labels: Int[Array, " exemplar"]
 ) -> Float[Array, ""]:
     """The right label's logit minus the best other logit of the context, in nats.

@@ -22,13 +22,13 @@ from ...data import LowRankClasses, Source
 from ...protocols import Input, Interface, TaskConfig
 from ..classification import classification
 from ._context import check_enough_classes, Context, Mixture, sample_slots
-from ._distribution import AbstractClassSampler, Distribution, Uniform
+from ._distribution import AbstractClassSampler, Distribution, UniformClasses
 from ._exemplars import ExemplarChoice, Free
 from ._labels import ClassLabels, Labels
 from ._sequence import (
     exemplars_swapped,
     labels_swapped,
-    logit_difference,
+    query_logit_difference,
     Sequence as Sequence,
 )
 from ._split import Split, SplitPart
@@ -51,7 +51,7 @@ class ExemplarLabel(TaskConfig):
     """Which part of each class's exemplars to draw from."""
     context: Context | Mixture = Context()
     """Which classes appear, and where."""
-    distribution: Distribution = Uniform()
+    distribution: Distribution = UniformClasses()
     """The distribution of the query's class over the split."""
     exemplar_choice: ExemplarChoice = Free()
     """Which exemplar of its class each position shows."""
@@ -202,9 +202,9 @@ class ExemplarLabelTask(eqx.Module):
     ) -> Float[Array, ""]:
         """How strongly the logits prefer the right label to the context's others.
 
-        See `icl.tasks.exemplar_label.logit_difference`.
+        See `icl.tasks.exemplar_label.query_logit_difference`.
         """
-        return logit_difference(logits, example.labels)
+        return query_logit_difference(logits, example.labels)
 
     def metrics(
         self, logits: Float[Array, " label"], example: Sequence

@@ -37,7 +37,7 @@ def logit_difference(
 
     **Arguments:** As in `answer_accuracy`.
     """
-    return jnp.mean(jax.vmap(_sequence.logit_difference)(logits[:, -1], labels))
+    return jnp.mean(jax.vmap(_sequence.query_logit_difference)(logits[:, -1], labels))
 
 
 def sequence_letters(labels: Int[Array, "example position"]) -> list[list[str]]:

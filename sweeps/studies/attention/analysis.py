@@ -130,7 +130,7 @@ def prompts(
     return draw_prompts(chosen, size, key=jax.random.key(_KEY))
 
 
-def task_of(folder: Path) -> InContextFunction:
+def prompt_task(folder: Path) -> InContextFunction:
     """The task of a run, with whole prompts from the start.
 
     **Raises:** `TypeError` for a run of another task.
@@ -148,7 +148,7 @@ def robustness(
 
     **Arguments:** `names`: As for `prompts`.
     """
-    return errors(icl.load(folder).model, prompts(task_of(folder), names, size))
+    return errors(icl.load(folder).model, prompts(prompt_task(folder), names, size))
 
 
 def errors(predictor: Predictor, sets: PromptSets) -> ErrorCurves:

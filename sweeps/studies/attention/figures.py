@@ -51,9 +51,9 @@ from .analysis import (
     by_context,
     drawable,
     mean_of_seeds,
+    prompt_task,
     robustness,
     shown_settings,
-    task_of,
 )
 from .runs import KINDS
 
@@ -84,7 +84,7 @@ _PANELS = {
 
 
 def _curves(runs: Runs) -> Measured:
-    task = task_of(_some(runs))
+    task = prompt_task(_some(runs))
     ours = {
         kind: [by_context(folder, task) for folder in folders]
         for kind, folders in runs.folders.items()
@@ -147,7 +147,7 @@ _CURVE_ROWS: dict[str, Row] = {
 
 
 def _shifts(runs: Runs) -> Measured:
-    task = task_of(_some(runs))
+    task = prompt_task(_some(runs))
     settings = shown_settings(task)
     names = tuple(settings.values())
     ours = {

@@ -22,7 +22,7 @@ from icl.presets.transience import matched_sets
 from icl.tasks.exemplar_label import Matched
 from icl.training import Training
 from icl.training.optimizers import Adam, Constant
-from icl.training.schedules import At, Every
+from icl.training.schedules import Every, Exactly
 
 
 Sequences = Literal["main", "ciwl", "icl", "half", "most"]
@@ -112,7 +112,7 @@ def experiment_of(
             run.sequences,
             batch_size,
             evaluate_at=Every(run.evaluate_every),
-            checkpoint_at=Every(keep) if keep else At((run.sequences,)),
+            checkpoint_at=Every(keep) if keep else Exactly((run.sequences,)),
         ),
         edits=edits,
         heads=heads,

@@ -166,7 +166,7 @@ def final_loss(folder: Path, task: LinearRegression | None = None) -> float:
 # Linear self-attention
 
 
-def aligned(folder: Path, steps: int) -> dict[str, float]:
+def beside_steps(folder: Path, steps: int) -> dict[str, float]:
     """A model of linear self-attention beside as many steps of gradient descent.
 
     **Returns:** `loss`, `÷ GD` (divided by the loss of descent on the same tasks),

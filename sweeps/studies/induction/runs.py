@@ -23,7 +23,7 @@ from icl.presets import check_data
 from icl.presets.induction import induction
 from icl.tasks.exemplar_label import ExemplarLabel, Relabel, Split
 from icl.training import Training
-from icl.training.schedules import At, Every
+from icl.training.schedules import Every, Exactly
 
 from ...study import StudyScale, Trial
 from .edits import ALONE, but, CLAMPS, heads_of, match, NUM_HEADS, previous, zero
@@ -211,12 +211,12 @@ def _experiment(
 def _training(run: InductionRun, scale: StudyScale) -> Training:
     if scale == "smoke":
         # All runs have one length, so that more of them train together.
-        return Training(3200, evaluate_at=Every(1600), checkpoint_at=At((3200,)))
+        return Training(3200, evaluate_at=Every(1600), checkpoint_at=Exactly((3200,)))
     look, keep = run.evaluate_every, run.checkpoint_every
     if scale == "small":
         look, keep = max(2000, look), keep and max(10_000, keep)
     return Training(
         run.sequences,
         evaluate_at=Every(look),
-        checkpoint_at=Every(keep) if keep else At((run.sequences,)),
+        checkpoint_at=Every(keep) if keep else Exactly((run.sequences,)),
     )

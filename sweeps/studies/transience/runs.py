@@ -23,7 +23,7 @@ from icl.presets.transience import transience, transience_clusters
 from icl.protocols import EvaluationConfig
 from icl.training import Training
 from icl.training.optimizers import Adam, Constant
-from icl.training.schedules import At, Every
+from icl.training.schedules import Every, Exactly
 
 from ...study import StudyScale, Trial
 
@@ -178,7 +178,9 @@ def _tiny(run: TransienceRun, data: Source) -> Experiment:
         base,
         model=dataclasses.replace(base.model, num_layers=2, d_model=16),
         optimizer=Adam(Constant(1e-3)),
-        training=Training(3200, evaluate_at=Every(1600), checkpoint_at=At((3200,))),
+        training=Training(
+            3200, evaluate_at=Every(1600), checkpoint_at=Exactly((3200,))
+        ),
         evaluations=_resized(base, 50, "flip", "ciwl"),
     )
 

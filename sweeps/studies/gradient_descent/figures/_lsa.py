@@ -34,7 +34,7 @@ def _alignment(runs: Runs) -> Measured:
     values: dict[str, np.ndarray] = {}
     for name, folders in runs.folders.items():
         steps = _MODELS[name]
-        found = by_seed(folders, functools.partial(analysis.aligned, steps=steps))
+        found = by_seed(folders, functools.partial(analysis.beside_steps, steps=steps))
         escaped = found["escaped"] > 0
         if steps > 1:  # Descent has more loss than GD++, which the model finds.
             task = analysis.task_of(folders[0])
@@ -81,7 +81,7 @@ _ALIGNMENT = {
 def _basin(runs: Runs) -> Measured:
     values: dict[str, np.ndarray] = {}
     for name, folders in runs.folders.items():
-        found = by_seed(folders, functools.partial(analysis.aligned, steps=1))
+        found = by_seed(folders, functools.partial(analysis.beside_steps, steps=1))
         zero = analysis.zero_loss(analysis.task_of(folders[0]))
         stuck = found["escaped"] < 1
         values[f"{name}: escaped"] = found["escaped"]

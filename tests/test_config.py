@@ -172,8 +172,12 @@ def test_what_a_config_is_as_json():
 
 
 def test_old_names_of_types_can_be_read():
-    assert from_json(Schedule, {"type": "At", "sequences": [5]}) == Exactly((5,))
-    assert from_json(Distribution, {"type": "Uniform"}) == UniformClasses()
+    at = {"type": "At", "sequences": [5]}
+    read = from_json(Training, {"num_sequences": 20, "checkpoint_at": at})
+    assert read.checkpoint_at == Exactly((5,))
+    splits = {"class_split": {"train": 3}, "exemplar_split": {"train": 1}}
+    read = from_json(ExemplarLabel, splits | {"distribution": {"type": "Uniform"}})
+    assert read.distribution == UniformClasses()
 
 
 def test_missing_fields_take_their_defaults_and_whole_numbers_are_numbers_too():

@@ -100,7 +100,7 @@ table_of("gd/alignment_metrics")
 
 # %%
 COLUMNS = ("loss", "straight", "swapped", "y not in keys")
-every = {path.name: analysis.aligned(path, 1) for path in first}
+every = {path.name: analysis.beside_steps(path, 1) for path in first}
 Table(
     ("run", "loss", "y by values", "y by keys", "loss, keys without y"),
     [

@@ -47,7 +47,7 @@ from icl.edits.ablation import ablate_heads, find_heads
 from icl.edits.patching import patch_clean
 from sweeps.analysis import latest_run, runs_folder, Study, Table
 from sweeps.figures import drawn_from, table_of
-from sweeps.studies.attention.analysis import robustness, sweeps_of, task_of
+from sweeps.studies.attention.analysis import prompt_task, robustness, sweeps_of
 
 
 icl.keep_programs()  # Executed again, the notebook need not compile.
@@ -61,7 +61,7 @@ folders = {
     if f"{kind}-{seed}" in study.names
 }
 trained = {kind: icl.load(folder) for kind, folder in folders.items()}
-task = task_of(folders["softmax"])
+task = prompt_task(folders["softmax"])
 print(study)
 print(task)
 

@@ -183,7 +183,7 @@ def test_the_figure_of_curves_has_the_published_numbers(monkeypatch):
             errors[20], errors[-1] = 0.02, PUBLISHED[of.name][0] / 20
         return curves_of(errors)
 
-    monkeypatch.setattr(figures, "task_of", lambda folder: InContextFunction())
+    monkeypatch.setattr(figures, "prompt_task", lambda folder: InContextFunction())
     monkeypatch.setattr(figures, "by_context", by_context)
     found = CURVES.measure(RUNS)
     assert agrees(CURVES, found) == [True] * len(CURVES.claims)
@@ -212,7 +212,7 @@ def test_the_figure_of_shifts_has_the_published_numbers(monkeypatch):
     zeros = {name: tasks[setting].mean_square for name, setting in shown.items()}
     exact = least_squares_with_noise()
     least = curves_of(*([exact if name == "noise 1.1" else 1e-9] for name in settings))
-    monkeypatch.setattr(figures, "task_of", lambda folder: task)
+    monkeypatch.setattr(figures, "prompt_task", lambda folder: task)
     monkeypatch.setattr(figures, "robustness", lambda path, names: errors(path.name))
     monkeypatch.setattr(figures, "baselines", lambda *_: {"least squares": least})
     found = SHIFTS.measure(RUNS)

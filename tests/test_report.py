@@ -169,7 +169,7 @@ def test_figures_of_other_options_have_other_names():
         {},
         {"metric": "accuracy"},
         {"by": "label"},
-        {"data": "dense:2"},
+        {"on": "dense:2"},
         {"edit": (edit.format(0),)},
         {"edit": (edit.format(1),)},
         {"training_edits": False},

@@ -23,7 +23,7 @@ from icl.tasks.exemplar_label import (
     QueryLabelOnContext,
     Relabel,
     Split,
-    Uniform,
+    UniformClasses,
     Zipf,
 )
 from icl.tasks.exemplar_label._distribution import below, edges, permutation
@@ -166,7 +166,9 @@ ZIPF = np.arange(1, 6) ** -1.3 / (np.arange(1, 6) ** -1.3).sum()
 
 
 LAWS = [(name, Zipf(1.3), ZIPF) for name in CONTEXTS]
-LAWS += [(name, Uniform(), np.full(5, 0.2)) for name in ("mixture", "free and unique")]
+LAWS += [
+    (name, UniformClasses(), np.full(5, 0.2)) for name in ("mixture", "free and unique")
+]
 
 
 @pytest.mark.parametrize(

@@ -6,6 +6,7 @@ import importlib
 import inspect
 import pkgutil
 import re
+import textwrap
 
 from test_docs import ROOT, TEXTS
 
@@ -47,7 +48,7 @@ def options_of(command):
     for kind in reversed(command.__mro__):
         if not issubclass(kind, CommandOptions) or kind is CommandOptions:
             continue
-        (node,) = ast.parse(inspect.getsource(kind).strip()).body
+        (node,) = ast.parse(textwrap.dedent(inspect.getsource(kind))).body
         for field, text in zip(node.body, node.body[1:], strict=False):
             if isinstance(field, ast.AnnAssign) and isinstance(text, ast.Expr):
                 found[field.target.id] = " ".join(ast.literal_eval(text.value).split())

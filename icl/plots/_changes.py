@@ -12,6 +12,7 @@ from ._maps import (
     explain_undefined,
     heat_map,
     inches,
+    number,
     places,
 )
 from ._style import figure, style
@@ -83,7 +84,7 @@ def change_maps(
         axes = fig.subplots(len(names), len(changes), squeeze=False)
         for column, (metric, by_set) in enumerate(changes.items()):
             scale = diverging(by_set.values(), colours[metric])
-            signed = lambda value: as_text(value, "+.2f")
+            signed = lambda value: number(value, "+.2f")
             for ax, (name, values) in zip(axes[:, column], by_set.items(), strict=True):
                 heat_map(ax, values, places(layers), columns, scale, signed)
                 title = name.replace("_", " ")

@@ -96,7 +96,7 @@ def load_batches(
     - `examples`: Examples of those sets, by name, that may have other fields.
 
     **Raises:** `ValueError` if the file is missing, damaged or not HDF5, a field of a
-    set is missing or has another rank or type, or `check_batch` refuses a set.
+    set is missing or has another rank or type, or `check_batch` raises for a set.
     """
     own = examples or {}
 

@@ -9,7 +9,7 @@ are two marks.
 
 People read and copy the text files of a run, so these hold only their own content. One
 file, the manifest, has their checksums; `sha256sum -c` can read it too. If a folder has
-a manifest, a binary file without a checksum is refused.
+a manifest, a binary file without a checksum is an error.
 """
 
 import dataclasses

@@ -70,7 +70,7 @@ def from_json(kind: type[Config], data: dict[str, Any]) -> Config:
 
     **Raises:** `ValueError`, in one line, for an unknown field or name (with the
     nearest known one), a missing field, a value of the wrong type, and a value that the
-    config refuses.
+    config does not allow.
     """
     return _read(data, kind, ())
 

@@ -93,8 +93,8 @@ plots.traces(
 # Two kinds of heads appear. In *previous-token* heads of layer 0, labels learn to
 # attend to the exemplar before them. In *induction* heads of layer 1, the query learns
 # to attend to the label after the exemplar of its own class. The induction strength is
-# the attention to the right label minus that to the wrong one. It is chance which heads
-# these are, so we measure it.
+# the attention to the right label minus that to the wrong one. Which heads these are
+# differs from seed to seed, so we measure it.
 
 # %%
 induction = measures.strongest(over_training["induction"][-1], 2, layer=1)

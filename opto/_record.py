@@ -120,7 +120,7 @@ class Record(eqx.Module, Mapping[str, Any]):
         return value
 
     def __repr__(self) -> str:
-        """A table of what there is."""
+        """A table of the recorded sites."""
         width = max(map(len, self), default=0)
         rows = [f"{n:{width}}  {dims(self[n], self.axes_of(n))}" for n in self]
         return "\n".join(rows) or "an empty Record"

@@ -27,7 +27,7 @@ class OmniglotOptions(CommandOptions):
     zips: tyro.conf.Positional[tuple[Path, ...]]
     """The published zips, or folders of the same layout. Duplicates are ignored."""
     out: Path
-    """The file to write; an existing one is refused."""
+    """The file to write; it must not exist yet."""
     size: int | None = None
     """Pixels on a side, at most 105. The default is 28. The ResNet reads 105."""
     ink: float = 3.0
@@ -63,7 +63,7 @@ class ClustersOptions(CommandOptions):
     embeddings: tyro.conf.Positional[Path]
     """A .npy or .safetensors file with a matrix, such as one row for each token."""
     out: Path
-    """The file to write; an existing one is refused."""
+    """The file to write; it must not exist yet."""
     exemplars: int
     """The number of rows in each class."""
     classes: int | None = None
@@ -106,7 +106,7 @@ def _synthetic(name: str, arguments: list[str]) -> None:
         EXAMPLE: ClassVar[str] = f"icl data {name} --out classes.h5"
 
         out: Path
-        """The file to write; an existing one is refused."""
+        """The file to write; it must not exist yet."""
         source: Annotated[kind, tyro.conf.arg(name="")]  # pyright: ignore
 
     options = parse(SourceOptions, arguments, f"data {name}")

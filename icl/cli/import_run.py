@@ -22,7 +22,7 @@ class ImportOptions(CommandOptions):
     folder: tyro.conf.Positional[Path]
     """The folder of the original run, with config.json, checkpoints/ and log.h5."""
     out: Path
-    """The run folder to make; an existing one is refused."""
+    """The run folder to make; it must not exist yet."""
     data: Path | None = None
     """An HDF5 file of classes. The default is the path in the run's config."""
 

@@ -46,7 +46,7 @@ def replay(arguments: list[str]) -> None:
     if not options.measure:
         width = max(map(len, known))
         print("\n".join(f"{name:{width}}  {about}" for name, about in known.items()))
-        raise ValueError("--measure is missing; above is what there is")
+        raise ValueError("--measure is missing; the measures are listed above")
     out = options.out or options.run / "replay.h5"
     check_replay_file(out)
     asked = {

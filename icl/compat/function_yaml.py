@@ -1,7 +1,7 @@
 """YAML configs of functions in context, of Garg et al. (2022) and limits_of_icl.
 
 `icl train --yaml FILE` reads them. Their schema is that of both public codes; a key
-that neither knows is refused. What they say about W&B is ignored: use `--logger`.
+that neither knows is an error. What they say about W&B is ignored: use `--logger`.
 """
 
 import dataclasses

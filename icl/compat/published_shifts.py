@@ -1,6 +1,6 @@
 """Prompting strategies of Garg et al. (2022) and limits_of_icl as shifts of ours.
 
-Settings with which those codes changed nothing are refused; the error names the setting
+A setting with which those codes changed nothing is an error, which names the setting
 of ours that does what was meant.
 """
 

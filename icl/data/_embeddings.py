@@ -69,7 +69,7 @@ def make_clusters(
     **Arguments:**
 
     - `embeddings`, `tensor`: See `read_embeddings`.
-    - `out`: The file to write; an existing one is refused.
+    - `out`: The file to write; it must not exist yet.
     - `clusters`: How to find the classes.
 
     **Returns:**

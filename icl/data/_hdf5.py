@@ -81,7 +81,7 @@ def write_classes(
 
     **Arguments:**
 
-    - `file`: Where to write; an existing file is refused.
+    - `file`: Where to write; the file must not exist yet.
     - `path`: Name of the dataset of features; not `names` or `rows`.
     - `features`: Finite, with at least one axis after the first two.
     - `names`: A name for each class; stored in the dataset `names`.

@@ -39,7 +39,7 @@ def make_omniglot(
     **Arguments:**
 
     - `paths`, `symmetries`, `shuffle`: See `read_omniglot`.
-    - `out`: The file to write; an existing one is refused.
+    - `out`: The file to write; it must not exist yet.
     - `size`: See `read_omniglot`; 28 if `None`. It must be `None` for a
         `ResNetEncoder`, which reads the drawings as published.
     - `scale`: The factor on the pixels. Most of these are 0: on the small background

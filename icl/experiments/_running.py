@@ -35,7 +35,7 @@ def run_experiment(
 
     **Arguments:**
 
-    - `out`: The folder; `icl.runs.open_run` says when it is refused.
+    - `out`: The folder; `icl.runs.open_run` says when it raises an error.
     - `resume`: Continue the run in the folder.
     - `logger`: Gets the numbers of the run.
 
@@ -62,11 +62,11 @@ def run_experiments(
 
     **Arguments:**
 
-    - `outs`: A run folder for each; `icl.runs.open_run` says when one is refused.
+    - `outs`: A run folder for each; `icl.runs.open_run` says when it raises an error.
     - `resume`: Continue the runs in the folders.
     - `loggers`: One for each experiment; each gets the numbers of its run.
     - `on_failure`: Called with the index of an experiment that cannot be built or whose
-        folder is refused, and with the reason. The other experiments continue, and only
+        folder cannot be used, and with the reason. The other experiments continue, and only
         their results are returned. By default the first failure ends all.
 
     **Raises:** As `run_experiment`, and `ValueError` if the experiments cannot share a

@@ -113,7 +113,7 @@ class OfModel:
     - `axes`, `label`, `text`: As for `Measure`.
     - `needs`: Attributes that the model must have, such as `embedding.label`.
     - `reads`: `"weights"` if `fn` ignores the edits, so that a replay with edits
-        refuses the measure.
+        does not accept the measure.
     """
 
     fn: Callable[[Any, Any, PyTree, tuple[opto.toolkit.AbstractEdit, ...]], Array]

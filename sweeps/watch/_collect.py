@@ -48,7 +48,7 @@ class CollectOptions(CommandOptions):
     """The study's folder."""
     out: Path | None = None
     """The file to write, .h5 or .csv; by default collected.h5 in the study's folder. An
-    earlier table is replaced; any other file is refused."""
+    earlier table is replaced; any other file is an error."""
     only: tyro.conf.UseAppendAction[tuple[str, ...]] = ()
     """A pattern of run names, such as 'clamp-*'. May be repeated."""
 

@@ -76,7 +76,7 @@ def edits_from_flags(
     Edits in the order in which they apply, for `opto.run`.
 
     **Raises:** `ValueError` for an unknown flag, and for combinations that icl-dynamics
-    refuses. Flags that it ignores give a warning.
+    rejects. Flags that it ignores give a warning.
     """
     words = shlex.split(flags) if isinstance(flags, str) else [str(w) for w in flags]
     given = vars(_parser().parse_args(words))

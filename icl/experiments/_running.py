@@ -66,8 +66,8 @@ def run_experiments(
     - `resume`: Continue the runs in the folders.
     - `loggers`: One for each experiment; each gets the numbers of its run.
     - `on_failure`: Called with the index of an experiment that cannot be built or whose
-        folder cannot be used, and with the reason. The other experiments continue, and only
-        their results are returned. By default the first failure ends all.
+        folder cannot be used, and with the reason. The other experiments continue, and
+        only their results are returned. By default the first failure ends all.
 
     **Raises:** As `run_experiment`, and `ValueError` if the experiments cannot share a
     program.

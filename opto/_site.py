@@ -159,7 +159,7 @@ class Sites(Mapping[str, Site]):
         return ""
 
     def not_additive(self, *patterns: str) -> str:
-        """Why attention that patterns select has no `result`; empty if none lacks it.
+        """Why a selected attention has no `result`; empty if each has one.
 
         A layer whose heads are mixed writes no sum of what each head writes.
         """

@@ -99,7 +99,7 @@ class Where:
         return tuple(sites)
 
     def check(self, sites: Sequence[Site]) -> None:
-        """Raises `ValueError` for an axis a site lacks or an index out of range."""
+        """Raises `ValueError` for an axis that a site does not have, or a bad index."""
         for site in sites:
             _check_axes([axis for name in self.indices for axis in name.split()], site)
         for name, chosen in self.indices.items():

@@ -193,7 +193,7 @@ def _sequences(trained: Trained, data: str | PyTree) -> PyTree:
 def _check_sites(
     trained: Trained, measures: Mapping[str, AnyMeasure], batch: Batch
 ) -> None:
-    """Raises `ValueError` for a measure that the model lacks the sites for."""
+    """Raises `ValueError` for a measure whose sites the model does not have."""
     table = opto.sites(trained.task.forward, trained.model, batch.at(0))
     for name, measure in measures.items():
         if reason := lacking(measure, table, trained.model):

@@ -247,6 +247,6 @@ def _scored(
 
 
 def _finite(rows: np.ndarray) -> dict[str, np.ndarray]:
-    """Rows for a summary; a whole column of NaN is a query that a shift lacks."""
+    """Rows for a summary; a shift without a query has a column of NaN."""
     there = ~np.isnan(rows).all(0)
     return {"error": rows, "loss": rows[:, there]}

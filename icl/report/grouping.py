@@ -51,6 +51,6 @@ READS = {"class": ("classes",), "similarity": ("labels", "examples")}
 
 
 def missing_field(name: str, batch: Any) -> str:
-    """The first field that a grouping needs and a batch lacks; empty if none."""
+    """The first field that a grouping needs and a batch does not have, or empty."""
     fields = READS.get(name, ("labels",))
     return next((field for field in fields if not hasattr(batch, field)), "")

@@ -19,6 +19,7 @@ from jaxtyping import Float
 import icl
 from icl.baselines.curves import best_rate, curve, fitted, predictions
 from icl.baselines.descent import GDPlusPlus, GradientDescent
+from icl.baselines.expected_descent import ExpectedDescent
 from icl.baselines.least_squares import bayes
 from icl.batches import batch
 from icl.measures.descent import descent_cosine, descent_difference
@@ -93,26 +94,22 @@ def descent_curve(
 
 
 def counts(most: int) -> list[int]:
-    """The numbers of steps at which descent is fitted: powers of 2, and the most."""
+    """The numbers of steps of descent that are shown: powers of 2, and the most."""
     return sorted({*(2**k for k in range(most.bit_length())), most})
 
 
-def best_losses(task: LinearRegression, most: int) -> Float[np.ndarray, " count"]:
-    """The loss after each of `counts` steps, with the best single rate for that many.
+def expected_losses(
+    task: LinearRegression, most: int
+) -> tuple[Float[np.ndarray, " count"], Float[np.ndarray, " count"]]:
+    """The least expected losses of gradient descent after each of `counts` steps.
 
-    It is a lower envelope: no one rate has all of these losses.
+    **Returns:** With the best single rate for that many steps, and with the best rate
+    for each step. These are lower envelopes: no one choice of rates has all of them.
     """
-    return np.array([descent_curve(task, steps)[0][-1] for steps in counts(most)])
-
-
-@functools.cache
-def per_step_loss(task: LinearRegression, steps: int) -> float:
-    """The last loss of gradient descent with a rate fitted for each step."""
-    first = descent_curve(task, 1)[1]
-    # Equal rates would stay equal, as the loss is symmetric in them.
-    start = GradientDescent(first * np.geomspace(0.5, 2.5, steps))
-    found = fitted(start, task, key=jax.random.key(_KEY), steps=150, size=500)
-    return float(_curve(found, drawn(task))[-1])
+    descent = ExpectedDescent(task)
+    one = [descent.loss(np.full(k, descent.best_rate(k))) for k in counts(most)]
+    each = [descent.loss(descent.best_rates(k)) for k in counts(most)]
+    return np.array(one), np.array(each)
 
 
 @functools.cache

@@ -76,8 +76,7 @@ def _deep(runs: Runs) -> tuple[dict[str, np.ndarray], dict[str, plots.Line]]:
     task = analysis.task_of(runs.folders["final"][0])
     depth = given["final"].shape[1] - 1
     layers, steps = np.arange(depth + 1), np.array(analysis.counts(depth))
-    descent = analysis.best_losses(task, depth)
-    each = np.array([analysis.per_step_loss(task, int(k)) for k in steps])
+    descent, each = analysis.expected_losses(task, depth)
     bayes = analysis.bayes_loss(task)
     panel = {
         "Gradient descent": plots.Line(steps, descent, **DESCENT),

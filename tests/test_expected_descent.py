@@ -1,5 +1,6 @@
 """Exact losses of gradient descent: beside drawn eigenvalues and SciPy's minima."""
 
+import dataclasses
 from fractions import Fraction
 
 import numpy as np
@@ -73,14 +74,21 @@ def test_one_step_has_the_rate_of_the_closed_form():
     np.testing.assert_allclose(descent.best_rates(1), 1 / second, rtol=1e-10)
 
 
-def test_more_steps_never_cost():
-    descent = ExpectedDescent(NOISY)
+@pytest.mark.parametrize("context", [2, 5, 10])
+def test_more_steps_never_cost(context):
+    """Also with more components than pairs, where some eigenvalues are zero."""
+    descent = ExpectedDescent(dataclasses.replace(NOISY, context=context))
     counts = (1, 2, 4, 8, 16, 24)
     each = [descent.loss(descent.best_rates(k)) for k in counts]
     one = [descent.loss(np.full(k, descent.best_rate(k))) for k in counts]
     assert np.all(np.diff(each) < 0)
     assert np.all(np.diff(one) < 0)
     assert np.all(np.array(each) <= np.array(one) + 1e-12)
+
+
+def test_noise_for_which_no_rates_are_best_is_an_error():
+    with pytest.raises(ValueError, match="steps=8: no positive rates are best"):
+        ExpectedDescent(dataclasses.replace(NOISY, noise=5.0)).best_rates(8)
 
 
 def test_other_points_are_an_error():

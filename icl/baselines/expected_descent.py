@@ -12,6 +12,7 @@ import dataclasses
 import functools
 from fractions import Fraction
 from math import comb
+from typing import Any
 
 import numpy as np
 from jaxtyping import Float
@@ -53,15 +54,12 @@ class ExpectedDescent:
     def best_rate(self, steps: int) -> float:
         """The one rate with which `steps` steps have the least loss."""
         positive("steps", steps)
-        # Higher rates make each step worse on all eigenvalues.
-        most = 2 / float(np.min(self._spectrum(steps)[0]))
+        (first,) = self.best_rates(1)
+        if steps == 1:
+            return float(first)
         loss = lambda rate: self.loss(np.full(steps, rate))
-        rates = np.geomspace(1e-3, 1, 400) * most
-        near = int(np.argmin([loss(rate) for rate in rates]))
-        ends = rates[max(near - 1, 0)], rates[min(near + 1, len(rates) - 1)]
-        found = optimize.minimize_scalar(
-            loss, bounds=ends, method="bounded", options={"xatol": 1e-12}
-        )
+        # The search walks downhill from the best rate of one step.
+        found: Any = optimize.minimize_scalar(loss, bracket=(first / 2, first))
         return float(found.x)
 
     def best_rates(self, steps: int) -> Rates:
@@ -69,6 +67,9 @@ class ExpectedDescent:
 
         The loss is a square in the coefficients of $q$, so they solve a linear problem.
         The rates are the inverse roots of $1 - \lambda q(\lambda)$.
+
+        **Raises:** `ValueError` if these are not all positive, as with much noise: then
+        no rates have the loss of the best $q$.
         """
         positive("steps", steps)
         nodes, weights = self._spectrum(steps)
@@ -84,7 +85,12 @@ class ExpectedDescent:
         whole[0] += 1
         matrix = raised[:steps].copy()
         matrix[:, -1] -= raised[steps, -1] / whole[steps] * whole[:steps]
-        return np.sort(1 / np.linalg.eigvals(matrix).real)
+        roots = np.linalg.eigvals(matrix)
+        if np.any(np.abs(roots.imag) > 1e-8 * np.abs(roots)) or np.any(roots.real <= 0):
+            raise ValueError(
+                f"steps={steps}: no positive rates are best on {self.task}"
+            )
+        return np.sort(1 / roots.real)
 
     @property
     def _parts(self) -> tuple[float, float]:
@@ -95,8 +101,10 @@ class ExpectedDescent:
 
     @property
     def _variance(self) -> float:
-        std = getattr(self.task.input_distribution, "std", 1.0)
-        return (self.task.input_scale * std) ** 2
+        """Of each component of a point."""
+        dim = self.task.dim
+        variance = self.task.input_distribution.moments(dim).first / dim
+        return self.task.input_scale**2 * variance
 
     def _spectrum(self, steps: int) -> tuple[np.ndarray, np.ndarray]:
         nodes, weights = wishart_quadrature(self.task.dim, self.task.context, steps + 1)

@@ -26,7 +26,7 @@ KEPT = HERE / "results"
 # Units whose numbers are compared by their difference, not by their quotient.
 DIFFERENCES = {
     *("accuracy", "attention", "correlation", "share", "share of seeds", "AUROC"),
-    *("cosine", "number"),
+    *("cosine", "count", "difference of accuracies", "number"),
 }
 HEAD = """# The papers' numbers and ours
 
@@ -77,12 +77,15 @@ def keep(folders: list[Path]) -> int:
 
 
 def small(picture: Path) -> bytes:
-    """A picture for the gallery of the site: at most 900 pixels wide, 64 colours."""
+    """A picture for the gallery of the site: at most 900 pixels wide, in all colours.
+
+    With a palette, a colour map would lose its order.
+    """
     with Image.open(picture) as image:
         reduced = image.convert("RGB")
     reduced.thumbnail((900, 900))
     content = io.BytesIO()
-    reduced.quantize(64).save(content, "PNG", optimize=True)
+    reduced.save(content, "PNG", optimize=True)
     return content.getvalue()
 
 
@@ -104,11 +107,11 @@ def place(published: Published) -> str:
 
 def coverage(found: list[dict[str, Any]]) -> Iterator[str]:
     """Every figure and table of the papers, with the verdict on ours."""
-    tallies = tallies_of(found)
+    results = by_figure(found)
     yield "## Every figure of the papers\n"
     for module in papers().values():
         yield f"### {module.PAPER}\n\n{module.STORY}\n"
-        yield from figures_of(module.PUBLISHED, tallies)
+        yield from figures_of(module.PUBLISHED, results)
         yield ""
 
 
@@ -165,21 +168,21 @@ class Tally(NamedTuple):
 
 def figures_of(
     published: Iterable[Published],
-    found: Mapping[str, Sequence[Tally]],
+    found: Mapping[str, Sequence[dict[str, Any]]],
     where: Callable[[Published], str] = place,
 ) -> Iterator[str]:
     """The table of a paper's figures.
 
     **Arguments:**
 
-    - `found`: By the name of our figure; none if it was not drawn.
+    - `found`: Results by the name of our figure; none if it was not drawn.
     - `where`: The text that says where a figure is.
     """
     yield "| figure | shows | where | claims that hold | numbers in range | remarks |"
     yield "| --- | --- | --- | --- | --- | --- |"
     for each in published:
         cells = each.number, each.shows, where(each)
-        tallies = found.get(each.figure, ())
+        tallies = [Tally.of(part(one, each)) for one in found.get(each.figure, ())]
         if not tallies:
             reason = each.absent or "not drawn yet"
             yield f"| {' | '.join(cells)} | – | – | absent: {reason} |"
@@ -210,12 +213,24 @@ def farthest(rows: Mapping[str, Any]) -> str:
     return f"farthest: {max(far)[1]}" if far else ""
 
 
-def tallies_of(found: Iterable[dict[str, Any]]) -> dict[str, list[Tally]]:
-    """What was found, by the name of our figure; on our data before Omniglot."""
-    tallies: dict[str, list[Tally]] = {}
+def by_figure(found: Iterable[dict[str, Any]]) -> dict[str, list[dict[str, Any]]]:
+    """The results by the name of our figure; on our data before Omniglot."""
+    results: dict[str, list[dict[str, Any]]] = {}
     for each in found:
-        tallies.setdefault(each["figure"], []).append(Tally.of(each))
-    return tallies
+        results.setdefault(each["figure"], []).append(each)
+    return results
+
+
+def part(found: dict[str, Any], published: Published) -> dict[str, Any]:
+    """The rows and claims of a result that are of one published figure."""
+    if not published.rows:
+        return found
+    claims = published.claims()
+    return {
+        **found,
+        "rows": {k: row for k, row in found["rows"].items() if published.has(k)},
+        "claims": {k: told for k, told in found["claims"].items() if k in claims},
+    }
 
 
 def section(found: dict[str, Any]) -> Iterator[str]:
@@ -228,7 +243,7 @@ def section(found: dict[str, Any]) -> Iterator[str]:
         others = f"; the table is over {seeds} seeds" if seeds > judged else ""
         yield f"Judged on the seeds {names}{others}.\n"
     for claim, told in found["claims"].items():
-        good = f" (in {told['seeds']} of {judged} seeds)" if judged > 1 else ""
+        good = f" (in {told['seeds']} of {told['of']} seeds)" if judged > 1 else ""
         yield f"- {claim}: **{told['verdict']}**{good}"
     yield f"- in short: {Tally.of(found)}"
     yield f"\n| {found['unit']} | target | ours | 95 % interval | verdict |"

@@ -143,11 +143,17 @@ def list_trials(
 def with_seeds(
     experiments: Mapping[str, Experiment], seeds: Iterable[int]
 ) -> list[Trial]:
-    """A trial for each experiment and seed, called `NAME-seed-SEED`."""
+    """A trial for each experiment and seed, called `NAME-seed-SEED`.
+
+    Each seed has its own evaluation sets, so that an interval over seeds also has their
+    error.
+    """
     return [
         Trial(
             f"{name}-seed-{seed}",
-            dataclasses.replace(experiment, init_seed=seed, train_seed=seed),
+            dataclasses.replace(
+                experiment, init_seed=seed, train_seed=seed, eval_seed=seed
+            ),
         )
         for name, experiment in experiments.items()
         for seed in seeds

@@ -6,7 +6,14 @@ import jaxtyping
 import pytest
 
 from icl.config import from_json, to_json
-from icl.data import GaussianClasses, HDF5Classes, LowRankClasses, OneHotClasses, Source
+from icl.data import (
+    GaussianClasses,
+    HDF5Classes,
+    LowRankClasses,
+    OneHotClasses,
+    Source,
+    TransformedClasses,
+)
 from icl.experiments import Experiment
 from icl.models import (
     Learned,
@@ -59,6 +66,7 @@ UNIONS = {
         Source,
         [
             LowRankClasses(dim=7, spread=0.1),
+            TransformedClasses(invariant=5),
             GaussianClasses(num_classes=3),
             OneHotClasses(9),
             HDF5Classes("a.h5", "features"),

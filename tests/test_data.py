@@ -136,6 +136,42 @@ def test_low_rank_noise_is_before_the_rectification_and_independent():
     assert (features >= 0).all()
 
 
+def test_transformed_classes_are_cut_from_drawings_under_eight_transforms():
+    """A class is 20 images in the order of their files; eight classes a character."""
+    make = data.TransformedClasses(24, 20, 400, rank=6, invariant=2, mean=9.0)
+    features = make.load().astype(np.float64).reshape(3 * 20 * 8, 400)
+    # Where nothing is clipped, an image is a linear map of its latent numbers. Images
+    # are in the order [character, drawing, transform].
+    flat = features[:, (features > 0).all(0)]
+    assert flat.shape[1] > 200
+    _, sizes, axes = np.linalg.svd(flat - flat.mean(0), full_matrices=False)
+    assert (sizes[:6] > 1).all()
+    assert sizes[6] < 1e-3 * sizes[5]
+    latent = ((flat - flat.mean(0)) @ axes[:6].T).reshape(60, 8, 6)
+    first = np.concatenate([latent[:, 0], np.ones((60, 1))], 1)
+    shared = np.zeros((6, 6))
+    for t in range(8):
+        # Each transform is one linear map for all drawings …
+        turned, left, *_ = np.linalg.lstsq(first, latent[:, t], rcond=None)
+        np.testing.assert_allclose(first @ turned, latent[:, t], atol=1e-3)
+        shared += turned[:6] / 8
+    # … which leaves two directions as they are.
+    ones = np.isclose(np.linalg.eigvals(shared), 1, atol=1e-3)
+    assert ones.sum() == 2
+
+
+def test_cosines_of_transformed_classes():
+    """Within a class, with another class of the character, and with any other."""
+    settings = {"invariant": 19, "spread": 0.5, "mean": 1.0}
+    features = data.TransformedClasses(400, **settings).load().astype(np.float64)
+    features /= np.linalg.norm(features, axis=-1, keepdims=True)
+    own = np.einsum("kid,kjd->kij", features, features)
+    within = own[:, *np.triu_indices(20, 1)].mean()
+    beside = np.einsum("kid,kjd->kij", features[::8], features[1::8]).mean()
+    other = np.einsum("kid,kjd->kij", features[:-8], features[8:]).mean()
+    assert [within, beside, other] == pytest.approx([0.81, 0.80, 0.61], abs=0.01)
+
+
 def test_gaussian_moments():
     spread, dim = 0.3, 256
     features = data.GaussianClasses(400, 10, dim, spread).load().astype(np.float64)
@@ -157,7 +193,9 @@ def test_gaussian_moments():
     assert abs((flat[0] * flat[1]).mean() / spread**2) < 0.1
 
 
-@pytest.mark.parametrize("kind", [data.LowRankClasses, data.GaussianClasses])
+@pytest.mark.parametrize(
+    "kind", [data.LowRankClasses, data.GaussianClasses, data.TransformedClasses]
+)
 def test_a_larger_set_extends_a_smaller(kind):
     large = kind(33, 9, 7, seed=2).load()
     assert (large.shape, large.dtype) == ((33, 9, 7), np.float32)
@@ -166,6 +204,8 @@ def test_a_larger_set_extends_a_smaller(kind):
         small = kind(classes, exemplars, 7, seed=2).load()
         np.testing.assert_array_equal(small, large[:classes, :exemplars])
     assert (large != kind(33, 9, 7, seed=3).load()).mean() > 0.5
+    if kind is data.TransformedClasses:
+        return
     equal = kind(4, 3, 16, spread=0.0).load()
     np.testing.assert_array_equal(equal, equal[:, :1].repeat(3, 1))
 
@@ -285,8 +325,12 @@ def test_write_classes(tmp_path):
 
 @pytest.mark.parametrize(
     "source",
-    [data.LowRankClasses(3, 2, 8, seed=2**70), data.GaussianClasses(3, 2, 8)],
-    ids=["low-rank", "gaussian"],
+    [
+        data.LowRankClasses(3, 2, 8, seed=2**70),
+        data.GaussianClasses(3, 2, 8),
+        data.TransformedClasses(3, 2, 8),
+    ],
+    ids=["low-rank", "gaussian", "transformed"],
 )
 def test_save_source(tmp_path, source):
     file = tmp_path / "saved.h5"
@@ -445,6 +489,8 @@ def test_what_is_no_omniglot_is_refused(small, tmp_path):
         (lambda _: data.LowRankClasses(num_classes=0), "num_classes must .* got 0"),
         (lambda _: data.LowRankClasses(class_spread=-1.0), "class_spread .* got -1"),
         (lambda _: data.LowRankClasses(scale=math.nan), "scale must .* got nan"),
+        (lambda _: data.TransformedClasses(3, 21), "num_exemplars must be .* 20, got"),
+        (lambda _: data.TransformedClasses(invariant=33), "invariant must be .* 32"),
         (lambda _: data.GaussianClasses(spread=math.inf), "spread must .* got inf"),
         (lambda _: data.OneHotClasses(0), "num_classes must .* got 0"),
         (lambda _: data.ConvEncoder(steps=-1), "steps must .* got -1"),

@@ -55,15 +55,18 @@ class Predictor(eqx.Module):
 # Streams of the query
 
 
-def test_the_lens_is_the_read_out_of_recorded_streams():
+@pytest.mark.parametrize("target", ["log_odds", "log_likelihood_ratio"])
+def test_the_lens_is_the_read_out_of_recorded_streams(target):
     model, sequences = encoder(), drawn()
-    found = taken(discrimination.lens_correlation(), model, sequences)
+    found = taken(discrimination.lens_correlation(target), model, sequences)
     sites = ("embed", "blocks.0.resid_post", "blocks.1.resid_post")
     _, record = opto.run(model, *TASK.inputs(sequences), record=sites)
     weight, bias = model.head.weight[0], model.head.bias[0]
     for k, site in enumerate(sites):
         logits = np.asarray(record[site][:, -1] @ weight + bias)
-        wanted = stats.pearsonr(logits, np.asarray(sequences.log_odds)).statistic
+        wanted = stats.pearsonr(
+            logits, np.asarray(getattr(sequences, target))
+        ).statistic
         np.testing.assert_allclose(found[k], wanted, rtol=1e-4, atol=1e-5)
 
 

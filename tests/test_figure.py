@@ -24,11 +24,12 @@ from sweeps.figures import (
     Alike,
     all_figures,
     command as _figure,
+    DIFFERENCE,
     dotted,
     Exceeds,
+    Given,
     Judged,
     Measured,
-    NUMBER,
     Ordering,
     Row,
     Same,
@@ -139,7 +140,7 @@ def test_measured_against_closed_forms(tmp_path, capsys, nothing_trained, not_dr
     assert f"{claim}: holds (in 2 of 2 seeds)" in printed
     assert "on synthetic classes" in printed
     found = read(tmp_path)
-    assert found["claims"][claim] == {"verdict": "holds", "seeds": 2}
+    assert found["claims"][claim] == {"verdict": "holds", "seeds": 2, "of": 2}
     assert len(found["claims"]) == len(FIGURES["induction/5b"].claims)
     assert found["seeds"] == found["judged"] == [10, 11]
     for name, end in ENDS.items():
@@ -348,7 +349,7 @@ def test_drawn_intervals_stay_within_the_bounds_of_a_unit():
     low, high = (drawn[f"ours/{end}"].values[0] for end in ("low", "high"))
     assert 0 <= low < 0.75 < high <= 1
     # Without bounds, Student's interval is .75 ± 3.18 · .5 / √4.
-    free = {"share": Row(math.nan, NUMBER)}
+    free = {"share": Row(math.nan, DIFFERENCE)}
     (above,) = dotted(values, free, "a number").drawn["ours/high"].values
     assert above == pytest.approx(0.75 + 3.18245 * 0.5 / 2, abs=1e-4)
 
@@ -473,6 +474,27 @@ def test_a_claim_is_judged_seed_by_seed():
     assert judge([good] * 7 + [never] * 3) is Verdict.NOT_REPRODUCED
     assert judge([good, unknown]) is Verdict.ABSENT
     assert judge([]) is Verdict.ABSENT
+
+
+def test_a_claim_with_a_condition_ignores_other_seeds():
+    claim = Given(Within("loss", high=0.3), Within("cosine", low=0.9))
+    good, bad, stuck = (
+        {"loss": loss, "cosine": cosine}
+        for loss, cosine in ((0.2, 0.99), (0.2, 0.5), (1.0, 0.0))
+    )
+    judge = functools.partial(verdict_of_claim, claim, targets={})
+    assert judge([good, good, stuck]) is Verdict.HOLDS
+    assert judge([good, bad, stuck]) is Verdict.NOT_REPRODUCED
+    # Too few seeds meet the condition to tell.
+    assert judge([good, stuck, stuck]) is Verdict.ABSENT
+    assert str(claim) == "cosine above 0.9, given loss below 0.3"
+
+
+def test_numbers_of_another_size_are_not_compared():
+    figure = FIGURES["likelihood-ratio/bayes"]
+    assert figure.at("paper").targets["A: accuracy"] == 0.783
+    assert all(map(math.isnan, figure.at("small").targets.values()))
+    assert FIGURES["induction/3a"].at("small") is FIGURES["induction/3a"]
 
 
 @pytest.mark.parametrize(

@@ -1,5 +1,8 @@
+import dataclasses
 import functools
 import hashlib
+import math
+import operator
 import zlib
 from pathlib import Path
 
@@ -26,7 +29,9 @@ from icl.models import (
     with_known_exemplars,
     with_known_tokens,
 )
+from icl.models.encoder import EncoderConfig, InterleavedTokens, TorchWeights
 from icl.presets.induction import induction
+from icl.tasks.discrimination import ShiftedMean
 
 
 def inputs(pairs, dim, key):
@@ -327,3 +332,29 @@ def test_forward_equals_icl_dynamics():
         }.items():
             expected = saved[key].reshape(record[name].shape)
             np.testing.assert_allclose(record[name], expected, atol=2e-5, err_msg=name)
+
+
+def test_initial_weights_as_in_pytorch():
+    """Bounds and sizes of PyTorch's documentation, for d = 64 and an MLP of 256."""
+    config = EncoderConfig(d_model=64, initial=TorchWeights())
+    task = ShiftedMean(dim=16)
+    first, *others = config.build(task.interface, key=jax.random.key(0)).blocks
+    bounds = {
+        **dict.fromkeys(("attn.query", "attn.key", "attn.value"), math.sqrt(6 / 256)),
+        **dict.fromkeys(("attn.output", "mlp.expand"), 1 / 8),
+        "mlp.contract": 1 / 16,
+    }
+    for name, bound in bounds.items():
+        layer = operator.attrgetter(name)(first)
+        assert abs(layer.weight).max() <= bound
+        assert layer.weight.std() == pytest.approx(bound / math.sqrt(3), rel=0.05)
+        expected = 0 if name.startswith("attn") else bound / math.sqrt(3)
+        assert layer.bias.std() == pytest.approx(expected, rel=0.25, abs=1e-9)
+    for other in others:
+        assert eqx.tree_equal(first, other)
+    tokens = InterleavedTokens()
+    config = dataclasses.replace(config, tokens=tokens, d_model=256)
+    model = config.build(task.interface, key=jax.random.key(1))
+    assert model.embedding.y.weight.std() == pytest.approx(1, rel=0.1)
+    assert model.positions.table.std() == pytest.approx(0.02, rel=0.02)
+    assert model.head.weight.std() == pytest.approx(1 / 16 / math.sqrt(3), rel=0.2)

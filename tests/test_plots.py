@@ -1,5 +1,6 @@
 import csv
 import functools
+import math
 
 import matplotlib as mpl
 import numpy as np
@@ -240,6 +241,20 @@ def test_means_of_groups_leave_out_what_is_not_there():
             assert mean.values[row, k] == pytest.approx(wanted)
     assert np.isnan(mean.values[3]).all()
     assert figure.drawn["traces"].values.shape == (6, 40)
+
+
+def test_a_median_is_not_moved_by_a_trace_that_failed():
+    values = np.tile([[1.0, 2.0, 3.0, 1e6]], (6, 1))
+    figure = plots.traces(X, values, middle="median")
+    np.testing.assert_array_equal(figure.drawn["median"].values, np.full((6, 1), 2.5))
+
+
+def test_an_event_that_never_came_is_an_arrow():
+    figure = plots.intervals({"ours": {"a": 1.0, "b": math.inf}}, label="steps")
+    (ax,) = figure.axes
+    assert [(text.get_text(), text.xy[1]) for text in ax.texts] == [("never →", 1.0)]
+    (dots,) = (line for line in ax.lines if line.get_marker() == "D")
+    np.testing.assert_array_equal(dots.get_xdata(), [1.0, math.nan])
 
 
 def test_every_trace_is_a_line_of_one_collection_in_its_groups_colour():

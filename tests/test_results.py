@@ -19,6 +19,7 @@ from sweeps.figures import (
     all_published,
     Judged,
     Measured,
+    Published,
     Row,
     SEQUENCES,
     table_of,
@@ -99,7 +100,7 @@ def test_only_whole_studies_are_kept(tmp_path, monkeypatch):
 
 
 def test_an_absent_figure_says_what_is_undecided():
-    told = {"c above 1": {"verdict": "absent", "seeds": 1}}
+    told = {"c above 1": {"verdict": "absent", "seeds": 1, "of": 2}}
     undecided = found() | {"verdict": "absent", "claims": told}
     rows = [*results().coverage([undecided])]
     (row,) = (row for row in rows if "`induction/4b`" in row)
@@ -152,4 +153,26 @@ def test_a_picture_is_kept_small(tmp_path):
     Image.fromarray(noise).save(tmp_path / "large.png")
     with Image.open(io.BytesIO(results().small(tmp_path / "large.png"))) as kept:
         assert kept.size == (900, 300)
-        assert len(kept.getcolors()) <= 64
+
+
+def test_a_kept_colour_map_keeps_its_order(tmp_path):
+    ramp = np.repeat(np.arange(256, dtype=np.uint8)[None, :, None], 3, 2)
+    Image.fromarray(np.tile(ramp, (40, 1, 1))).save(tmp_path / "ramp.png")
+    with Image.open(io.BytesIO(results().small(tmp_path / "ramp.png"))) as kept:
+        row = np.asarray(kept)[0, :, 0].astype(int)
+    assert np.all(np.diff(row) == 1)
+
+
+def test_a_published_figure_is_judged_by_its_own_claims():
+    """Every claim and every row belongs to some published figure."""
+    for name, figure in all_figures().items():
+        parts = [each for each in PUBLISHED if each.figure == name]
+        for row in figure.rows:
+            assert any(each.has(row) for each in parts), (name, row)
+        claims = {text for each in parts for text in each.claims()}
+        assert claims == {str(claim) for claim in figure.claims}, name
+    result = found()
+    only = Published("4b", "one head", "induction/4b", rows=("b",))
+    part = results().part(result, only)
+    assert [*part["rows"]] == ["b"]
+    assert not part["claims"]

@@ -68,8 +68,8 @@ def experiments(study, scale):
         *(("induction", 32 + 31 + 2), ("coopetition", 27 + 18 + 2)),
         *(("transience", 2 + 32), ("clamps", 10 * 7)),
         *(("replicas", 5 * 47), ("spread", 5 * 3)),
-        # Two tasks, twelve ablations, six of them also with more steps.
-        ("likelihood_ratio", 3 * (2 + 12 + 6)),
+        # Two tasks, twelve ablations; three of them once with more steps.
+        ("likelihood_ratio", 3 * (2 + 12) + 3),
         # Eight seeds of three models; two models on contexts in two orders.
         ("order", 8 * 3 + 3 * 2 * 2),
         # One layer with five noises, a transformer with two.

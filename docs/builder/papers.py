@@ -16,10 +16,11 @@ from .page import Made
 def made(root: Path) -> Iterator[Made]:
     """The overview, then a page for each paper."""
     results = _results(root)
-    found, told = results.kept(), tallies(root)
+    found = results.kept()
+    told = results.by_figure(found)
     # The overview takes the place of the file's own heading and table.
     head = re.sub(r"\[(results/)\]\(\w+\)", r"`notebooks/\1`", results.HEAD)
-    content = f"{head}\n{_overview(told)}"
+    content = f"{head}\n{_overview(results, told)}"
     yield Made("papers/index.md", content, "notebooks/RESULTS.md")
     for folder, module in papers().items():
         own = {each.figure for each in module.PUBLISHED if each.figure}
@@ -39,7 +40,8 @@ def made(root: Path) -> Iterator[Made]:
 def tallies(root: Path) -> dict[str, list[Any]]:
     """What was found of each figure that was drawn, by its name."""
     results = _results(root)
-    return results.tallies_of(results.kept())
+    every = results.by_figure(results.kept())
+    return {name: [*map(results.Tally.of, each)] for name, each in every.items()}
 
 
 def _results(root: Path) -> Any:
@@ -53,7 +55,7 @@ def _results(root: Path) -> Any:
     return module
 
 
-def _overview(tallies: dict[str, list[Any]]) -> str:
+def _overview(results: Any, told: dict[str, list[Any]]) -> str:
     """A row for each paper: its figures, claims and numbers, and what is absent."""
     lines = [
         "## The papers\n",
@@ -62,9 +64,10 @@ def _overview(tallies: dict[str, list[Any]]) -> str:
     ]
     for folder, module in papers().items():
         every = module.PUBLISHED
-        names = {each.figure for each in every if each.figure in tallies}
-        found = [tallies[name][0] for name in names]
-        absent = sum(each.figure not in tallies for each in every)
+        there = [each for each in every if each.figure in told]
+        absent = len(every) - len(there)
+        names = {each.figure for each in there}
+        found = [results.Tally.of(told[name][0]) for name in names]
         sums = [sum(each[i] for each in found) for i in range(4)]
         cells = f"{sums[0]} of {sums[1]} | {sums[2]} of {sums[3]}"
         paper = f"[{module.PAPER}]({folder}.md)"

@@ -29,5 +29,6 @@ from ._synthetic import (
     GaussianClasses as GaussianClasses,
     LowRankClasses as LowRankClasses,
     OneHotClasses as OneHotClasses,
+    TransformedClasses as TransformedClasses,
 )
 from .omniglot import read_omniglot as read_omniglot

@@ -8,10 +8,17 @@ from pathlib import Path
 import numpy as np
 
 from ._hdf5 import HDF5Classes, refuse_target, sha256, write_classes
-from ._synthetic import GaussianClasses, LowRankClasses, OneHotClasses
+from ._synthetic import (
+    GaussianClasses,
+    LowRankClasses,
+    OneHotClasses,
+    TransformedClasses,
+)
 
 
-Source = LowRankClasses | GaussianClasses | OneHotClasses | HDF5Classes
+Source = (
+    LowRankClasses | TransformedClasses | GaussianClasses | OneHotClasses | HDF5Classes
+)
 
 
 def absolute(source: Source) -> Source:

@@ -98,6 +98,106 @@ class LowRankClasses:
 
 
 @dataclasses.dataclass(frozen=True)
+class TransformedClasses:
+    r"""Classes of transformed drawings, cut as in the public code of Singh et al.
+
+    A character $c$ has 20 drawings $d$, and each drawing is shown under eight
+    transforms $t$, in place of a photograph's rotations and mirror images. The features
+    of an image are
+
+    $$
+    f_{dt} = s\, \mathrm{relu}(\mu m + A\, [u_d;\, Q_t v_d]), \qquad
+    [u_d; v_d] = z_c + \tau\, \zeta_d
+    $$
+
+    with $m_i = |\mathcal N(0, 1)|$, $A_{ir} \sim \mathcal N(0, 1/R)$ and random
+    orthogonal $Q_t$ shared by all images, and $z_c, \zeta_d \sim \mathcal N(0, I_R)$.
+    $R$ is `rank`, $u$ has `invariant` of its numbers, $\tau$ is `spread`, $s$
+    `scale` and $\mu$ `mean`.
+
+    Image $n$ is drawing $n // 8$ under transform $n \bmod 8$, and class $k$ has the
+    images $20k, 20k + 1, \ldots$ So a class is two or three drawings of a character
+    under all eight transforms, and eight classes share a character. The feature files
+    of the public code are cut like this, whose code to extract them reads image-major
+    data as if it were transform-major.
+
+    A larger data set extends a smaller one, as in `LowRankClasses`.
+    """
+
+    num_classes: int = 12_800
+    """How many classes."""
+    num_exemplars: int = 20
+    """How many exemplars of each class, at most 20."""
+    dim: int = 512
+    """How many features."""
+    rank: int = 32
+    """How many directions the images differ along."""
+    invariant: int = 13
+    """How many of these the transforms leave as they are, at most `rank`."""
+    spread: float = 0.9
+    """Standard deviation of the drawings of a character, along these directions. Along
+    each, the characters themselves have 1."""
+    seed: int = 0
+    """At least 0; another seed is another data set."""
+    scale: float = 0.8
+    """The factor on the features, above 0; see `LowRankClasses`."""
+    mean: float = 3.0
+    """The factor on the mean that all images share, at least 0."""
+
+    def __post_init__(self) -> None:
+        for name in ("num_classes", "num_exemplars", "dim", "rank"):
+            positive(name, getattr(self, name))
+        check_not_negative("mean", self.mean)
+        for name, most in (("num_exemplars", _IMAGES), ("invariant", self.rank)):
+            check_not_negative(name, getattr(self, name))
+            if getattr(self, name) > most:
+                raise ValueError(
+                    f"{name} must be at most {most}, got {getattr(self, name)}"
+                )
+        check_not_negative("spread", self.spread)
+        check_scale("scale", self.scale)
+        check_index("seed", self.seed)
+
+    def load(self) -> Float32[np.ndarray, "class exemplar dim"]:
+        """Draws the features; all are at least 0.
+
+        **Raises:** `ValueError` if they are larger than memory.
+        """
+        shape = (self.num_classes, self.num_exemplars, self.dim)
+        check_memory(f"data: {self}", 4 * math.prod(shape))
+        check_memory(f"data: {self}", 8 * self.dim * self.rank)
+        shared, characters = np.random.SeedSequence(self.seed).spawn(2)
+        rng = np.random.default_rng(shared)
+        mean = self.mean * np.abs(rng.standard_normal(self.dim))
+        mixing = rng.standard_normal((self.dim, self.rank)) / math.sqrt(self.rank)
+        turned = self.rank - self.invariant
+        found = np.linalg.qr(rng.standard_normal((_TRANSFORMS, turned, turned)))
+        signs = np.sign(np.diagonal(found.R, axis1=1, axis2=2))
+        transforms = found.Q * signs[:, None, :]  # Uniform over rotations and mirrors.
+        features = np.empty(shape, np.float32)
+        per_character = _DRAWINGS * _TRANSFORMS // _IMAGES
+        count = -(-self.num_classes // per_character)
+        for k, child in enumerate(characters.spawn(count)):
+            rng = np.random.default_rng(child)
+            latent = rng.standard_normal(self.rank)
+            latents = latent + self.spread * rng.standard_normal((_DRAWINGS, self.rank))
+            kept, others = np.split(latents, [self.invariant], axis=1)
+            others = np.einsum("tij,dj->dti", transforms, others)
+            kept = np.broadcast_to(kept[:, None], (*others.shape[:2], self.invariant))
+            images = mean + np.concatenate([kept, others], 2) @ mixing.T
+            images = images.reshape(per_character, _IMAGES, self.dim)
+            classes = features[k * per_character :][:per_character]
+            classes[:] = images[: len(classes), : self.num_exemplars]
+        np.maximum(features, 0, out=features)
+        features *= np.float32(self.scale)
+        return features
+
+
+_DRAWINGS, _TRANSFORMS, _IMAGES = 20, 8, 20
+"""Drawings of a character, transforms of a drawing, and images of a class."""
+
+
+@dataclasses.dataclass(frozen=True)
 class GaussianClasses:
     r"""Independent Gaussian classes, with independent Gaussian noise around them.
 

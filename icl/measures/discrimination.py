@@ -21,6 +21,7 @@ from ._measure import OfModel
 from ._text import register
 
 
+Statistic = Literal["log_odds", "log_likelihood_ratio"]
 Target = Literal["log_odds", "log_likelihood_ratio", "mean", "shift", "query_y"]
 Direction = Literal["mean", "shift", "query"]
 Tokens = Literal["query", "context", "all"]
@@ -46,20 +47,25 @@ def of_discrimination(
 
 
 @register
-def lens_correlation() -> OfModel:
-    """How well each layer's read-out agrees with the Bayes log-odds: `[layer]`.
+def lens_correlation(target: Statistic = "log_odds") -> OfModel:
+    """How well each layer's read-out agrees with a statistic of the query: `[layer]`.
 
     Entry 0 is the embedded query, and entry $l$ the stream after $l$ blocks. The
-    model's last layer reads the query's token there. The value is Pearson's correlation
-    with the exact log-odds, NaN where the read-out does not vary.
+    model's last layer reads the query's token there. The value is Pearson's
+    correlation, NaN where the read-out does not vary.
+
+    **Arguments:** `target`: `"log_odds"`, those of the exact Bayes predictor, or
+    `"log_likelihood_ratio"`, of the true parameters, as in arXiv 2603.10573.
     """
+    check_one_of("target", target, Statistic)
 
     def fn(model: Any, task: Any, batch: Any, edits: tuple) -> Array:
         streams = _query_streams(model, task, batch, edits)
         logits = jax.vmap(jax.vmap(model.head))(streams)[..., 0]
-        return jax.vmap(lambda x: correlation(x, batch.log_odds))(logits)
+        return jax.vmap(lambda x: correlation(x, getattr(batch, target)))(logits)
 
-    return of_discrimination(fn, "layer", "read-out's r with Bayes")
+    what = {"log_odds": "Bayes", "log_likelihood_ratio": "the LLR"}[target]
+    return of_discrimination(fn, "layer", f"read-out's r with {what}")
 
 
 @register

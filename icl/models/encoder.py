@@ -24,6 +24,7 @@ from ._layer_settings import check_length, check_widths
 from ._layers import per_token
 from ._mlp import ExactGelu, MLP
 from ._positions import AbstractPositions, Learned, NoPositions
+from ._torch_weights import TorchWeights as TorchWeights
 from ._transformer import PostNormBlock
 from .attention import Attention, Everything, SoftmaxAttention
 
@@ -87,6 +88,8 @@ class EncoderConfig(ModelConfig):
     init_scale: float = 3**-0.5
     """The factor on the initial weight matrices; the default gives the variance of
     PyTorch's linear layers."""
+    initial: TorchWeights | None = None
+    """All initial weights as in the public code, in place of those above."""
 
     def __post_init__(self):
         check_widths(self)
@@ -104,12 +107,13 @@ class EncoderConfig(ModelConfig):
             key, 3 + self.num_layers
         )
         settings = {"init_scale": self.init_scale}
-        return Encoder(
+        found = Encoder(
             self.tokens.build(dim, self.d_model, key=embed_key, **settings),
             self.positions.build(self.d_model, key=position_key),
             tuple(self._block(block_key) for block_key in keys),
             linear(self.d_model, 1, bias=True, scale=self.init_scale, key=head_key),
         )
+        return found if self.initial is None else self.initial.draw(found, key=key)
 
     def _block(self, key: PRNGKeyArray) -> PostNormBlock:
         attn_key, mlp_key = jax.random.split(key)

@@ -1,7 +1,7 @@
 """Numbers of named things, as bars side by side or as dots with intervals."""
 
 from collections.abc import Mapping, Sequence
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 
@@ -61,6 +61,13 @@ def bars(
     return fig
 
 
+_AT_RIGHT: Mapping[str, Any] = {
+    **{"xycoords": ("axes fraction", "data"), "xytext": (-2, 0)},
+    **{"textcoords": "offset points", "ha": "right", "va": "center", "fontsize": 7},
+}
+"""How a text ends at the right edge of the axes."""
+
+
 def intervals(
     values: Mapping[str, Mapping[str, float | Sequence[float]]],
     *,
@@ -74,7 +81,8 @@ def intervals(
     **Arguments:**
 
     - `values`: By group and name, a number, or a number and the two ends of its
-        interval. A NaN number has no dot, and NaN ends have no line.
+        interval. A NaN number has no dot, and NaN ends have no line. An infinite one
+        is an arrow at the right: an event that never came.
     - `label`: What is measured, with its unit.
     - `of`: What the names stand for, such as heads.
     - `by`: What the groups are; the title of the legend.
@@ -98,7 +106,11 @@ def intervals(
             middle, half = (low + high) / 2, (high - low) / 2
             ax.errorbar(middle, at, xerr=half, fmt="none", capsize=2, **look)
             mark = "D" if k == 0 else "o"
-            ax.plot(value, at, mark, ms=4, label=group, clip_on=False, **look)
+            never = np.isinf(value)
+            there = np.where(never, np.nan, value)
+            ax.plot(there, at, mark, ms=4, label=group, clip_on=False, **look)
+            for y in at[never]:
+                ax.annotate("never →", (1, y), color=look["color"], **_AT_RIGHT)
             where = {"name": np.array([*rows])}
             for end, column in (("", value), ("/low", low), ("/high", high)):
                 drawn[f"{group}{end}"] = Quantity(column, where, label)

@@ -112,6 +112,7 @@ def handles_of(
     key: Key,
     *,
     trace: str = "",
+    middle: str = "mean",
     band: str | None = None,
     thresholds: Iterable[str] = (),
     phase_change: bool = False,
@@ -122,13 +123,14 @@ def handles_of(
 
     - `key`: The groups.
     - `trace`: What the thin lines are, and how many; empty if there are none.
+    - `middle`: What the thick lines are, if there is one group.
     - `band`: What the bands are, if there are any.
     - `thresholds`: What the horizontal lines are.
     - `phase_change`: Whether there is a vertical line.
     """
     handles: list[Handle] = []
     for k, name in enumerate(key.names):
-        text = name or ("mean" if trace or band else "")
+        text = name or (middle if trace or band else "")
         if text:
             handles.append(Line2D([], [], label=text, **key.style(k)))
     if trace:

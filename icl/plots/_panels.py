@@ -4,8 +4,10 @@ Every figure of curves is made of such panels.
 """
 
 import math
+import operator
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Literal
 
 import numpy as np
 from matplotlib import patheffects
@@ -23,6 +25,8 @@ from ._style import figure, sequences_axis, style, unit_of
 MOST_TRACES = 2000
 _HALO = (patheffects.withStroke(linewidth=2.2, foreground="white"),)
 
+
+Middle = Literal["mean", "median"]
 
 Limits = tuple[float | int | None, float | int | None]
 """The ends of an axis; `None` fits the data."""
@@ -72,6 +76,7 @@ class Look:
     - `trace`: What one trace is.
     - `band`: What to draw around each mean.
     - `phase_change`: Where to draw a vertical line, in sequences seen.
+    - `middle`: What is drawn of each group, over its traces.
     """
 
     columns: int = 4
@@ -79,6 +84,7 @@ class Look:
     trace: str = "trace"
     band: Interval | None = None
     phase_change: float | None = None
+    middle: Middle = "mean"
 
 
 def draw(sequences: np.ndarray, panels: Sequence[Panel], look: Look) -> DrawnFigure:
@@ -95,11 +101,12 @@ def draw(sequences: np.ndarray, panels: Sequence[Panel], look: Look) -> DrawnFig
     count = max(panel.values.shape[1] for panel in panels)
     unit, text = unit_of(float(sequences.max(initial=0)))
     thin = any(_several(panel, key) for panel in panels)
-    title = f"mean by {look.by}" if thin and look.by else look.by
+    title = f"{look.middle} by {look.by}" if thin and look.by else look.by
     with style():
         handles = handles_of(
             key,
             trace=_trace_text(look.trace, count) if thin else "",
+            middle=look.middle,
             band=look.band and look.band.text(look.trace),
             thresholds=[panel.threshold[1] for panel in panels if panel.threshold],
             phase_change=look.phase_change is not None,
@@ -149,14 +156,15 @@ def _draw_panel(
         colours = key.colours(panel.groups, values.shape[1])
         _thin_lines(ax, x, values, shown, colours, isinstance(key, Numbered))
         drawn |= _thin_drawn(sequences, panel, shown, look)
-    means = np.stack([finite(values[:, members[k]]).mean() for k in groups], 1)
+    over = operator.methodcaller(look.middle)
+    means = np.stack([over(finite(values[:, members[k]])) for k in groups], 1)
     for k, mean in zip(groups, means.T, strict=True):
         halo = _HALO if thin else None
         look_of = {**key.style(k), "path_effects": halo, "zorder": 3}
         ax.plot(x, mean, label=key.names[k] or None, **look_of)
     names = np.array([key.names[k] for k in groups])
     axes = {"sequences seen": sequences, look.by or "group": names}
-    drawn["mean"] = Quantity(means, axes, panel.label)
+    drawn[look.middle] = Quantity(means, axes, panel.label)
     if look.band is not None:
         edges = [look.band.bounds(values[:, members[k]]) for k in groups]
         for k, (low, high) in zip(groups, edges, strict=True):

@@ -7,7 +7,7 @@ from numpy.typing import ArrayLike
 
 from ._drawn import DrawnFigure, Quantity
 from ._interval import Interval
-from ._panels import as_panels, draw, Limits, Look, named_level, Panel
+from ._panels import as_panels, draw, Limits, Look, Middle, named_level, Panel
 from ._style import unit_of
 
 
@@ -24,6 +24,7 @@ def traces(
     threshold: float | None = None,
     phase_change: float | None = None,
     columns: int = 4,
+    middle: Middle = "mean",
 ) -> DrawnFigure:
     """Draws values over training: thin traces, and the mean of each group on top.
 
@@ -45,12 +46,13 @@ def traces(
     - `threshold`: Where to draw a horizontal line.
     - `phase_change`: Where to draw a vertical line, in sequences seen.
     - `columns`: The number of panels side by side.
+    - `middle`: What is drawn on top; the median, if some traces are unlike the others.
 
     **Returns:**
 
-    A figure whose `drawn` has `traces`, `group` and `mean`, and with a band also `low`
-    and `high`. At most 2000 traces are drawn, chosen evenly from each group; means and
-    bands use all traces.
+    A figure whose `drawn` has `traces`, `group` and `mean` (or `median`), and with a
+    band also `low` and `high`. At most 2000 traces are drawn, chosen evenly from each
+    group; means and bands use all traces.
 
     **Raises:** `ValueError` for arrays that do not fit together, or more labels than
     can be told apart.
@@ -61,7 +63,7 @@ def traces(
         Panel(array, chosen, name, name, label, limits, level)
         for name, array in as_panels(values).items()
     ]
-    look = Look(columns, by, trace, band, phase_change)
+    look = Look(columns, by, trace, band, phase_change, middle)
     return draw(sequences, panels, look)
 
 

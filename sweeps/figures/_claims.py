@@ -21,8 +21,17 @@ class Claim(abc.ABC):
     def parts(self, numbers: RowNumbers, targets: RowNumbers) -> "Iterator[Comparison]":
         """The comparisons that the claim consists of."""
 
+    @property
+    @abc.abstractmethod
+    def about(self) -> tuple[str, ...]:
+        """The rows that the claim is about."""
+
     @abc.abstractmethod
     def __str__(self) -> str: ...
+
+    def concerns(self, numbers: RowNumbers, targets: RowNumbers) -> bool:
+        """Whether the claim says anything about a seed with these numbers."""
+        return True
 
     def holds(self, numbers: RowNumbers, targets: RowNumbers) -> bool | None:
         """Whether the claim holds; `None` if the numbers do not tell."""
@@ -51,6 +60,11 @@ class Ordering(Claim):
 
     steps: tuple[str | tuple[str, ...], ...]
 
+    @property
+    def about(self):
+        steps = [(s,) if isinstance(s, str) else s for s in self.steps]
+        return tuple(row for step in steps for row in step)
+
     def parts(self, numbers, targets):
         steps = [(s,) if isinstance(s, str) else s for s in self.steps]
         for upper, lower in zip(steps, steps[1:], strict=False):
@@ -71,6 +85,10 @@ class Within(Claim):
     low: float = -math.inf
     high: float = math.inf
 
+    @property
+    def about(self):
+        return (self.row,)
+
     def parts(self, numbers, targets):
         value = numbers[self.row]
         known = None if math.isnan(value) else self.low < value < self.high
@@ -90,6 +108,10 @@ class Alike(Claim):
     rows: tuple[str, ...]
     factor: float
 
+    @property
+    def about(self):
+        return self.rows
+
     def parts(self, numbers, targets):
         values = [numbers[row] for row in self.rows]
         known = all(map(math.isfinite, values))
@@ -108,6 +130,10 @@ class Same(Claim):
 
     rows: tuple[str, ...]
     tolerance: float = 0.0
+
+    @property
+    def about(self):
+        return self.rows
 
     def parts(self, numbers, targets):
         for row in self.rows:
@@ -129,6 +155,10 @@ class Exceeds(Claim):
     other: str
     by: float
 
+    @property
+    def about(self):
+        return self.row, self.other
+
     def parts(self, numbers, targets):
         x, y = numbers[self.row], numbers[self.other]
         known = math.isfinite(x) and math.isfinite(y)
@@ -147,6 +177,10 @@ class Times(Claim):
     other: str
     factor: float
 
+    @property
+    def about(self):
+        return self.row, self.other
+
     def parts(self, numbers, targets):
         x, y = numbers[self.row], numbers[self.other]
         known = not math.isnan(x) and math.isfinite(y)
@@ -163,12 +197,37 @@ class Together(Claim):
 
     claims: tuple[Claim, ...]
 
+    @property
+    def about(self):
+        return tuple(row for claim in self.claims for row in claim.about)
+
     def parts(self, numbers, targets):
         for claim in self.claims:
             yield from claim.parts(numbers, targets)
 
     def __str__(self) -> str:
         return ", and ".join(map(str, self.claims))
+
+
+@dataclasses.dataclass(frozen=True)
+class Given(Claim):
+    """A claim about the seeds in which a condition holds. The others are ignored."""
+
+    condition: Claim
+    claim: Claim
+
+    @property
+    def about(self):
+        return *self.claim.about, *self.condition.about
+
+    def concerns(self, numbers, targets):
+        return self.condition.holds(numbers, targets) is True
+
+    def parts(self, numbers, targets):
+        return self.claim.parts(numbers, targets)
+
+    def __str__(self) -> str:
+        return f"{self.claim}, given {self.condition}"
 
 
 def shown(value: float) -> str:

@@ -81,7 +81,9 @@ def draw_curves(
     label: str = "loss (nats)",
     **looks: Any,
 ) -> plots.DrawnFigure:
-    """Draws each run's curve, thin, and the mean of each label, from 0 up.
+    """Draws each run's curve, thin, and the median of each label.
+
+    Some seeds may fail. A mean over them and the others would be like neither.
 
     **Arguments:**
 
@@ -91,7 +93,7 @@ def draw_curves(
     panels = {"": found} if isinstance(found, MetricCurves) else found
     first = next(iter(panels.values()))
     values = {title: each.values for title, each in panels.items()}
-    usual = {"groups": np.array(first.labels), "trace": "seed", "limits": (0, None)}
+    usual = {"groups": np.array(first.labels), "trace": "seed", "middle": "median"}
     return plots.traces(first.sequences, values, label=label, **(usual | looks))
 
 
@@ -102,9 +104,9 @@ def dotted(
     *,
     known: str = "published",
 ) -> plots.DrawnFigure:
-    """Draws each number's mean over seeds and its interval, beside its target.
+    """Draws each number's estimate over seeds and its interval, beside its target.
 
-    Seeds where the event did not come are left out.
+    An event that did not come in half of the seeds or more is drawn as never.
 
     **Arguments:**
 
@@ -115,8 +117,7 @@ def dotted(
     """
     ours = {}
     for name, each in values.items():
-        there = np.where(np.isinf(each), math.nan, each)
-        found = Estimate.of(there, rows[name].unit.bounds)
+        found = Estimate.of(each, rows[name].unit.bounds)
         ours[name] = (found.value, found.low, found.high)
     targets = {name: rows[name].target for name in values}
     groups = {"ours": ours}

@@ -1,6 +1,7 @@
 """A figure: the runs it needs, what it measures on them, and what it claims."""
 
 import dataclasses
+import math
 import re
 from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
@@ -74,6 +75,8 @@ class Figure:
     - `rows`: The published number and its unit, by the name of the row, in order.
     - `claims`: Its claims, written down before the runs that they are judged on.
     - `about`: What the rows are, such as `"sequences until …"`.
+    - `targets_at`: The scale with the published size, if the published numbers mean
+        nothing at another; empty if they are comparable at all scales.
     - `fresh`: The seeds that claims are judged on, if others were seen before the
         claims were written; empty if claims are judged on all seeds.
     """
@@ -88,7 +91,15 @@ class Figure:
     claims: tuple[Claim, ...]
     study: str = ""
     runs: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    targets_at: str = ""
     fresh: tuple[int, ...] = ()
+
+    def at(self, scale: str) -> "Figure":
+        """The figure at a scale; without published numbers that are of another."""
+        if self.targets_at in ("", scale):
+            return self
+        rows = {name: Row(math.nan, row.unit) for name, row in self.rows.items()}
+        return dataclasses.replace(self, rows=rows)
 
     @property
     def targets(self) -> dict[str, float]:

@@ -43,11 +43,9 @@ def table_of(name: str, *, scale: str = "small", file: str = "") -> Table:
     seeds = len(found["judged"])
     over = f"ours: {counted(len(found['seeds']), 'seed')}" if found["seeds"] else "ours"
     rows = [_row(row, values) for row, values in found["rows"].items()]
-    rows += [
-        (claim, None, f"{told['seeds']} of {counted(seeds, 'seed')}" if seeds else None)
-        + (told["verdict"],)
-        for claim, told in found["claims"].items()
-    ]
+    for claim, told in found["claims"].items():
+        in_seeds = f"{told['seeds']} of {counted(told['of'], 'seed')}"
+        rows.append((claim, None, in_seeds if seeds else None, told["verdict"]))
     last = ("the figure", None, None, found["verdict"])
     return Table((found["unit"], "paper", over, "verdict"), [*rows, last])
 

@@ -3,6 +3,7 @@
 import dataclasses
 import functools
 import importlib
+from fnmatch import fnmatchcase
 from types import ModuleType
 
 from opto.hints import did_you_mean
@@ -21,6 +22,8 @@ class Published:
     - `number`: Its number in the paper, such as `"4b"`.
     - `shows`: What it shows, in a few words.
     - `figure`: The name of our figure for `icl figure`, or empty.
+    - `rows`: Which rows of our figure are of this one, as patterns such as `"A: *"`;
+        none means all. Its claims are those about these rows only.
     - `notebook`: The notebook that draws it, if no `icl figure` does.
     - `absent`: Why nothing is judged, if so.
     """
@@ -28,12 +31,22 @@ class Published:
     number: str
     shows: str
     figure: str = ""
+    rows: tuple[str, ...] = ()
     notebook: str = ""
     absent: str = ""
 
     def __post_init__(self):
         if not self.figure and not self.absent:
             raise ValueError(f"figure {self.number} has neither a figure nor a reason")
+
+    def has(self, row: str) -> bool:
+        """Whether a row of our figure is of this one."""
+        return not self.rows or any(fnmatchcase(row, each) for each in self.rows)
+
+    def claims(self) -> set[str]:
+        """The texts of our figure's claims that are about its rows."""
+        every = all_figures()[self.figure].claims
+        return {str(claim) for claim in every if all(map(self.has, claim.about))}
 
 
 @functools.cache

@@ -68,7 +68,8 @@ SHARE = Unit("share", WithinDifference(0.1))
 ATTENTION = Unit("attention", WithinDifference(0.05), low=-1.0, high=1.0)
 NATS = Unit("nats", WithinFactor(1.25), low=0.0)
 STEPS = Unit("steps", WithinFactor(1.0), low=0.0)
-NUMBER = Unit("number", WithinDifference(1.0))
+COUNT = Unit("count", WithinDifference(1.0), low=0.0)
+DIFFERENCE = Unit("difference of accuracies", WithinDifference(0.01))
 QUOTIENT = Unit("quotient", WithinFactor(1.25), low=0.0)
 
 

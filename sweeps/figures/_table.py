@@ -79,10 +79,15 @@ class Judged:
             for k in places
         ]
 
-    def good(self, claim: Claim) -> int:
-        """The number of judged seeds in which a claim holds."""
+    def concerned(self, claim: Claim) -> list[dict[str, float]]:
+        """The row numbers of the judged seeds that a claim is about."""
         targets = self.chosen.targets
-        return sum(claim.holds(one, targets) is True for one in self.judged_seeds)
+        return [one for one in self.judged_seeds if claim.concerns(one, targets)]
+
+    def good(self, claim: Claim) -> int:
+        """In how many of these seeds a claim holds."""
+        targets = self.chosen.targets
+        return sum(claim.holds(one, targets) is True for one in self.concerned(claim))
 
 
 def report(found: Judged, about: Iterable[str], judged: bool) -> str:
@@ -153,7 +158,11 @@ def as_json(
             for name, row in chosen.rows.items()
         },
         "claims": {
-            str(claim): {"verdict": verdict, "seeds": found.good(claim)}
+            str(claim): {
+                "verdict": verdict,
+                "seeds": found.good(claim),
+                "of": len(found.concerned(claim)),
+            }
             for claim, verdict in found.claims.items()
         },
         "verdict": found.verdict,
@@ -202,8 +211,10 @@ def _rule(found: Judged) -> str:
 def _line(claim: Claim, found: Judged, judged: bool) -> str:
     if not judged:
         return f"{claim}: not judged at scale smoke, where training is too short"
-    verdict, each = found.claims[claim], found.judged_seeds
-    seeds = f" (in {found.good(claim)} of {len(each)} seeds)" if len(each) > 1 else ""
+    verdict, each = found.claims[claim], found.concerned(claim)
+    several = len(found.judged_seeds) > 1
+    seeds = f" (in {found.good(claim)} of {counted(len(each), 'seed')})"
+    seeds = seeds if several else ""
     line = f"{claim}: {verdict}{seeds}"
     if verdict is Verdict.HOLDS:
         return line

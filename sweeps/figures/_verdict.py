@@ -1,6 +1,7 @@
 """The verdict on a number, a claim or a figure, in one of four words.
 
 A claim is judged seed by seed, and holds if it does in at least four of five seeds. A
+claim with a condition is judged on the seeds that meet it, if half or more do. A
 figure holds if its claims and its numbers hold; it differs if only its claims hold.
 """
 
@@ -55,10 +56,10 @@ def verdict_of_claim(
     claim: Claim, each: Sequence[RowNumbers], targets: RowNumbers
 ) -> Verdict:
     """The verdict on a claim, from the numbers of each seed."""
-    found = [claim.holds(one, targets) for one in each]
+    found = [claim.holds(one, targets) for one in each if claim.concerns(one, targets)]
     good, unknown = found.count(True), found.count(None)
     wanted = seeds_wanted(len(found))
-    if not found or good < wanted <= good + unknown:
+    if not found or 2 * len(found) < len(each) or good < wanted <= good + unknown:
         return Verdict.ABSENT
     return Verdict.HOLDS if good >= wanted else Verdict.NOT_REPRODUCED
 

@@ -226,7 +226,7 @@ def _finish(
     path = folder / f"{chosen.stem}{scale}{own}{some}.png"
     for file in (path, path.with_suffix(".pdf")):
         plots.save(measured.figure, file)
-    found = Judged(chosen, measured, seeds)
+    found = Judged(chosen.at(options.scale), measured, seeds)
     content = as_json(
         found,
         options.scale,

@@ -68,6 +68,7 @@ def _accuracies(every: dict[str, MetricCurves]) -> plots.DrawnFigure:
         label="accuracy among labels in context",
         by="evaluation set",
         trace="seed",
+        middle="median",
         limits=(0, 1.02),
         threshold=0.5,
     )

@@ -8,7 +8,7 @@ from ._context import Context, Mixture
 from ._distribution import Distribution
 from ._exemplars import ExemplarChoice
 from ._labels import Labels, Relabel
-from ._split import SplitPart
+from ._split import Split, SplitPart
 from ._task import ExemplarLabel
 
 
@@ -18,6 +18,10 @@ class EvaluationSet(EvaluationConfig):
 
     size: int = 500
     """Number of sequences."""
+    class_split: Split | None = None
+    """Another division of the classes than in training."""
+    exemplar_split: Split | None = None
+    """Another division of each class's exemplars than in training."""
     classes: SplitPart | None = None
     """Which part of the classes to draw from."""
     exemplars: SplitPart | None = None

@@ -1,5 +1,6 @@
 """Measurements on the runs of this paper."""
 
+import dataclasses
 from pathlib import Path
 
 import jax
@@ -11,24 +12,30 @@ from icl.batches import batch
 from icl.measures import EachSequence, task_metric
 from icl.protocols import TaskConfig
 from icl.summaries import Correlation, RankCorrelation
+from icl.tasks.discrimination import NoisyLabels, ShiftedMean, Unchanged
 
 
 FRESH = 20_000
-"""How many new sequences the final model is judged on."""
-_KEY = 2026
+"""How many new sequences the final model is judged on; each seed has its own."""
 _ROWS = ("logit", "log_odds", "log_likelihood_ratio", "label")
 
 
-def share_of_bayes(folder: Path, name: str) -> float:
-    """Accuracy above chance at the end, divided by that of the exact Bayes predictor.
+def accuracies(folder: Path) -> dict[str, float]:
+    """The final model's accuracy on new sequences, and its share of Bayes.
 
-    Both are of the same sequences, those of an evaluation set. The Bayes predictor sees
-    the context before anything was done to it.
+    The share is the accuracy above chance, divided by that of the exact Bayes predictor
+    on the same sequences. A model that was trained on changed contexts is judged on
+    unchanged ones if only labels were changed, as in the paper.
     """
-    rows = icl.Run(folder).log.evaluations[name]
-    label = rows["label"][-1] > 0.5
-    bayes = np.mean((rows["log_odds"][-1] > 0) == label)
-    return float((rows["accuracy"][-1].mean() - 0.5) / (bayes - 0.5))
+    task = icl.load(folder).experiment.task
+    if isinstance(task, ShiftedMean) and isinstance(task.context_change, NoisyLabels):
+        task = dataclasses.replace(task, context_change=Unchanged())
+    rows = final_rows(folder, task)
+    label = rows["label"] > 0.5
+    accuracy, bayes = (
+        float(np.mean((rows[name] > 0) == label)) for name in ("logit", "log_odds")
+    )
+    return {"accuracy": accuracy, "share": (accuracy - 0.5) / (bayes - 0.5)}
 
 
 def wide_shift(folder: Path) -> TaskConfig:
@@ -69,7 +76,8 @@ def final_rows(
     **Arguments:** `task`: As for `against_bayes`.
     """
     trained = icl.load(folder)
-    drawn = batch(task or trained.task, FRESH, key=jax.random.key(_KEY))
+    key = jax.random.fold_in(jax.random.key(trained.experiment.eval_seed), FRESH)
+    drawn = batch(task or trained.task, FRESH, key=key)
     measures = {k: task_metric(trained.task, k, over=EachSequence()) for k in _ROWS}
     found = icl.replay(trained, measures, data=drawn, checkpoints=[-1])
     return {k: np.asarray(found[k][0], np.float64) for k in _ROWS}

@@ -23,14 +23,23 @@ STORY = (
 
 PUBLISHED = (
     Published(
-        "? (tasks A, B)",
+        "? (task A)",
         "accuracy, and correlation with the log-likelihood ratio",
         "likelihood-ratio/bayes",
+        ("A: *",),
     ),
-    Published("? (A, wider shift)", "out of distribution", "likelihood-ratio/bayes"),
+    Published("? (task B)", "the same", "likelihood-ratio/bayes", ("B: *",)),
+    Published(
+        "? (A, wider shift)",
+        "out of distribution",
+        "likelihood-ratio/bayes",
+        ("A wide: *",),
+    ),
     Published("? (ablations)", "what is needed to learn", "likelihood-ratio/ablations"),
-    Published("? (logit lens)", "the read-out by layer", "likelihood-ratio/mechanism"),
-    Published("? (kernel)", "kernel regression", "likelihood-ratio/mechanism"),
-    Published("? (OV)", "heads and labels", "likelihood-ratio/mechanism"),
+    Published("? (logit lens)", "the read-out by layer", "likelihood-ratio/lens"),
+    Published("? (kernel)", "kernel regression", "likelihood-ratio/kernel"),
+    Published("? (OV)", "heads and labels", "likelihood-ratio/ov"),
     Published("ours", "when plateaus end", "likelihood-ratio/escape"),
+    Published("ours", "more steps for what is at chance", "likelihood-ratio/longer"),
+    Published("ours", "which heads carry the label", "likelihood-ratio/heads"),
 )

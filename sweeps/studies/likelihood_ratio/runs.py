@@ -1,8 +1,8 @@
 """The runs of arXiv 2603.10573: both tasks, and the ablations of the first.
 
-Ablations that end at chance in the paper also run with three times the steps. If a run
-is at chance, it may still be on its first plateau; the longer run tells that apart from
-a model that cannot learn the task.
+Three ablations that end at chance in the paper also run with three times the steps. If
+a run is at chance, it may still be on its first plateau; the longer run tells that
+apart from a model that cannot learn the task.
 
 `small` has 4 components and two layers of 64, as in `icl.presets`; `paper` is as
 published.
@@ -81,16 +81,11 @@ ABLATIONS: Mapping[str, _Change] = {
 }
 """What each ablation changes, by the name of its runs."""
 
-AT_CHANCE = (
-    "interleaved",
-    "shuffled-labels",
-    "frozen-qk",
-    "frozen-attention",
-    "noise-0.2",
-    "noise-0.4",
+LONGER_RUNS = tuple(
+    f"{name}-longer" for name in ("interleaved", "frozen-qk", "frozen-attention")
 )
-"""The ablations that end at chance in the paper. `no-labels` is not among them: by
-symmetry it can only be at chance."""
+"""Runs with more steps of ablations that end at chance in the paper, where not symmetry
+or wrong labels make chance the best."""
 
 
 def trials(scale: StudyScale, folder: Path, data: Source | None) -> list[Trial]:
@@ -104,10 +99,13 @@ def trials(scale: StudyScale, folder: Path, data: Source | None) -> list[Trial]:
     few = ("interleaved", "no-labels", "frozen-qk")  # Each is another program.
     names = few if scale == "smoke" else tuple(ABLATIONS)
     found |= {name: _ablated(base, name) for name in names}
-    found |= {
-        f"{name}-longer": _ablated(longer, name) for name in AT_CHANCE if name in names
+    few_longer = {
+        name: _ablated(longer, name.removesuffix("-longer"))
+        for name in LONGER_RUNS
+        if name.removesuffix("-longer") in names
     }
-    return with_seeds(found, seeds)
+    once = seeds[:1] if scale == "paper" else seeds
+    return [*with_seeds(found, seeds), *with_seeds(few_longer, once)]
 
 
 def _at(

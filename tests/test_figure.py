@@ -258,7 +258,7 @@ def run_names(study, scale):
 
 
 # Their runs start from many checkpoints of another run.
-NOT_AT_SMOKE = ("coopetition/4c", "coopetition/6")
+NOT_AT_SMOKE = ("coopetition/4c", "coopetition/6", "coopetition/variants")
 
 
 @pytest.mark.parametrize("scale", ["smoke", "small", "paper"])
@@ -301,7 +301,6 @@ def test_without_a_name_figures_are_listed(capsys):
         (["nothing"], "known: attention/curves, "),
         (["induction/5a", "--seeds", "5"], "--seeds: induction/5a is a toy model"),
         (["induction/5b", "--seeds", "4"], "no seed 4; there are 10, 11"),
-        (["coopetition/6", "--seeds", "5"], "--seeds: coopetition/6 has only one"),
         (["induction/5b", "--data", "none.h5"], "--data: there is no file"),
     ],
 )

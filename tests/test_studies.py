@@ -15,7 +15,7 @@ import opto
 from icl import Experiment
 from icl.compat.icl_dynamics import edits_from_flags
 from icl.config import from_json, to_json
-from icl.data import HDF5Classes, LowRankClasses
+from icl.data import HDF5Classes, LowRankClasses, TransformedClasses
 from icl.edits.grafts import parse_edit
 from icl.edits.ranked import RankedHeads
 from icl.models import exemplar_label_interface, TransformerConfig
@@ -112,7 +112,7 @@ def test_what_a_run_needs_is_kept(study, scale):
         # All except the main run, four seeds, and the runs with one head.
         "induction": (9, 65 - 13, 65 - 13),
         "clamps": (12, 60, 60),
-        "coopetition": (4, 9, 22),
+        "coopetition": (4, 27, 22),
         # All except the main run and the runs with one head.
         "replicas": (2 * 10, 5 * 38, 5 * 38),
     }
@@ -138,7 +138,7 @@ def test_smoke_builds(study):
             experiment, edits=(), start=None, evaluations={}, init_seed=0, train_seed=0
         )
         if bare.data is not None:
-            assert isinstance(bare.data, LowRankClasses)
+            assert isinstance(bare.data, LowRankClasses | TransformedClasses)
             data = dataclasses.replace(bare.data, seed=0)
             bare = dataclasses.replace(bare, data=data)
         key = json.dumps(to_json(bare))

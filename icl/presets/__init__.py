@@ -6,6 +6,7 @@ a preset needs of its data is here too. The whole of a study's runs is in `sweep
 
 from ._data import (
     check_data as check_data,
+    clusters_stand_in as clusters_stand_in,
     data_shape as data_shape,
     stand_in as stand_in,
 )

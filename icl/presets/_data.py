@@ -2,17 +2,34 @@
 
 import functools
 
-from ..data import HDF5Classes, LowRankClasses, OneHotClasses, Source
+from ..data import (
+    HDF5Classes,
+    LowRankClasses,
+    OneHotClasses,
+    Source,
+    TransformedClasses,
+)
 
 
 def stand_in(
     classes: int, exemplars: int = 20, *, dim: int = 512, seed: int = 0
-) -> LowRankClasses:
+) -> TransformedClasses:
     """Synthetic classes instead of the coopetition and transience papers' features.
 
+    Like theirs, a class is a few drawings under eight transforms. The default settings
+    of `TransformedClasses` were searched for these papers; see
+    `sweeps.studies.coopetition.runs`.
+    """
+    return TransformedClasses(classes, exemplars, dim, seed=seed)
+
+
+def clusters_stand_in(
+    classes: int, exemplars: int, *, dim: int, seed: int = 0
+) -> LowRankClasses:
+    """Synthetic classes instead of clusters of token embeddings.
+
     Their exemplars differ along the same directions as the classes. So a query matches
-    its context only imperfectly, and in-context learning is transient. With independent
-    noise on each feature instead, in-context learning stays.
+    its context only imperfectly.
     """
     return LowRankClasses(
         classes, exemplars, dim=dim, spread=0.0, class_spread=0.5, seed=seed

@@ -41,7 +41,7 @@ def coopetition(
     - `data`: Has at least this many classes and exemplars. The default is a synthetic
         stand-in for the features of Omniglot's images, rotated and mirrored.
     - `classes`, `exemplars`: The numbers of classes to learn, and of exemplars of
-        each.
+        each: the first in the data.
 
     **Raises:** `ValueError` if the data has too few of them.
     """
@@ -49,7 +49,8 @@ def coopetition(
     return Experiment(
         data=data,
         task=ExemplarLabel(
-            class_split=Split(train=classes), exemplar_split=Split(train=exemplars)
+            class_split=Split(train=classes, seed=None),
+            exemplar_split=Split(train=exemplars, seed=None),
         ),
         model=TransformerConfig(positions=Learned()),
         optimizer=Adam(Constant(1e-5)),
@@ -58,7 +59,7 @@ def coopetition(
             evaluate_at=Every(100_000),
             checkpoint_at=Every(50_000),
         ),
-        evaluations=pair_sets(),
+        evaluations=pair_sets(classes, exemplars),
         init_seed=5,
         train_seed=2,
     )
@@ -130,8 +131,11 @@ def _with_task(base: Experiment, **changes) -> Experiment:
     return dataclasses.replace(base, task=dataclasses.replace(base.task, **changes))
 
 
-def pair_sets(size: int = 5000) -> Sets:
+def pair_sets(classes: int, exemplars: int, size: int = 5000) -> Sets:
     """The evaluation sets of runs with two context pairs (figure 1b).
+
+    As in the public code, they are drawn from the first 1600 of the classes and the
+    first 5 exemplars of each, so that all its runs have learned what they show.
 
     `train`: as in the main run. `icl`: the two classes are called 0 and 1. `flip`:
     their labels are exchanged, so an answer from the context is right, and an answer
@@ -142,4 +146,9 @@ def pair_sets(size: int = 5000) -> Sets:
     support = Context()
     sets = solution_sets(size, support)
     train = dataclasses.replace(sets["iwl"], context=support)
-    return {"train": train, **sets}
+    few = {
+        "class_split": Split(min(classes, 1600), seed=None),
+        "exemplar_split": Split(min(exemplars, 5), seed=None),
+    }
+    every = {"train": train, **sets}
+    return {name: dataclasses.replace(each, **few) for name, each in every.items()}

@@ -28,7 +28,7 @@ from ..tasks.exemplar_label import (
 from ..training import Training
 from ..training.optimizers import Adam, Constant
 from ..training.schedules import Every
-from ._data import check_data, stand_in
+from ._data import check_data, clusters_stand_in, stand_in
 from ._preset import preset
 
 
@@ -51,7 +51,7 @@ def transience(
     **Arguments:**
 
     - `data`: Has at least this many classes and exemplars. The default is a synthetic
-        stand-in for the features of Omniglot's images.
+        stand-in for the features of Omniglot's images, rotated and mirrored.
     - `classes`, `exemplars`: The numbers of classes to learn, and of exemplars of
         each.
 
@@ -82,7 +82,7 @@ def transience(
 
 @preset
 def transience_clusters(
-    data: Source = stand_in(1600, 10, dim=4096),  # noqa: B008
+    data: Source = clusters_stand_in(1600, 10, dim=4096),  # noqa: B008
     *,
     classes: int = 1600,
     exemplars: int = 10,

@@ -131,8 +131,6 @@ class Figure:
         """
         every = {label: _matching(name, names) for label, name in self.runs.items()}
         there = {seed for by_seed in every.values() for seed in by_seed}
-        if seeds and not any(_SEED in name for name in self.runs.values()):
-            raise ValueError(f"--seeds: {self.name} has only one seed in this study")
         for seed in seeds:
             if seed not in there:
                 has = ", ".join(map(str, sorted(there))) or "none"

@@ -57,8 +57,11 @@ class CoopetitionRun:
     heads: tuple[int, tuple[int, ...]] | None = None
     """The heads `{previous}` that the edits name, in layer 0 of the main run: how many
     sequences it had seen, and the heads' ranks by attention to the previous token."""
+    rate: float | None = None
+    """The learning rate of a run with two pairs; `None` means the scale's."""
     init_seed: int = 5
     train_seed: int = 2
+    eval_seed: int = 0
 
 
 @dataclasses.dataclass(frozen=True)
@@ -72,10 +75,6 @@ class Setting:
     """Sequences of an evaluation set; `None` means as published."""
     dim: int = 512
     """The number of features of the synthetic classes."""
-    class_spread: float = 0.5
-    """How much their exemplars vary along the directions in which classes differ."""
-    features: float = 1.0
-    """The size of their features."""
     sets: tuple[str, ...] | None = None
     """The evaluation sets; `None` means all."""
     d_model: int = 64
@@ -86,10 +85,7 @@ def experiment_of(
     run: CoopetitionRun, setting: Setting, folder: Path, data: Source | None
 ) -> Experiment:
     """The experiment of a run; the runs it starts or grafts from are in `folder`."""
-    stand = stand_in(run.classes, run.exemplars, dim=setting.dim)
-    data = data or dataclasses.replace(
-        stand, class_spread=setting.class_spread, scale=setting.features
-    )
+    data = data or stand_in(run.classes, run.exemplars, dim=setting.dim)
     base = _base(run, setting, data)
     batch_size = base.training.batch_size
     edits, start = run.edits, None
@@ -119,6 +115,7 @@ def experiment_of(
         start=start,
         init_seed=run.init_seed,
         train_seed=run.train_seed,
+        eval_seed=run.eval_seed,
     )
 
 
@@ -130,7 +127,8 @@ def _base(run: CoopetitionRun, setting: Setting, data: Source) -> Experiment:
         model = dataclasses.replace(base.model, num_layers=setting.deep_layers)
     else:
         base = coopetition(data, **size)
-        base = dataclasses.replace(base, optimizer=Adam(Constant(setting.rate)))
+        rate = run.rate or setting.rate
+        base = dataclasses.replace(base, optimizer=Adam(Constant(rate)))
         model = dataclasses.replace(
             base.model,
             num_layers=run.depth,

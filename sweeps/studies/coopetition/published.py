@@ -25,7 +25,18 @@ STORY = (
 )
 
 _DIAGRAM = "a diagram"
-_NO_RUN = "only at scale `paper`, which was not run"
+_LONG = (
+    "a day on two cores; `python -m sweeps coopetition --scale paper` has it as "
+    "`main-320M`, for a GPU"
+)
+_DEEP = (
+    "400 million sequences of a deep model; `python -m sweeps coopetition "
+    "--scale paper` has it as `12-layers-matched`, for a GPU"
+)
+_HEADS = (
+    "their heads are chosen in a run to 64 million; `python -m sweeps coopetition "
+    "--scale paper` has them, for a GPU"
+)
 _drawn = functools.partial(
     Published,
     notebook="04_coopetition",
@@ -35,6 +46,9 @@ _drawn = functools.partial(
 PUBLISHED = (
     Published("1a, 1c", "example sequences; a second diagram", absent=_DIAGRAM),
     Published("1b", "accuracies over training", "coopetition/1b"),
+    Published(
+        "1b", "the same at the published rate, once", "coopetition/published-rate"
+    ),
     _drawn("2a", "attention of layer 1 on ciwl"),
     _drawn("2b", "one head with its attention clamped"),
     Published("3a", "induction strength on flip over training", "coopetition/3a"),
@@ -44,14 +58,24 @@ PUBLISHED = (
     Published("5", "a toy of two mechanisms", "coopetition/5"),
     Published("5, right", "the divot in the transformer's loss", "coopetition/divot"),
     Published("6a", "matching exemplars, two layers", "coopetition/6"),
-    Published("6b", "matching exemplars, twelve layers", absent=_NO_RUN),
+    Published("6b", "matching exemplars, twelve layers", absent=_DEEP),
     Published("? (appendix)", "five other seeds", "coopetition/1b"),
-    Published("? (appendix)", "rotary and sinusoidal positions", absent=_NO_RUN),
-    Published("? (appendix)", "fewer classes and exemplars", absent=_NO_RUN),
-    Published("? (appendix)", "MLPs", absent=_NO_RUN),
-    Published("11", "the main run to 320 million sequences", absent=_NO_RUN),
+    Published(
+        "? (appendix)",
+        "rotary and sinusoidal positions",
+        "coopetition/variants",
+        ("* positions: *",),
+    ),
+    Published(
+        "? (appendix)",
+        "fewer classes and exemplars",
+        "coopetition/variants",
+        ("* × *",),
+    ),
+    Published("? (appendix)", "MLPs", "coopetition/variants", ("MLPs: *",)),
+    Published("11", "the main run to 320 million sequences", absent=_LONG),
     Published("B.1 (C.1 at ICML)", "no heads at all, at the end", "coopetition/B1"),
-    Published("13", "one layer", absent=_NO_RUN),
+    Published("13", "one layer", "coopetition/variants", ("one layer: *",)),
     _drawn("14", "heads of layer 0 over training"),
     Published("12, 15 (?)", "temperature; superposition", absent="not written"),
     Published(
@@ -60,5 +84,5 @@ PUBLISHED = (
         notebook="03_phase_changes",
         absent="five of the seeds are judged in figure 5",
     ),
-    Published("18", "rejected hypotheses", absent=_NO_RUN),
+    Published("18", "rejected hypotheses", absent=_HEADS),
 )

@@ -7,12 +7,21 @@ runs that make evaluation sets are not needed here: a set is a function of the
 evaluation seed. Figures 2 and 3 are measured on checkpoints of these runs; figure 5 is
 a toy model without a transformer.
 
-`small` takes an hour and a half. It has as many classes as published, a learning rate
-ten times the paper's, and a selection of the runs. The features of its classes have a
-sixteenth of the usual size, and its exemplars vary by a quarter. With features of full
-size, what a model learns about a class bypasses its heads, and at the end the model
-needs no heads. We tried seven sizes from .04 to 1 with spreads from .25 to .5, seed 5,
-and found no setting that ends as the paper's does.
+`small` has as many classes as published, ten times the learning rate, and a tenth of
+the sequences or less; it takes eight hours on two cores. `published-rate` has the
+published rate, once.
+
+The settings of the synthetic classes were searched at the rate of `small` with seed 5.
+All of this was wanted: on `flip` a peak of at least .6 and later less than .2; at least
+.95 on `ciwl`; without heads less than .7 on `train`; a negative induction strength on
+`flip` at the end; and on `icl` a rise and a fall. The first classes, which differed as
+much between characters and half as much within (`spread` .5, 19 invariant directions),
+met it at no size: in-context learning stayed, or never came, or the way past the heads
+grew too strong. With a `mean` three times as large in-context learning comes earlier.
+With as much variation within a character as between, a match of two exemplars is less
+reliable than what is learned of a class, and then in-context learning goes. Two
+neighbours of the chosen setting meet the criterion, too: `scale` .8 and 1 with 12
+invariant directions and `spread` 1. With `scale` .3 it never comes.
 """
 
 import dataclasses
@@ -122,32 +131,56 @@ def _short(sequences: float) -> str:
     return f"{sequences / M:g}M" if sequences >= M / 10 else f"{sequences:g}"
 
 
-# The setting was searched with seed 5, before the claims were written down.
-SEEDS = (10, 11, 12)
+SEEDS = (10, 11, 12, 13, 14)
+"""The seeds of the main run at `small`. The classes were searched with seed 5."""
+FEW = SEEDS[:3]
+"""The seeds of the runs that others graft or start from, and of those."""
 
 
 def _small() -> list[CoopetitionRun]:
-    length, part, keep = 4_800_000, 1_600_000, 160_000
-    mains = [
-        CoopetitionRun(f"init-{seed}", length, keep, init_seed=seed) for seed in SEEDS
-    ]
-    first = mains[0].name
-    others = [
-        CoopetitionRun("ciwl-only", length, 80_000, trained_on="ciwl"),
+    length, part, keep = 3_200_000, 1_600_000, 160_000
+    main = CoopetitionRun("main", length, keep)
+    few = [
+        CoopetitionRun("ciwl-only", 4_800_000, 80_000, trained_on="ciwl"),
         CoopetitionRun("icl-only", part, keep, trained_on="icl"),
-        _graft(first, length, part, keep),
-        *(_graft("ciwl-only", at, part, keep) for at in (80_000, 1_600_000, length)),
+        _graft("main", length, part, keep),
+        *(_graft("ciwl-only", at * M, part, keep) for at in (0.4, 2, 4.8)),
+        *(_start(at * M, part, keep) for at in (0.4, 0.48, 0.64, 0.72, 1.6)),
+        CoopetitionRun("matched", length, keep, matched=True),
+    ]
+    variants = [
+        dataclasses.replace(main, name="1-layer", depth=1),
+        dataclasses.replace(main, name="rope", positions=Rope(30.0)),
+        dataclasses.replace(main, name="sinusoidal", positions=Sinusoidal(30.0)),
+        dataclasses.replace(main, name="mlp", mlp_ratio=4.0),
         *(
-            _start(at, part, keep)
-            for at in (160_000, 320_000, 480_000, 640_000, 1_600_000)
+            _sized(dataclasses.replace(main, name="data"), *size)
+            for size in ((12_800, 5), (1600, 20), (1600, 5))
         ),
-        CoopetitionRun("matched", part, keep, matched=True),
-        CoopetitionRun("mixed-50", part, keep, trained_on="half"),
+        dataclasses.replace(main, name="mixed-50", trained_on="half"),
     ]
-    others = [dataclasses.replace(run, init_seed=SEEDS[0]) for run in others]
-    return [
-        dataclasses.replace(run, evaluate_every=64_000) for run in (*mains, *others)
+    once = CoopetitionRun("published-rate", 20 * M, 2 * M, 400_000, rate=1e-5)
+    runs = [
+        *(_seeded(main, seed) for seed in SEEDS),
+        *(_seeded(run, seed) for run in few for seed in FEW),
+        *(_seeded(run, SEEDS[0]) for run in variants),
     ]
+    often = [dataclasses.replace(run, evaluate_every=64_000) for run in runs]
+    return [*often, _seeded(once, SEEDS[0])]
+
+
+def _seeded(run: CoopetitionRun, seed: int) -> CoopetitionRun:
+    """The run of a seed, with that seed's donors."""
+    donor = lambda of: of and (f"{of[0]}-seed-{seed}", of[1])
+    return dataclasses.replace(
+        run,
+        name=f"{run.name}-seed-{seed}",
+        graft=donor(run.graft),
+        start=donor(run.start),
+        init_seed=seed,
+        train_seed=seed,
+        eval_seed=seed,
+    )
 
 
 def _smoke() -> list[CoopetitionRun]:
@@ -168,7 +201,7 @@ def _smoke() -> list[CoopetitionRun]:
 
 SETTINGS: dict[StudyScale, Setting] = {
     "paper": Setting(lambda: [*figures(), *appendix(), *mixtures()]),
-    "small": Setting(_small, rate=1e-4, size=1000, class_spread=0.25, features=0.06),
+    "small": Setting(_small, rate=1e-4, size=1000),
     "smoke": Setting(
         _smoke,
         rate=1e-3,

@@ -13,6 +13,7 @@ from ...figures import (
     Within,
 )
 from .._transience import comes_and_goes, rows, TRANSIENT
+from .runs import SEEDS
 from .spread.runs import NOISES
 
 
@@ -60,14 +61,14 @@ FIGURES = (
         "the context is first preferred to weights, later not; whether it can be used",
         "Singh et al. 2023, arXiv 2311.08360; targets are from Singh et al. 2025, "
         "figure 1b, the same sequences and model",
-        cost="30 min, ten seeds",
+        cost="60 min, five seeds",
         about="accuracy among labels in context, and sequences seen",
         study="transience",
-        runs={"main": "classes-12800*-seed-{seed} | classes-64*-seed-{seed}"},
+        runs={"main": "classes-12800*-seed-{seed} | classes-64-seed-{seed}"},
         measure=comes_and_goes,
         rows=rows((0.713, 0.0146, 0.89, 0.60, 0.987)),
         claims=TRANSIENT,
-        fresh=(10, 11, 12, 13, 14, 15, 16, 17, 18, 19),
+        fresh=SEEDS,
     ),
     Figure(
         "transience/spread",

@@ -59,6 +59,7 @@ def _ends(runs: Runs) -> Measured:
 
 
 _INSIDE, _BEFORE, _AFTER = "CIWL's, in the window", "CIWL's, before", "CIWL's, after"
+_SMALL_STARTS = ("0.4M", "0.48M", "0.64M", "0.72M", "1.6M")
 _STARTS = ("first", "second", "third", "fourth", "last")
 
 FIGURES = (
@@ -70,11 +71,11 @@ FIGURES = (
         about="loss on icl at the end, by the run that layer 1 is taken from",
         study="coopetition",
         runs={
-            "nothing": "icl-only",
-            "the main run's": "graft-init-* | graft-main-*",
-            _BEFORE: "graft-ciwl-80000 | graft-ciwl-4M",
-            _INSIDE: "graft-ciwl-1.6M | graft-ciwl-20M",
-            _AFTER: "graft-ciwl-4.8M | graft-ciwl-64M",
+            "nothing": "icl-only-seed-{seed} | icl-only",
+            "the main run's": "graft-main-3.2M-seed-{seed} | graft-main-20M",
+            _BEFORE: "graft-ciwl-0.4M-seed-{seed} | graft-ciwl-4M",
+            _INSIDE: "graft-ciwl-2M-seed-{seed} | graft-ciwl-20M",
+            _AFTER: "graft-ciwl-4.8M-seed-{seed} | graft-ciwl-64M",
         },
         measure=_last,
         rows=rows_of(
@@ -107,7 +108,7 @@ FIGURES = (
             f"the {name} start": f"start-ciwl-{small} | start-ciwl-{paper}"
             for name, small, paper in zip(
                 _STARTS,
-                ("0.16M", "0.32M", "0.48M", "0.64M", "1.6M"),
+                [f"{at}-seed-{{seed}}" for at in _SMALL_STARTS],
                 ("4M", "5M", "6M", "7M", "16M"),
                 strict=True,
             )
@@ -135,7 +136,7 @@ FIGURES = (
         cost="20 min",
         about="accuracy among labels in context at the end",
         study="coopetition",
-        runs={"matched": "matched"},
+        runs={"matched": "matched-seed-{seed} | matched"},
         measure=_ends,
         rows={
             "matched_flip at the end": Row(0.92, ACCURACY),

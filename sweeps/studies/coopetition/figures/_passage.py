@@ -16,32 +16,51 @@ from ....figures import (
     Runs,
     Same,
     STEPS,
+    Together,
+    Unit,
     Within,
+    WithinFactor,
 )
 from ..._transience import comes_and_goes, rows, TRANSIENT
 from ._common import MAIN, METRIC, PAPER
 
 
 def _divot(runs: Runs) -> Measured:
-    """The largest rise of the loss on `ciwl` before the peak on `flip`."""
-    rises, ratios, curves, sequences = [], [], [], np.empty(0)
+    """The largest rise of the loss on `ciwl` before the peak on `flip`.
+
+    A divot is a rise that does not last: at the end the loss is below the low again.
+    """
+    found: dict[str, list[float]] = {"rise": [], "rise ÷ standard error": []}
+    found["end minus low"] = []
+    curves, highest, sequences = [], 0.0, np.empty(0)
     for folder in runs.folders["main"]:
         log = icl.Run(folder).log
         accuracy = log.evaluations["flip"][METRIC].mean(1)
         until = int(np.argmax(accuracy[1:])) + 2
         each = log.evaluations["ciwl"]["loss"]
-        low, high = toys.rise(each[:until].mean(1))
+        curve = each.mean(1)
+        low, high = toys.rise(curve[:until])
         rise = each[high] - each[low]
-        rises.append(rise.mean())
-        ratios.append(rise.mean() / (rise.std(ddof=1) / np.sqrt(len(rise))))
-        curves.append(each.mean(1))
+        error = rise.std(ddof=1) / np.sqrt(len(rise))
+        found["rise"].append(rise.mean())
+        found["rise ÷ standard error"].append(rise.mean() / error)
+        found["end minus low"].append(curve[-1] - curve[low])
+        curves.append(curve)
+        highest = max(highest, curve[low:].max())
         sequences = log.events
-    values = {"rise": np.array(rises), "rise ÷ standard error": np.array(ratios)}
     figure = plots.traces(
-        sequences, np.stack(curves, 1), label="loss on ciwl (nats)", trace="seed"
+        sequences,
+        np.stack(curves, 1),
+        label="loss on ciwl (nats)",
+        trace="seed",
+        middle="median",
+        # The first steps, down from ln 12,800, would hide the rise.
+        limits=(0, 1.2 * highest),
     )
-    return Measured(values, figure)
+    return Measured({name: np.array(x) for name, x in found.items()}, figure)
 
+
+_CHANGE = Unit("nats", WithinFactor(1.25))
 
 # The toy model
 
@@ -90,7 +109,8 @@ FIGURES = (
         about="accuracy among labels in context, and sequences seen",
         measure=comes_and_goes,
         # The target `icl end` is for 20 million sequences; at 320 million it is .466.
-        rows=rows((0.713, 0.0146, 0.89, 0.60, 0.987), (3.3e6, 4.28e6, 6.3e6)),
+        # At `small` the rate is ten times the paper's, so times are not compared.
+        rows=rows((0.713, 0.0146, 0.89, 0.60, 0.987)),
         claims=TRANSIENT,
         **MAIN,
     ),
@@ -101,8 +121,18 @@ FIGURES = (
         cost="40 min",
         about="the largest rise before the peak on flip, in nats, and its significance",
         measure=_divot,
-        rows=rows_of(NATS, ["rise"]) | rows_of(QUOTIENT, ["rise ÷ standard error"]),
-        claims=(Within("rise ÷ standard error", low=3.0),),
+        rows={
+            **rows_of(_CHANGE, ("rise", "end minus low")),
+            **rows_of(QUOTIENT, ["rise ÷ standard error"]),
+        },
+        claims=(
+            Together(
+                (
+                    Within("rise ÷ standard error", low=3.0),
+                    Within("end minus low", high=0.0),
+                )
+            ),
+        ),
         **MAIN,
     ),
     Figure(

@@ -1,15 +1,13 @@
 """Controls for the transience study: how the exemplars of a class differ.
 
-The transience study has noise of 0.5 along the directions in which classes differ. This
-study has less and more of it, no noise, and independent noise of 0.5 in each feature.
-All else is as in the transience study at scale `small`, which also has the runs at 0.5;
-at `paper`, classes and lengths are as published.
+Classes are `LowRankClasses`, each around one mean, with more or less noise along the
+directions in which classes differ, no noise, or independent noise in each feature. All
+else is as in the transience study.
 """
 
-import dataclasses
 from pathlib import Path
 
-from icl.data import LowRankClasses, Source
+from icl.data import Source
 
 from ....study import StudyScale, Trial
 from ..runs import synthetic
@@ -30,20 +28,7 @@ def trials(scale: StudyScale, folder: Path, data: Source | None) -> list[Trial]:
     """The runs of the study; see `sweeps.study.StudyModule`."""
     seeds = SEEDS[:1] if scale == "smoke" else SEEDS
     return [
-        _with_noise(trial, name, spread, class_spread, seed)
+        Trial(f"{name}-seed-{seed}", synthetic(scale, seed, spread, class_spread))
         for name, spread, class_spread in NOISES.values()
         for seed in seeds
-        for trial in synthetic(scale, [seed])
     ]
-
-
-def _with_noise(
-    trial: Trial, name: str, spread: float, class_spread: float | None, seed: int
-) -> Trial:
-    experiment = trial.experiment
-    if not isinstance(experiment.data, LowRankClasses):
-        raise TypeError("the transience study's own classes are LowRankClasses")
-    data = dataclasses.replace(
-        experiment.data, spread=spread, class_spread=class_spread
-    )
-    return Trial(f"{name}-seed-{seed}", dataclasses.replace(experiment, data=data))

@@ -10,7 +10,6 @@ import jax
 import numpy as np
 import pytest
 
-from icl import plots
 from icl.baselines.functions import Averaging
 from icl.models import RelaAttention
 from icl.models.gpt2 import GPT2Config
@@ -19,22 +18,25 @@ from icl.tasks.functions import InContextFunction
 from sweeps.analysis import Estimate
 from sweeps.figures import Runs, verdict_of_row
 from sweeps.studies.attention import analysis, figures
+from sweeps.studies.attention.figures import _curves, _shifts
 from sweeps.studies.attention.runs import kinds
 
 
 SMALL = InContextFunction(dim=5, points=11)
-CURVES, SHIFTS, LOSS = figures.FIGURES
+FIGURES = {figure.name.removeprefix("attention/"): figure for figure in figures.FIGURES}
 
 
-@pytest.mark.parametrize(
-    "task", [SMALL, InContextFunction(), InContextFunction(dim=2, points=4)]
-)
-def test_the_settings_of_the_figure_are_in_the_sweeps(task):
+SWEEPS = {sweep.name: sweep for sweep in _shifts.SWEEPS}
+
+
+@pytest.mark.parametrize("task", [SMALL, InContextFunction()])
+@pytest.mark.parametrize("sweep", SWEEPS.values(), ids=SWEEPS)
+def test_the_settings_of_a_figure_are_in_the_sweeps(sweep, task):
     every = analysis.sweeps_of(task)
-    shown = [every[name] for name in analysis.shown_settings(task).values()]
-    assert len({*shown}) == len(shown) == 14
+    assert sum(name.startswith(sweep.settings) for name in every) >= 2
+    shown = [every[setting(task)] for setting in sweep.shown.values()]
     # With the same draws, each differs from the standard prompts.
-    assert sum(each == task for each in shown) == 1
+    assert all(each != task for each in shown)
 
 
 def test_noise_and_bias_are_as_large_beside_the_values_as_published():
@@ -119,7 +121,7 @@ def test_the_loss_of_batches_is_by_component(monkeypatch):
     # components in use.
     step = np.arange(320)
     dims = np.where(step < 100, 2, 5)
-    log = {"step": step, "loss": 1.0 * dims, "n_points": dims + 3, "n_dims": dims}
+    log = {"step": step, "loss": 1.0 * dims, "n_dims": dims}
     run = SimpleNamespace(
         experiment=SimpleNamespace(training=SimpleNamespace(batch_size=2))
     )
@@ -127,7 +129,6 @@ def test_the_loss_of_batches_is_by_component(monkeypatch):
     monkeypatch.setattr(analysis, "training_log", lambda trained, every: dict(log))
     found = analysis.batch_losses(Path("run"))
     np.testing.assert_array_equal(found.losses, np.ones(160))
-    np.testing.assert_array_equal(found.changes, [200])
     np.testing.assert_array_equal(found.sequences, 4 * np.arange(160) + 1)
 
 
@@ -138,22 +139,18 @@ PUBLISHED = {
     "rela": (0.158, 1.60, 2.13, 4.0, 3.19),
     "favor-published": (0.083, 1.95, 4.47, 9.8, 3.03),
     "rebased-published": (0.088, 5.72, 6.12, 6.2, 3.52),
-    "wide window": (5.33, 19.6, 6.5, 16.6, 8.5),
-    "narrow window": (17.3, 70.0, 16.0, 7.6, 19.9),
 }
 RUNS = Runs({kind: (Path(kind),) for kind in PUBLISHED}, (10,))
-# Garg et al., whose errors are divided by 20 only: softmax at scaled points.
-THIRD, THREE, SUBSPACE = 0.30, 0.58, 0.00057
 
 
-def least_squares_with_noise():
-    """The error ÷ 20 of least squares with noise 1.1 after 40 pairs of 20 components.
+def least_squares_with_noise(dim, pairs, noise):
+    """The error of least squares ÷ the mean square of the values, simulated.
 
-    The values are divided by their standard deviation and multiplied with √20.
+    The values are divided by their standard deviation and multiplied with √d.
     """
     rng = np.random.default_rng(0)
-    prompts, dim, noise = 20_000, 20, 1.1
-    xs = rng.standard_normal((prompts, 41, dim))
+    prompts = 40_000
+    xs = rng.standard_normal((prompts, pairs + 1, dim))
     ys = np.einsum("npd,nd->np", xs, rng.standard_normal((prompts, dim)))
     ys += noise * rng.standard_normal(ys.shape)
     ys *= np.sqrt(dim) / ys.std()
@@ -162,6 +159,16 @@ def least_squares_with_noise():
     products = np.einsum("npd,np->nd", context, ys[:, :-1])
     weights = np.linalg.solve(square, products[..., None])[..., 0]
     return np.mean((np.sum(xs[:, -1] * weights, 1) - ys[:, -1]) ** 2) / dim
+
+
+@pytest.mark.parametrize(
+    ("task", "noise"), [(InContextFunction(), 1.1), (SMALL, 1.1 * np.sqrt(5 / 20))]
+)
+def test_the_exact_error_of_least_squares_with_noise(task, noise):
+    wanted = least_squares_with_noise(task.dim, task.points - 1, noise)
+    assert analysis.exact_noisy_error(task, 1.1) == pytest.approx(wanted, rel=0.03)
+    if task is SMALL:
+        assert analysis.exact_noisy_error(task, 1.1) == pytest.approx(0.128, abs=5e-4)
 
 
 def agrees(figure, measured, rel=1e-9):
@@ -183,44 +190,45 @@ def test_the_figure_of_curves_has_the_published_numbers(monkeypatch):
             errors[20], errors[-1] = 0.02, PUBLISHED[of.name][0] / 20
         return curves_of(errors)
 
-    monkeypatch.setattr(figures, "prompt_task", lambda folder: InContextFunction())
-    monkeypatch.setattr(figures, "by_context", by_context)
-    found = CURVES.measure(RUNS)
-    assert agrees(CURVES, found) == [True] * len(CURVES.claims)
+    monkeypatch.setattr(_curves, "prompt_task", lambda folder: InContextFunction())
+    monkeypatch.setattr(_curves, "by_context", by_context)
+    found = FIGURES["curves"].measure(RUNS)
+    assert agrees(FIGURES["curves"], found) == [True] * len(FIGURES["curves"].claims)
     errors = np.geomspace(1, 1e-3, 41)[1:]
     ours = errors.sum() - errors[19] - errors[-1] + 0.02 + 0.035 / 20
     ratio = found.values["softmax: ÷ least squares"]
     np.testing.assert_allclose(ratio, ours / errors.sum(), rtol=1e-9)
-    assert "softmax/softmax/low" in found.figure.drawn
+    assert "softmax/low" in found.figure.drawn
 
 
-def test_the_figure_of_shifts_has_the_published_numbers(monkeypatch):
-    task = InContextFunction()
-    settings = [*analysis.shown_settings(task)]
-
-    def errors(of):
-        _, scaled, orthant, skewed, noise = PUBLISHED[of]
-        by_name = {"query × 2.1": scaled, "orthant": orthant}
-        by_name |= {"skewed 2.9": skewed, "noise 1.1": noise}
-        by_name |= {"points × ⅓": 20 * THIRD, "points × 3": 20 * THREE}
-        by_name |= {"half subspace": 20 * SUBSPACE}
-        return curves_of(*([by_name.get(name, 1.0) / zeros[name]] for name in settings))
-
+@pytest.mark.parametrize(
+    ("name", "column"),
+    [("query-scale", 1), ("constrained", 2), ("skew", 3), ("noise", 4)],
+)
+def test_the_figure_of_a_shift_has_the_published_numbers(monkeypatch, name, column):
+    task, sweep = InContextFunction(), SWEEPS[name]
     tasks = analysis.sweeps_of(task)
-    shown = analysis.shown_settings(task)
-    # The error of predicting 0, by which ours are divided.
-    zeros = {name: tasks[setting].mean_square for name, setting in shown.items()}
-    exact = least_squares_with_noise()
-    least = curves_of(*([exact if name == "noise 1.1" else 1e-9] for name in settings))
-    monkeypatch.setattr(figures, "prompt_task", lambda folder: task)
-    monkeypatch.setattr(figures, "robustness", lambda path, names: errors(path.name))
-    monkeypatch.setattr(figures, "baselines", lambda *_: {"least squares": least})
-    found = SHIFTS.measure(RUNS)
-    # The simulated error is exact to about 1 %.
-    assert agrees(SHIFTS, found, rel=0.04) == [True] * len(SHIFTS.claims)
-    (drawn,) = found.figure.drawn.values()
-    assert [*drawn.axes["row"]] == [*PUBLISHED, "least squares"]
-    assert drawn.values[1, settings.index("orthant")] == pytest.approx(0.35 / 20)
+    (shown,) = (setting(task) for setting in sweep.shown.values())
+
+    def errors(path, names):
+        # Errors as published, divided by that of predicting 0.
+        standard = PUBLISHED[path.name][0] / 20
+        other = PUBLISHED[path.name][column] / tasks[shown].mean_square
+        by_name = {"standard": standard, shown: other}
+        return curves_of(*([by_name.get(each, 0.5)] for each in names))
+
+    least = lambda task, names: dict.fromkeys(
+        analysis.BASELINES, curves_of(*([0.1] for _ in names))
+    )
+    monkeypatch.setattr(_shifts, "prompt_task", lambda folder: task)
+    monkeypatch.setattr(_shifts, "robustness", errors)
+    monkeypatch.setattr(_shifts, "baselines", least)
+    figure = FIGURES[name]
+    found = figure.measure(RUNS)
+    assert agrees(figure, found) == [True] * len(figure.claims)
+    drawn = found.figure.drawn["rela"]
+    (x,) = drawn.axes.values()
+    assert np.all(np.diff(x) > 0)
 
 
 def test_the_figure_of_losses_says_when_each_is_half(monkeypatch):
@@ -229,31 +237,18 @@ def test_the_figure_of_losses_says_when_each_is_half(monkeypatch):
     def losses(folder):
         seen = np.arange(0, 5000, 100.0)
         falling = 1 - seen / (2 * ends[folder.name])
-        return analysis.BatchLosses(seen, falling, np.array([500.0, 900.0]))
+        return analysis.BatchLosses(seen, falling)
 
-    monkeypatch.setattr(figures, "batch_losses", losses)
+    monkeypatch.setattr(_curves, "batch_losses", losses)
     runs = Runs({kind: (Path(kind),) for kind in ends}, (10,))
-    found = LOSS.measure(runs)
+    found = FIGURES["loss"].measure(runs)
     for kind, end in ends.items():
         np.testing.assert_allclose(found.values[f"{kind}: half"], [end])
-    assert agrees(LOSS, found) == [True, True]
-    np.testing.assert_array_equal(found.figure.drawn["changes"].values, [500, 900])
-    assert [*found.figure.drawn["mean"].axes["kind"]] == [*ends]
+    assert agrees(FIGURES["loss"], found) == [True, True]
 
 
 def test_every_run_is_in_a_panel():
-    drawn = [kind for panel in figures._PANELS.values() for kind in panel]
-    assert sorted(drawn) == sorted(CURVES.runs)
+    drawn = [kind for panel in _curves.PANELS.values() for kind in panel]
+    assert sorted(drawn) == sorted(FIGURES["kinds"].runs)
     for scale in ("small", "paper"):
         assert len(kinds(scale)) == len(drawn)
-
-
-def test_a_map_says_what_lies_beyond_its_colours():
-    values = np.array([[1e-6, 0.0123], [np.nan, 34.5]])
-    figure = plots.log_map(values, ["a", "b"], ["c", "d"], label="error")
-    (drawn,) = figure.drawn.values()
-    np.testing.assert_array_equal(drawn.values, values)
-    assert [text.get_text() for text in figure.axes[0].texts] == ["0", ".012", "34"]
-    assert len(figure.axes[0].patches) == 1  # The cell without a number.
-    with pytest.raises(ValueError, match=r"axes have lengths \[row=1, col"):
-        plots.log_map(values, ["a"], ["c", "d"], label="error")

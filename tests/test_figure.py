@@ -257,8 +257,12 @@ def run_names(study, scale):
     return [t.name for t in list_trials(module, scale, Path("/nowhere"), None)]
 
 
-# Their runs start from many checkpoints of another run.
-NOT_AT_SMOKE = ("coopetition/4c", "coopetition/6", "coopetition/variants")
+# Their runs start from many checkpoints of another run, or are many programs.
+ONLY_AT_SMALL = ("attention/functions",)
+NOT_AT_SMOKE = (
+    *("coopetition/4c", "coopetition/6", "coopetition/variants"),
+    *ONLY_AT_SMALL,
+)
 
 
 @pytest.mark.parametrize("scale", ["smoke", "small", "paper"])
@@ -266,6 +270,8 @@ NOT_AT_SMOKE = ("coopetition/4c", "coopetition/6", "coopetition/variants")
 def test_each_figures_runs_are_in_its_study(figure, scale):
     if not figure.study:
         assert not figure.runs
+        return
+    if figure.name in ONLY_AT_SMALL and scale != "small":
         return
     found = figure.found(run_names(figure.study, scale))
     assert found or (scale == "smoke" and figure.name in NOT_AT_SMOKE)
@@ -298,7 +304,7 @@ def test_without_a_name_figures_are_listed(capsys):
     [
         (["5b"], "no figure '5b'; did you mean 'induction/5b'"),
         (["coopetition/1a"], "did you mean 'coopetition/"),
-        (["nothing"], "known: attention/curves, "),
+        (["nothing"], "known: attention/bias, "),
         (["induction/5a", "--seeds", "5"], "--seeds: induction/5a is a toy model"),
         (["induction/5b", "--seeds", "4"], "no seed 4; there are 10, 11"),
         (["induction/5b", "--data", "none.h5"], "--data: there is no file"),
@@ -540,7 +546,7 @@ def test_seeds_that_were_seen_before_are_not_judged():
 def test_every_claim_can_fail(figure):
     """Rows in another order, or with other numbers, contradict it."""
     names = [*figure.rows]
-    up = {name: 1e-3 * 1.5**k for k, name in enumerate(names)}
+    up = {name: 1e-3 * 3.0**k for k, name in enumerate(names)}
     down = dict(zip(names, reversed(up.values()), strict=True))
     zero, large = dict.fromkeys(names, 0.0), dict.fromkeys(names, 1e12)
     for claim in figure.claims:

@@ -31,7 +31,7 @@ from ._lines import (
     Line as Line,
     lines as lines,
 )
-from ._maps import head_maps as head_maps, log_map as log_map
+from ._maps import head_maps as head_maps
 from ._patterns import (
     attention_patterns as attention_patterns,
     token_maps as token_maps,

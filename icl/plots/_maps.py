@@ -6,10 +6,9 @@ from typing import Any
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.cm import ScalarMappable
-from matplotlib.colors import LogNorm, Normalize
+from matplotlib.colors import Normalize
 from matplotlib.figure import Figure
 from matplotlib.patches import Patch, Rectangle
-from matplotlib.ticker import NullFormatter
 from numpy.typing import ArrayLike
 
 from ._drawn import DrawnFigure, Quantity
@@ -153,50 +152,3 @@ def head_maps(
         colour_bar(fig, scale, axes, label, panels.values())
         explain_undefined(fig, panels.values())
     return fig
-
-
-def log_map(
-    values: np.ndarray,
-    rows: Sequence[str],
-    columns: Sequence[str],
-    *,
-    label: str,
-    of: tuple[str, str] = ("", ""),
-    limits: tuple[float, float] = (1e-3, 1.0),
-) -> DrawnFigure:
-    """Draws a map with a logarithmic colour scale, and the number in each cell.
-
-    **Arguments:**
-
-    - `values`: `[row, column]`, above 0; NaN is hatched.
-    - `rows`, `columns`: Their names.
-    - `label`: What the numbers are, with their unit.
-    - `of`: What the rows and the columns are.
-    - `limits`: The ends of the colours. Numbers beyond have the colour of the end.
-
-    **Raises:** `ValueError` unless there is one name for each row and each column.
-    """
-    named = {of[0] or "row": np.array([*rows]), of[1] or "column": np.array([*columns])}
-    quantity = Quantity(np.asarray(values, float), named, label)
-    scale = ScalarMappable(LogNorm(*limits, clip=True), "Blues")
-    with style():
-        size = 2.9 + 0.42 * len(columns), 1.5 + 0.25 * len(rows)
-        fig = figure(*size, {label: quantity})
-        ax = fig.subplots()
-        short = lambda value: _short(value, limits[0])
-        heat_map(ax, quantity.values, rows, columns, scale, short)
-        ax.set_xlabel(of[1])
-        ax.set_ylabel(of[0])
-        bar = fig.colorbar(scale, ax=ax, label=label, extend="both")
-        bar.ax.yaxis.set_major_formatter("{x:g}")  # Avoids mathtext.
-        bar.ax.yaxis.set_minor_formatter(NullFormatter())
-        explain_undefined(fig, [values])
-    return fig
-
-
-def _short(value: float, least: float) -> str:
-    """Two digits, without the zero before the point."""
-    if value < least:
-        return "0"
-    text = f"{value:.0f}" if value >= 10 else f"{value:.2g}"
-    return text.removeprefix("0") if value < 1 else text

@@ -128,8 +128,6 @@ def training_loss(
     changes: ArrayLike = (),
     *,
     label: str,
-    groups: ArrayLike | None = None,
-    by: str = "",
 ) -> DrawnFigure:
     """Draws the loss of batches over training, with ticks where a curriculum changes.
 
@@ -139,10 +137,9 @@ def training_loss(
         `[step]`, or `[step, seed]` for several runs.
     - `changes`: The sequences seen at which the training data change.
     - `label`: What the loss is, with its unit.
-    - `groups`, `by`: The group of each run, `[seed]`, and what the groups are.
     """
     look = {"label": label, "limits": (0, None), "trace": "seed"}
-    fig = traces(sequences, _columns(loss), groups=groups, by=by, **look)
+    fig = traces(sequences, _columns(loss), **look)
     ax = fig.axes[0]
     marks = np.asarray(changes, float)
     unit, _ = unit_of(float(np.max(sequences, initial=0)))

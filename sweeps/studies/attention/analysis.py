@@ -95,29 +95,17 @@ def sweeps_of(task: InContextFunction) -> dict[str, InContextFunction]:
     }
 
 
-def shown_settings(task: InContextFunction) -> dict[str, str]:
-    """One setting of each sweep: its name in `sweeps_of`, by the name in the figure.
+def exact_noisy_error(task: InContextFunction, noise: float) -> float:
+    r"""The error of least squares with noise, divided by the mean square of the values.
 
-    Those with a published number are that number's: 39 of 41 constrained points, or all
-    but two.
+    $\sigma^2 (1 + d / (k - d - 1)) / (d + \sigma^2)$ after $k$ pairs of normal points.
+
+    **Arguments:** `noise`: $\sigma$ for 20 components; for others it is as large beside
+    the function's values.
     """
-    dim, points = task.dim, task.points
-    return {
-        "standard": "standard",
-        "query × 2.1": "query-scale=2.1",
-        "points × ⅓": "scale=0.333",
-        "points × 3": "scale=3",
-        "orthant": f"constrained={points - 2}",
-        "opposite signs": f"opposite={dim}",
-        "orthogonal query": f"orthogonal={dim - 1}",
-        "overlapping query": "overlapping",
-        "half subspace": f"removed={dim // 2}",
-        "skewed 2.9": "skewed=2.9",
-        "noise 1.1": "noise=1.1",
-        "bias 1.1": "bias=1.1",
-        "sparse": f"sparse={max(1, 3 * dim // 20)}",
-        "uniform weights": "uniform",
-    }
+    dim, pairs = task.dim, task.points - 1
+    variance = noise**2 * dim / _PUBLISHED_DIM
+    return variance * (1 + dim / (pairs - dim - 1)) / (dim + variance)
 
 
 @functools.lru_cache(maxsize=4)
@@ -184,12 +172,10 @@ class BatchLosses:
     - `sequences`: Sequences seen at the middle of each piece, `[piece]`.
     - `losses`: The mean loss in each piece, divided by the number of components in use:
         always predicting 0 has 1. `[piece]`
-    - `changes`: The sequences seen at which the curriculum moves.
     """
 
     sequences: Float[np.ndarray, " piece"]
     losses: Float[np.ndarray, " piece"]
-    changes: Float[np.ndarray, " change"]
 
 
 def batch_losses(folder: Path) -> BatchLosses:
@@ -198,10 +184,9 @@ def batch_losses(folder: Path) -> BatchLosses:
     log = training_log(trained, every=1)
     batch = trained.experiment.training.batch_size
     seen, losses = log.pop("step") * batch, log.pop("loss") / log["n_dims"]
-    moved = np.any([np.diff(stage) != 0 for stage in log.values()], 0)
     pieces = np.array_split(np.arange(len(seen)), min(_PIECES, len(seen)))
     means = lambda x: np.array([x[piece].mean() for piece in pieces])
-    return BatchLosses(means(seen), means(losses), seen[1:][moved])
+    return BatchLosses(means(seen), means(losses))
 
 
 def mean_of_seeds(curves: Iterable[ErrorCurves]) -> tuple[np.ndarray, ...]:

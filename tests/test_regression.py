@@ -20,7 +20,7 @@ from scipy import stats
 
 import icl
 from icl import cli, TaskSet, Training
-from icl.baselines.gradient_descent import one_step
+from icl.baselines.gradient_descent import one_step, one_step_loss
 from icl.batches import batch
 from icl.models.linear_attention import LinearSelfAttentionConfig
 from icl.presets.gradient_descent import lsa
@@ -36,6 +36,7 @@ from icl.tasks.regression import (
     NoisyValues,
     RandomPairs,
     UniformInputs,
+    UniformPairs,
 )
 from sweeps.folder import Folder
 from sweeps.watch import collect_command
@@ -151,8 +152,10 @@ def test_the_best_step_in_closed_form(task):
         ({"input_distribution": UniformInputs(1.0)}, 0.82492),
         ({"pair_noise": NoisyValues(0.25, 0.5)}, 0.2139),
         ({"pair_noise": NoisyValues(0.5, 0.5)}, 0.2210),
+        ({"pair_noise": RandomPairs(0.25)}, 0.2740),
+        ({"pair_noise": RandomPairs(0.5)}, 0.3486),
     ],
-    ids=["half", "one", "noise-0.25", "noise-0.5"],
+    ids=["half", "one", "noise-0.25", "noise-0.5", "pairs-0.25", "pairs-0.5"],
 )
 def test_the_published_optimum(changes, least):
     """Numbers that an audit computed independently; points in ±1/2, d = N = 10."""
@@ -169,8 +172,20 @@ def test_the_best_step_with_noise_on_some_values():
     found = 0.5 * (oracles.descended(x, y, rate) - y[:, -1]) ** 2
     assert abs(found.mean() - loss) < 5 * found.std() / np.sqrt(DRAWS)
     assert loss > one_step(LinearRegression(4, 6))[1]
-    with pytest.raises(ValueError, match="None or NoisyValues .* got RandomPairs"):
-        one_step(LinearRegression(pair_noise=RandomPairs(0.1)))
+    other = LinearRegression(pair_noise=RandomPairs(0.1, UniformPairs()))
+    with pytest.raises(ValueError, match="from FreshTeacher, got UniformPairs"):
+        one_step(other)
+
+
+def test_the_best_step_with_replaced_pairs():
+    task = LinearRegression(4, 6, pair_noise=RandomPairs(0.3))
+    rate, loss = one_step(task)
+    x, y, _ = draw(task)
+    for at in (rate, 0.7 * rate):
+        found = 0.5 * (oracles.descended(x, y, at) - y[:, -1]) ** 2
+        error = found.std() / np.sqrt(DRAWS)
+        assert abs(found.mean() - one_step_loss(task, at)) < 5 * error
+    assert loss == one_step_loss(task, rate)
 
 
 def model(task, getkey, **settings):

@@ -73,10 +73,9 @@ def experiments(study, scale):
         # Eight seeds of three models; two models on contexts in two orders.
         ("order", 8 * 3 + 3 * 2 * 2),
         # One layer with five noises, a transformer with two.
-        ("noise", 3 * (5 + 2)),
-        # Five depths, two variants of the deepest, four noises, three contexts, one
-        # layer to roll out.
-        ("layerwise", 2 * (5 + 2 + 4 + 3 + 1)),
+        ("noise", 5 * (5 + 2)),
+        # Five depths, two variants of the deepest, four noises, three contexts.
+        ("layerwise", 2 * (5 + 2 + 4 + 3)),
         # Eight kinds and three windows.
         ("attention", 8 + 3),
     ],

@@ -1,7 +1,9 @@
 """In-context linear regression by gradient descent (von Oswald et al., 2023)."""
 
+import numpy as np
+
 from ..checks import instance
-from ..tasks.regression import LinearRegression, NoisyValues
+from ..tasks.regression import FreshTeacher, LinearRegression, NoisyValues, RandomPairs
 
 
 def one_step(task: LinearRegression) -> tuple[float, float]:
@@ -19,24 +21,48 @@ def one_step(task: LinearRegression) -> tuple[float, float]:
     \operatorname{tr} \Sigma^2 / N)$, and its loss is $\frac{\tau^2}{2}
     (\operatorname{tr} \Sigma - \eta^* \operatorname{tr} \Sigma^2)$.
 
+    With `RandomPairs` from a `FreshTeacher`, a share $p$ of the pairs has other
+    weights. Then $\operatorname{tr} \Sigma^2$ is multiplied by $1 - p$ in the numerator
+    and in the loss, and $\operatorname{tr} \Sigma^3$ in $t$ by $(1 - p)^2 + p^2$: only
+    pairs of the same weights agree.
+
     **Returns:** The learning rate $\eta^*$, and the loss.
 
-    **Raises:** `ValueError` for other noise on pairs: their points differ, too.
+    **Raises:** `ValueError` for pairs from another source.
     """
+    right, curvature = _terms(task)
+    rate = right / curvature
+    return rate, one_step_loss(task, rate)
+
+
+def one_step_loss(task: LinearRegression, rate: float) -> float:
+    """The loss after one step with any learning rate.
+
+    **Raises:** `ValueError` as `one_step`.
+    """
+    right, curvature = _terms(task)
+    first = task.input_scale**2 * task.input_distribution.moments(task.dim).first
+    zero = task.weight_scale**2 * first
+    return 0.5 * (zero - 2 * rate * right + rate**2 * curvature)
+
+
+def _terms(task: LinearRegression) -> tuple[float, float]:
+    """Twice the loss is that of 0, minus twice the rate times the first, plus the
+    square of the rate times the second."""
     instance("task", task, LinearRegression)
-    noise = task.noise**2
+    noise, replaced = task.noise**2, 0.0
     if isinstance(task.pair_noise, NoisyValues):
         noise += task.pair_noise.probability * task.pair_noise.std**2
-    elif task.pair_noise is not None:
-        got = type(task.pair_noise).__name__
-        wanted = "pair_noise must be None or NoisyValues for a closed form"
-        raise ValueError(f"{wanted}, got {got}")
+    elif isinstance(task.pair_noise, RandomPairs):
+        if not isinstance(task.pair_noise.source, FreshTeacher):
+            wanted = "pair_noise must take its pairs from FreshTeacher"
+            raise ValueError(f"{wanted}, got {task.pair_noise.source}")
+        replaced = task.pair_noise.probability
     moments = task.input_distribution.moments(task.dim)
-    scale, var = task.input_scale, task.weight_scale**2
-    first, second, third, fourth = (
-        scale**power * value for power, value in zip((2, 4, 6, 6), moments, strict=True)
-    )
-    count = task.context
-    trace = (fourth + (count - 1) * third) / count
-    rate = var * second / (var * trace + noise * second / count)
-    return rate, 0.5 * var * (first - rate * second)
+    powers = np.array([2, 4, 6, 6])
+    _, second, third, fourth = task.input_scale**powers * np.array(moments)
+    count, var = task.context, task.weight_scale**2
+    same = (1 - replaced) ** 2 + replaced**2
+    trace = (fourth + (count - 1) * same * third) / count
+    right = var * (1 - replaced) * second
+    return float(right), float(var * trace + noise * second / count)

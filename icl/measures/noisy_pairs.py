@@ -46,9 +46,9 @@ def noise_attention() -> OfModel:
 def noise_auroc(mask: WhichPairs = "noisy") -> OfModel:
     """How well low attention tells noisy pairs from clean ones: AUROC by `[layer]`.
 
-    The chance that a noisy pair gets less attention of the queries than a clean one,
-    where equal ones count half. All pairs of the batch are compared, for each layer on
-    its own. NaN if all pairs are of one kind, and for a layer whose rows are signed.
+    The chance that a noisy pair gets less attention of the queries than a clean one of
+    the same sequence, where equal ones count half; for each layer on its own. NaN if
+    all pairs are of one kind, and for a layer whose rows are signed.
 
     **Arguments:** `mask`: `"noisy"`, or `"shuffled"` for a control: the same number of
     pairs of each sequence, chosen at random.
@@ -57,7 +57,7 @@ def noise_auroc(mask: WhichPairs = "noisy") -> OfModel:
 
     def fn(model: Any, batch: RegressionExample, edits: tuple) -> Array:
         layers = _shares(model, batch, edits)
-        return jnp.stack([auroc(-x, _mask(batch, mask)) for x in layers])
+        return jnp.stack([auroc_within(-x, _mask(batch, mask)) for x in layers])
 
     return of_regression(fn, "layer", "AUROC of low attention")
 
@@ -91,7 +91,8 @@ def influence_auroc(mask: WhichPairs = "noisy") -> OfModel:
 
     def fn(model: Any, batch: RegressionExample, edits: tuple) -> Array:
         check_noise(batch)
-        return auroc(-influences(model, batch, edits).mean(1), _mask(batch, mask))
+        scores = -influences(model, batch, edits).mean(1)
+        return auroc_within(scores, _mask(batch, mask))
 
     return of_regression(fn, "", "AUROC of low influence")
 
@@ -110,6 +111,19 @@ def auroc(
     found = (mean - 0.5 * (count + 1)) / (len(values) - count)
     defined = (count > 0) & (count < len(values)) & ~jnp.isnan(values).any()
     return jnp.where(defined, found, jnp.nan)
+
+
+def auroc_within(
+    scores: Float[Array, "sequence pair"], positive: Bool[Array, "sequence pair"]
+) -> Float[Array, ""]:
+    """The same chance for a positive and a negative of one sequence.
+
+    Sequences differ in how large their scores are, which would count otherwise.
+    """
+    compared = positive.sum(-1) * (~positive).sum(-1)
+    each = jax.vmap(auroc)(scores, positive)
+    known = jnp.where(compared > 0, each, 0.0)
+    return (compared * known).sum() / compared.sum()
 
 
 def check_noise(batch: RegressionExample) -> None:

@@ -54,14 +54,17 @@ def softmax_copy(steps: int = 4000) -> Experiment:
 
 
 @preset
-def regression_transformer(layers: int = 12, steps: int = 50_000) -> Experiment:
+def regression_transformer(
+    layers: int = 12, steps: int = 50_000, noise: float = 0.05, context: int = 20
+) -> Experiment:
     """A transformer with MLPs on 20 pairs and 20 queries of 20 components.
 
-    Gaussian points, noise of .05, width 128, batches of 64. For layer-by-layer
-    comparisons with gradient descent.
+    Gaussian points, width 128, batches of 64. For layer-by-layer comparisons with
+    gradient descent. The values of the pairs have noise, those of the queries have not.
     """
     model = RegressionTransformerConfig(layers)
-    return _transformer(20, 20, model, 1e-4, warmup=2000, steps=steps)
+    task = LinearRegression(20, context, GaussianInputs(), noise=noise, queries=20)
+    return _transformer(task, model, 1e-4, warmup=2000, steps=steps)
 
 
 @preset
@@ -71,7 +74,8 @@ def regression_transformer_small(layers: int = 4, steps: int = 5000) -> Experime
     Gaussian points, noise of .05, width 64, batches of 64.
     """
     model = RegressionTransformerConfig(layers, d_model=64)
-    return _transformer(5, 10, model, 1e-3, warmup=200, steps=steps)
+    task = LinearRegression(5, 10, GaussianInputs(), noise=0.05, queries=10)
+    return _transformer(task, model, 1e-3, warmup=200, steps=steps)
 
 
 def _published(model: ModelConfig, optimizer: Adam, steps: int) -> Experiment:
@@ -91,9 +95,8 @@ def _published(model: ModelConfig, optimizer: Adam, steps: int) -> Experiment:
 
 
 def _transformer(
-    dim: int, points: int, model: ModelConfig, rate: float, *, warmup: int, steps: int
+    task: LinearRegression, model: ModelConfig, rate: float, *, warmup: int, steps: int
 ) -> Experiment:
-    task = LinearRegression(dim, points, GaussianInputs(), noise=0.05, queries=points)
     warmup = min(warmup, steps // 4)
     rates = Cosine(rate, 64.0 * steps, 64.0 * warmup)
     return Experiment(

@@ -4,7 +4,7 @@ from icl import Experiment, TaskSet
 from icl.protocols import ModelConfig
 from icl.tasks.regression import LinearRegression
 from icl.training import Training
-from icl.training.optimizers import AdamW, Cosine
+from icl.training.optimizers import AdamW, Constant, Cosine
 from icl.training.schedules import Every
 
 from ...study import StudyScale
@@ -35,16 +35,36 @@ def trained(
     """
     if scale == "smoke":
         steps, batch, warmup = SMOKE_STEPS, 16, 0
+    rates = Cosine(rate, float(steps * batch), float(warmup * batch))
+    optimizer = AdamW(rates, weight_decay=weight_decay, b2=0.98, clip_norm=clip)
+    return _experiment(task, model, optimizer, scale, steps, batch)
+
+
+def trained_as_published(
+    task: LinearRegression, model: ModelConfig, *, scale: StudyScale
+) -> Experiment:
+    """An experiment with the settings of the public code for one layer.
+
+    A constant rate of 1e-3, 5000 steps, batches of 2048, gradients clipped to .001.
+    """
+    steps, batch = (SMOKE_STEPS, 16) if scale == "smoke" else (5000, 2048)
+    optimizer = AdamW(Constant(1e-3), weight_decay=0.0, b2=0.98, clip_norm=0.001)
+    return _experiment(task, model, optimizer, scale, steps, batch)
+
+
+def _experiment(
+    task: LinearRegression,
+    model: ModelConfig,
+    optimizer: AdamW,
+    scale: StudyScale,
+    steps: int,
+    batch: int,
+) -> Experiment:
     total = steps * batch
     return Experiment(
         task=task,
         model=model,
-        optimizer=AdamW(
-            Cosine(rate, float(total), float(warmup * batch)),
-            weight_decay=weight_decay,
-            b2=0.98,
-            clip_norm=clip,
-        ),
+        optimizer=optimizer,
         training=Training(
             total,
             batch,

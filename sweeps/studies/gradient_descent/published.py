@@ -12,9 +12,13 @@ STORY = (
 )
 
 PUBLISHED = (
-    Published("2", "one layer does one step of descent", "gd/alignment_metrics"),
+    Published(
+        "2", "one layer does one step of descent", "gd/alignment_metrics", ("lsa-1: *",)
+    ),
     Published("2 (o.o.d.)", "points of another scale", "gd/ood_curve"),
-    Published("3", "two layers do GD++", "gd/alignment_metrics"),
+    Published(
+        "3", "two layers do GD++", "gd/alignment_metrics", ("lsa-2: *", "GD++ 2: *")
+    ),
     Published(
         "notebook, cell 10",
         "one layer, applied again and again",
@@ -23,6 +27,7 @@ PUBLISHED = (
     Published("? (order)", "orders of the context", "gd/order_sensitivity"),
     Published("? (noise)", "noisy pairs of the context", "gd/noise_robustness"),
     Published("? (attention)", "attention to noisy pairs", "gd/attention_separation"),
+    Published("a plan", "deep transformers, layer by layer", "gd/depth"),
     Published("ours", "seeds that find no descent", "gd/second_basin"),
     Published(
         "4",

@@ -4,10 +4,10 @@
     python -m sweeps.studies.gradient_descent.tables runs/noise results_noise.csv
     python -m sweeps.studies.gradient_descent.tables runs/layerwise FOLDER
 
-The third writes `gd_metrics.json` and `layerwise_metrics.json` into the folder. Losses
-are half the mean squared error, in `test_mse`, too. `ood_alpha3` is divided by the loss
-of predicting 0. `align_cos` and `align_l2` (of predictions, root mean square) are
-against one step of descent with the best rate; `auroc` is of low influence.
+The third writes `gd_metrics.json` and `layerwise_metrics.json` into the folder. `mse`
+and `test_mse` are whole squared errors, twice a run's loss. `ood_alpha3` is divided by
+the loss of predicting 0. `align_cos` and `align_l2` (of predictions, root mean square)
+are against one step of descent with the best rate; `auroc` is of low influence.
 """
 
 import json
@@ -57,13 +57,12 @@ def rows(study: Study) -> Iterator[dict[str, Any]]:
 
 
 def layers(study: Study) -> tuple[list[dict], list[dict]]:
-    """Losses by step of descent, and by layer of each run: means and standard errors.
+    """Errors by step of descent, and by layer of each run: means and standard errors.
 
     **Returns:** The contents of `gd_metrics.json` and of `layerwise_metrics.json`.
     """
-    names = [name for name in study if not name.startswith("rolled")]
     found, tasks = [], {}
-    for name in names:
+    for name in study:
         folder = study.path / name
         task = analysis.task_of(folder)
         means, errors = analysis.layer_errors(folder)
@@ -99,8 +98,8 @@ def _described(
     }
 
 
-def _numbers(folder: Path, task: LinearRegression) -> dict[str, float | str]:
-    _, rate = analysis.descent_curve(task, 1)
+def _numbers(folder: Path, task: LinearRegression) -> dict[str, float]:
+    rate = analysis.rate_of(task, 1)
     measures: dict[str, Any] = {
         "test_mse": layer_losses(),
         "align_cos": descent_cosine(1, rate),
@@ -111,7 +110,8 @@ def _numbers(folder: Path, task: LinearRegression) -> dict[str, float | str]:
         measures["auroc"] = influence_auroc()
     found = analysis.measured(folder, measures, task, _SIZE)
     # Of the losses by layer, the last is the model's.
-    return {name: float(np.ravel(value)[-1]) for name, value in found.items()}
+    last = {name: float(np.ravel(value)[-1]) for name, value in found.items()}
+    return last | {"test_mse": 2 * last["test_mse"]}
 
 
 def _order(task: LinearRegression) -> str:

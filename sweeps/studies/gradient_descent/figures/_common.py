@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float
 
-from ....figures import Unit, WithinDifference, WithinFactor
+from ....figures import Claim, Given, Unit, Within, WithinDifference, WithinFactor
 
 
 PAPER = "arXiv 2212.07677, and numbers computed independently from its definitions"
@@ -30,8 +30,14 @@ DESCENT: Mapping[str, Any] = {"colour": "#8ed29a", "width": 5.0}
 def over_seeds(
     curves: Float[np.ndarray, "seed point"],
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """The mean over seeds, the least and the largest."""
-    return curves.mean(0), curves.min(0), curves.max(0)
+    """The median over seeds, the least and the largest."""
+    return np.median(curves, 0), curves.min(0), curves.max(0)
+
+
+def where_escaped(name: str, *claims: Claim) -> tuple[Claim, ...]:
+    """Claims that are judged on the seeds that find descent, by `analysis.ESCAPED`."""
+    found = Within(f"{name}: escaped", low=0.5)
+    return tuple(Given(found, claim) for claim in claims)
 
 
 def constant(value: float, like: np.ndarray) -> np.ndarray:

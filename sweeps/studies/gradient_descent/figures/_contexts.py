@@ -6,7 +6,6 @@ descent that is best with their noise.
 
 from ....figures import (
     dotted,
-    Exceeds,
     Figure,
     Measured,
     of_each,
@@ -18,7 +17,7 @@ from .. import analysis
 from ..analysis import ORDERS
 from ..noise.runs import NOISES, SEEDS, SEPARATED
 from ..order.runs import FEW, ORDERS as TRAINED
-from ._common import AREA, LOSS, RATIO
+from ._common import AREA, FRACTION, LOSS, RATIO, where_escaped
 
 
 _ORDERED = {
@@ -54,7 +53,7 @@ _LAYERS = ("layer 0", "layer 1", "layer 2", "control")
 
 def _robustness(runs: Runs) -> Measured:
     values = of_each(runs, analysis.beside_descent)
-    shown = {k: v for k, v in values.items() if not k.endswith(": loss")}
+    shown = {k: v for k, v in values.items() if "÷" in k}
     label = "loss, divided by that of one step of descent"
     return Measured(values, dotted(shown, _RATIOS, label))
 
@@ -65,8 +64,17 @@ def _separation(runs: Runs) -> Measured:
     return Measured(values, dotted(shown, _AREAS, "AUROC; .5 is chance"))
 
 
+# Exact, for one step with the best rate.
+_EXACT = {
+    "clean": 0.2062,
+    "values-0.25": 0.2139,
+    "values-0.5": 0.2210,
+    "pairs-0.25": 0.2740,
+    "pairs-0.5": 0.3486,
+}
 _RATIOS = {
-    **rows_of(LOSS, [f"{name}: loss" for name in _LSA]),
+    **rows_of(FRACTION, [f"{name}: escaped" for name in _LSA]),
+    **rows_of(LOSS, {f"lsa, {noise}: loss": x for noise, x in _EXACT.items()}),
     **rows_of(RATIO, [f"{name}: ÷ GD" for name in _LSA]),
     **rows_of(RATIO, [f"{name}: ÷ clean rate" for name in _LSA]),
 }
@@ -91,13 +99,10 @@ FIGURES = (
         measure=_sensitivity,
         rows=_BY_ORDER,
         claims=(
-            Within("lsa, random: difference of predictions", high=1e-5),
-            Within("lsa, small_to_large: difference of predictions", high=1e-5),
-            Exceeds(
-                "copy, small_to_large: difference of predictions",
-                "lsa, small_to_large: difference of predictions",
-                1e-3,
-            ),
+            # The source reports an effect for both models. Without positions there can
+            # be none: the sum over pairs does not depend on their order.
+            Within("lsa, small_to_large: difference of predictions", low=1e-3),
+            Within("copy, small_to_large: difference of predictions", low=1e-3),
         ),
         fresh=FEW,
     ),
@@ -105,16 +110,24 @@ FIGURES = (
         "gd/noise_robustness",
         "with noise, linear self-attention is as good as descent with the best rate",
         "the public study of order and noise judges against one fixed rate",
-        cost="4 min",
+        cost="2 h",
         about="losses divided by that of one step with the best rate for the noise",
         study="noise",
         runs=_LSA,
         measure=_robustness,
         rows=_RATIOS,
         claims=(
-            *(Within(f"{name}: ÷ GD", low=0.97, high=1.02) for name in _LSA),
+            *(
+                claim
+                for name in _LSA
+                for claim in where_escaped(
+                    name, Within(f"{name}: ÷ GD", low=0.97, high=1.03)
+                )
+            ),
             # The model finds the rate for its noise: it beats the clean one.
-            Within("lsa, pairs-0.5: ÷ clean rate", high=0.97),
+            *where_escaped(
+                "lsa, pairs-0.5", Within("lsa, pairs-0.5: ÷ clean rate", high=0.97)
+            ),
         ),
         fresh=SEEDS,
     ),

@@ -20,10 +20,11 @@ from icl.tasks.regression import (
 )
 
 from ....study import StudyScale, Trial, with_seeds
-from .._trials import trained
+from .._trials import trained, trained_as_published
 
 
-SEEDS = (10, 11, 12)
+SEEDS = (20, 21, 22, 23, 24)
+"""Others were seen before."""
 NOISES: dict[str, PairNoise | None] = {
     "clean": None,
     "values-0.25": NoisyValues(0.25, 0.5),
@@ -57,9 +58,7 @@ def trials(scale: StudyScale, folder: Path, data: Source | None) -> list[Trial]:
 
 
 def _lsa(scale: StudyScale, task: LinearRegression) -> Experiment:
-    steps, batch = (5000, 2048) if scale == "paper" else (4000, 256)
-    model = LinearSelfAttentionConfig()
-    return trained(task, model, scale=scale, steps=steps, batch=batch)
+    return trained_as_published(task, LinearSelfAttentionConfig(), scale=scale)
 
 
 def _transformer(scale: StudyScale, task: LinearRegression) -> Experiment:

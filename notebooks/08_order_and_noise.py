@@ -98,7 +98,8 @@ drawn_from("gd/noise_robustness", noise)
 table_of("gd/noise_robustness")
 
 # %%
-base = analysis.task_of(noise.path / "lsa-clean-seed-10")
+clean = next(name for name in noise if name.startswith("lsa-clean"))
+base = analysis.task_of(noise.path / clean)
 closed = {
     name: one_step(dataclasses.replace(base, pair_noise=each))
     for name, each in NOISES.items()

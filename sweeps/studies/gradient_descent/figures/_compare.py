@@ -60,15 +60,17 @@ def _rolled(runs: Runs) -> Measured:
         "mean at the end": only(ours[:, -1, 0]),
     }
     steps = np.arange(ours.shape[1])
-    panels = {
-        f"{title} over tasks": {
-            "Gradient descent": plots.Line(steps, descent[:, :, k].mean(0), **DESCENT),
-            "Trained Transformer": plots.Line(
-                steps, *over_seeds(ours[there][:, :, k]), colour=PURPLE, marker="+"
-            ),
+    panels = {}
+    for title, k in (("median", 1), ("first decile", 2), ("last decile", 3)):
+        lines = {
+            "Gradient descent": plots.Line(steps, descent[:, :, k].mean(0), **DESCENT)
         }
-        for title, k in (("median", 1), ("first decile", 2), ("last decile", 3))
-    }
+        if there.any():
+            curves = over_seeds(ours[there][:, :, k])
+            lines["Trained Transformer"] = plots.Line(
+                steps, *curves, colour=PURPLE, marker="+"
+            )
+        panels[f"{title} over tasks"] = lines
     x = "GD Steps / Transformer Layers"
     return Measured(values, plots.lines(panels, x=x, y="Loss", scale="log"))
 

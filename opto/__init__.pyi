@@ -20,5 +20,6 @@ from ._run import effects as effects, run as run, visit as visit
 from ._stack import stack as stack
 from ._sweep import sweep as sweep
 from ._tap import identity as identity, Tap as Tap
+from ._tapped import Tapped as Tapped, tapped as tapped
 from ._text import parse as parse
 from .graft import Graft as Graft

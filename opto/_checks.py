@@ -3,6 +3,7 @@
 import inspect
 from typing import Any
 
+import equinox as eqx
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
@@ -39,6 +40,8 @@ def takes_tap(name: str, model: Any) -> None:
     if "tap" not in given and all(x.kind is not x.VAR_KEYWORD for x in given.values()):
         kind = getattr(model, "__qualname__", type(model).__qualname__)
         way = "give it `tap=opto.identity` and call `x = tap('name', x, 'seq d_model')`"
+        if isinstance(model, eqx.Module):
+            way = f"`opto.tapped({name})` gives its submodules sites; or {way}"
         raise ValueError(f"{name} must take tap=, got {kind}; {way}")
 
 

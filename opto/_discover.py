@@ -72,7 +72,8 @@ def discover(fn: Callable[..., Any], *args: Any) -> Sites:
             table[name] = Site(name, axes, value.shape, np.dtype(value.dtype), rows)
             return value
 
-        fn(*args, tap=VisitorTap(visit, wanted=lambda name: True))
+        unchanged = lambda name, value, axes, rows: value
+        fn(*args, tap=VisitorTap(visit, lambda name: True, edit=unchanged))
 
     eqx.filter_eval_shape(visited, fn, args)
     arrays, static = eqx.partition((fn, args), _has_shape)

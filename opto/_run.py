@@ -247,7 +247,15 @@ def _visit(
     def below(scope: str) -> bool:
         return any(name == scope or name.startswith(scope + ".") for name in wanted)
 
-    out = fn(*args, tap=VisitorTap(tapped, below))
+    def edited(
+        name: str, value: Array, axes: tuple[str, ...], rows: Rows | None
+    ) -> Array:
+        site = Site(name, axes, value.shape, value.dtype, rows)
+        for _, change in by_site.get(name, ()):
+            value = change(value, site)
+        return value
+
+    out = fn(*args, tap=VisitorTap(tapped, below, edit=edited))
     if missed := wanted - seen:
         names = ", ".join(sorted(missed))
         raise RuntimeError(f"the model did not compute sites that it listed: {names}")

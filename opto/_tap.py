@@ -87,18 +87,27 @@ identity = _Identity()
 """The tap of a run that records and edits nothing."""
 
 
+Visit = Callable[[str, Array, tuple[str, ...], Rows | None], Array]
+
+
 class VisitorTap(Tap):
-    """Hands every named value to `visit(name, value, axes, rows)`; see `opto.visit`."""
+    """Hands every named value to `visit(name, value, axes, rows)`; see `opto.visit`.
+
+    `edit` only edits a value: `Tapped` calls it within a scan, and `visit` afterwards,
+    whose result is not used. Without `edit`, such values are not visited.
+    """
 
     def __init__(
         self,
-        visit: Callable[[str, Array, tuple[str, ...], Rows | None], Array],
+        visit: Visit,
         wanted: Callable[[str], bool],
         prefix: str = "",
+        edit: Visit | None = None,
     ):
         self._visit = visit
         self._wanted = wanted
         self._prefix = prefix
+        self._edit = edit
 
     def __call__(
         self, name: str, value: Array, axes: str, *, rows: Rows | None = None
@@ -110,7 +119,23 @@ class VisitorTap(Tap):
         return self._visit(name, value, tuple(axes.split()), rows)
 
     def scope(self, name: str) -> Tap:
-        return VisitorTap(self._visit, self._wanted, f"{self._prefix}{name}.")
+        prefix = f"{self._prefix}{name}."
+        return VisitorTap(self._visit, self._wanted, prefix, self._edit)
+
+    def edit(
+        self, name: str, value: Array, axes: tuple[str, ...], rows: Rows | None
+    ) -> Array:
+        """The edited value of a site that is visited later."""
+        if self._edit is None:
+            return value
+        return self._edit(self._prefix + name, value, axes, rows)
+
+    def see(
+        self, name: str, value: Array, axes: tuple[str, ...], rows: Rows | None
+    ) -> None:
+        """Visits a value that `edit` was asked for."""
+        if self._edit is not None:
+            self._visit(self._prefix + name, value, axes, rows)
 
     def wants(self, *names: str) -> bool:
         return any(self._wanted(self._prefix + name) for name in names)

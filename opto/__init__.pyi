@@ -15,6 +15,7 @@ from ._edit import At as At
 from ._edits import Clamp as Clamp, Scale as Scale, Steer as Steer, Zero as Zero
 from ._effects import NoEffectWarning as NoEffectWarning
 from ._gradient import strength_grad as strength_grad
+from ._per_example import PerExample as PerExample
 from ._reference import Mean as Mean, Patch as Patch, Resample as Resample
 from ._run import effects as effects, run as run, visit as visit
 from ._stack import stack as stack

@@ -7,15 +7,15 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from ._batched import split
 from ._discover import find_sites
 from ._edit import AbstractEdit, Edit, several
 from ._edits import Clamp, Zero
 from ._examples import batch_shape, one_example
 from ._record import Request, requested
-from ._reference import split
 from ._site import Site, Sites
 from ._swept import is_swept
-from ._where import holds_tracer
+from ._where import holds_tracer, is_concrete
 from .graft import Graft, grafted_calls, swapped
 from .hints import brief
 
@@ -156,5 +156,8 @@ def _is_full(edit: Edit) -> bool:
     """Whether an edit sets entries at strength 1, to values that are known now."""
     if holds_tracer(edit) or edit.strength.ndim:
         return False
-    within = all(chosen.ndim == 2 for chosen in edit.where.indices.values())
+    within = all(
+        is_concrete(chosen) and chosen.ndim == 2
+        for chosen in edit.where.indices.values()
+    )
     return within and float(edit.strength) == 1

@@ -7,13 +7,13 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, ArrayLike, Shaped
+from jaxtyping import Array, ArrayLike, Bool, Shaped
 
 from ._checks import named, whole
 from ._edit import check_fits, Edit, Heads, numbers, select
 from ._record import Record
 from ._site import glob, Site, Sites
-from ._where import Chosen
+from ._where import choices_of, Chosen, find_axis, is_concrete, Where
 
 
 class Values(eqx.Module):
@@ -36,6 +36,7 @@ class Patch(Edit):
     """
 
     values: Values
+    source: Where
 
     def __init__(
         self,
@@ -50,18 +51,49 @@ class Patch(Edit):
 
         - `values`: A `Record`, or arrays by the name of their site. Values of one
             example are used for all; a batch needs as many examples as `opto.run` gets.
-        - `site`, `strength`, `heads`, `where`: as for `opto.Clamp`.
+        - `site`, `strength`, `heads`, `where`: as for `opto.Clamp`. An axis with
+            `source_` in front (`pos=-1, source_pos=5`) says where on that axis of
+            `values` the new ones are, in the order of those that are set. Its lengths
+            may then differ.
 
         **Raises:** `ValueError` for a value with NaN, and if none is of such a site.
         """
+        source = {k: where.pop(k) for k in [*where] if k.startswith("source_")}
         select(self, site, strength, heads, where)
+        axes = {name.removeprefix("source_"): x for name, x in source.items()}
+        self.source = Where.of(None, axes)
+        if lacking := self.source.indices.keys() - self.where.indices.keys():
+            axis = min(lacking)
+            raise ValueError(f"Patch: source_{axis}= needs {axis}=, where it goes")
         self.values = Values(_matching("Patch", site, values))
 
+    def check(self, table: Sites) -> None:
+        super().check(table)
+        for axis, chosen in self.source.indices.items():
+            for site in table.match(self.site):
+                place = find_axis(axis, site) - len(site.axes)
+                size = self.values.arrays[site.name].shape[place]
+                given = np.ravel(chosen) if is_concrete(chosen) else np.zeros(1)
+                if (np.abs(given + 0.5) > size).any():
+                    got = f"source_{axis}={given.tolist()}"
+                    raise ValueError(f"Patch: {got} is out of range of {size}")
+
     def replacement(self, value: Array, site: Site) -> Array:
-        return _of(self.values.arrays, site, "Patch")
+        found = _of(self.values.arrays, site, "Patch")
+        for axis, chosen in self.source.indices.items():
+            place = find_axis(axis, site)
+            found = jnp.moveaxis(found, place, 0)
+            at, to = (choices_of(x)[:, 0] for x in (chosen, self.where.indices[axis]))
+            if len(at) != len(to):
+                wanted = f"as many indices for source_{axis}= as for {axis}="
+                raise ValueError(f"Patch: wanted {wanted}, got {len(at)} and {len(to)}")
+            new = jnp.zeros((site.shape[place], *found.shape[1:]), found.dtype)
+            found = jnp.moveaxis(new.at[to].set(found[at]), 0, place)
+        return found
 
     def arguments(self) -> dict[str, Any]:
-        return {"values": self.values.arrays}
+        source = {f"source_{k}": x for k, x in self.source.keywords().items()}
+        return {"values": self.values.arrays, **source}
 
 
 class Resample(Edit):
@@ -79,6 +111,7 @@ class Resample(Edit):
         reference: Mapping[str, ArrayLike | Sequence[Any]],
         *,
         seed: int | None = 0,
+        tokens: Bool[ArrayLike, "*batch seq"] | None = None,
         strength: ArrayLike = 1.0,
         heads: Heads = None,
         **where: Chosen,
@@ -87,6 +120,8 @@ class Resample(Edit):
 
         - `reference`: The record of a batch of at least two examples. The edited run
             must have the same number of examples.
+        - `tokens`: Which tokens are no padding. Then each position is shuffled among
+            the examples that have a token there, and padding keeps its values.
         - `seed`: The seed of the shuffle. `None` takes the values as they are: the text
             form holds values that are already shuffled.
         - `site`, `strength`, `heads`, `where`: as for `opto.Clamp`.
@@ -100,7 +135,10 @@ class Resample(Edit):
             if isinstance(reference, Record):
                 for name, x in arrays.items():
                     _lead("Resample", name, x, reference)
-            arrays = {name: _shuffled(x, seed) for name, x in arrays.items()}
+            arrays = {
+                name: _shuffled(x, seed, _real(name, x, reference, tokens))
+                for name, x in arrays.items()
+            }
         self.values = Values(arrays)
 
     def replacement(self, value: Array, site: Site) -> Array:
@@ -120,6 +158,7 @@ class Mean(Edit):
         site: str,
         reference: Mapping[str, ArrayLike | Sequence[Any]],
         *,
+        tokens: Bool[ArrayLike, "*batch seq"] | None = None,
         strength: ArrayLike = 1.0,
         heads: Heads = None,
         **where: Chosen,
@@ -128,6 +167,8 @@ class Mean(Edit):
 
         - `reference`: The `Record` of a batch, which is averaged over its batch axes;
             or the means themselves, a mapping from the names of sites.
+        - `tokens`: Which tokens of the reference are no padding; the others do not
+            count.
         - `site`, `strength`, `heads`, `where`: as for `opto.Clamp`.
 
         **Raises:** `ValueError` for a record of a single example, and at sites that do
@@ -136,7 +177,9 @@ class Mean(Edit):
         select(self, site, strength, heads, where)
         means = _matching("Mean", site, reference)
         if isinstance(reference, Record):
-            means = {name: _mean(name, x, reference) for name, x in means.items()}
+            means = {
+                name: _mean(name, x, reference, tokens) for name, x in means.items()
+            }
             means = {name: _finite("Mean", name, x) for name, x in means.items()}
         self.means = means
 
@@ -153,47 +196,6 @@ def check_arrays(kind: str, arrays: Mapping[str, Any], sites: Iterable[Site]) ->
     """Raises `ValueError` unless each of the sites has a value that fits."""
     for site in sites:
         check_fits(kind, _of(arrays, site, kind), site)
-
-
-def split(edits: Any, table: Sites, batch: tuple[int, ...]) -> tuple[Any, Any, Any]:
-    """Separates the values of single examples from what holds for all examples.
-
-    Returns the arrays to map along the batch axes, the rest, and the edits as one
-    example sees them, with shapes in place of those arrays.
-
-    **Raises:** `ValueError` if there are not as many values as examples.
-    """
-
-    def decide(node: Any) -> Any:
-        if not isinstance(node, Values):
-            return False
-        along = {k: _along(k, x, table, batch) for k, x in node.arrays.items()}
-        return eqx.tree_at(lambda v: v.arrays, node, along)
-
-    is_values = lambda x: isinstance(x, Values)
-    spec = jax.tree.map(decide, edits, is_leaf=is_values)
-    if not any(jax.tree.leaves(spec)):
-        return None, edits, edits
-    mapped, rest = eqx.partition(edits, spec)
-    lead = len(batch)
-    shapes = jax.tree.map(
-        lambda x: jax.ShapeDtypeStruct(x.shape[lead:], x.dtype), mapped
-    )
-    return mapped, rest, eqx.combine(shapes, rest)
-
-
-def _along(name: str, x: Any, table: Sites, batch: tuple[int, ...]) -> bool:
-    if not batch or name not in table:
-        return False
-    if x.ndim != len(table[name].shape) + len(batch):
-        return False
-    if x.shape[: len(batch)] != batch:
-        got, wanted = x.shape[: len(batch)], batch
-        raise ValueError(
-            f"the values at {name!r} have batch shape {got}, but the inputs have batch "
-            f"shape {wanted}"
-        )
-    return True
 
 
 def _matching(
@@ -232,18 +234,57 @@ def _of(arrays: Mapping[str, Any], site: Site, kind: str) -> Array:
     return value
 
 
-def _shuffled(x: Array, seed: int) -> Array:
+def _shuffled(x: Array, seed: int, real: np.ndarray | None) -> Array:
     if x.ndim == 0 or len(x) < 2:
         raise ValueError(f"Resample needs two examples or more, got shape {x.shape}")
+    if real is None:
+        return x[_others(np.ones(len(x), bool), seed)]
+    # By position: `real` has the axes of x, of length one but for examples and tokens.
+    place = int(np.argmax(real.shape[1:])) + 1
+    rows = np.moveaxis(real, place, 0).reshape(real.shape[place], len(x))
+    others = [
+        jnp.moveaxis(x, place, 0)[i][_others(row, seed)] for i, row in enumerate(rows)
+    ]
+    return jnp.stack(others, place)
+
+
+def _others(real: np.ndarray, seed: int) -> np.ndarray:
+    """For each example another one, among those that are real."""
+    there = np.flatnonzero(real)
+    if len(there) == 1:
+        raise ValueError("Resample: only one example has a token at some position")
     # A cycle through a random order: no example stays in place.
-    order = np.random.default_rng(seed).permutation(len(x))
-    other = np.empty(len(x), int)
+    order = there[np.random.default_rng(seed).permutation(len(there))]
+    other = np.arange(len(real))
     other[order] = np.roll(order, 1)
-    return x[other]
+    return other
 
 
-def _mean(name: str, x: Shaped[Array, "..."], record: Record) -> Array:
-    return jnp.mean(x, tuple(range(_lead("Mean", name, x, record))))
+def _mean(name: str, x: Array, record: Record, tokens: Any) -> Array:
+    lead = tuple(range(_lead("Mean", name, x, record)))
+    real = _real(name, x, record, tokens)
+    if real is None:
+        return jnp.mean(x, lead)
+    if not real.any(lead).all():
+        raise ValueError("Mean: tokens= has a position without a token in any example")
+    # Padding may hold anything, also NaN.
+    return jnp.where(real, x, 0).sum(lead) / jnp.asarray(real.sum(lead), x.dtype)
+
+
+def _real(name: str, x: Any, record: Any, tokens: Any) -> np.ndarray | None:
+    """`tokens` with the axes of a value; `None` where all count."""
+    axes = record.axes_of(name) if isinstance(record, Record) else None
+    if tokens is None or axes is None or "seq" not in axes:
+        return None
+    real, lead = np.asarray(tokens), x.ndim - len(axes)
+    place = lead + axes.index("seq")
+    wanted = (*x.shape[:lead], x.shape[place])
+    if real.dtype != bool or real.shape != wanted:
+        got = f"{real.dtype}{list(real.shape)}"
+        raise ValueError(f"tokens= must be bool{list(wanted)} for {name!r}, got {got}")
+    return real.reshape(
+        *wanted[:-1], *(wanted[-1] if i == place else 1 for i in range(lead, x.ndim))
+    )
 
 
 def _lead(kind: str, name: str, x: Shaped[Array, "..."], record: Record) -> int:

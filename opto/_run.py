@@ -6,11 +6,13 @@ from collections.abc import Callable, Sequence
 from typing import Any, cast
 
 import equinox as eqx
+import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.core import Tracer
 from jaxtyping import Array, PyTree
 
+from ._batched import split
 from ._check_edits import as_edits, check_before_graft, check_donors, check_given
 from ._derived import Derived, RunContext
 from ._discover import find_sites, known_sites
@@ -27,10 +29,10 @@ from ._effects import (
 )
 from ._examples import batch_shape, one_example
 from ._record import Record, Request, requested
-from ._reference import split
 from ._site import Site, Sites
 from ._stack import alternatives
 from ._tap import identity, Rows, VisitorTap
+from ._where import Where
 from .graft import Graft, of_model, swapped
 
 
@@ -303,7 +305,8 @@ def _resolved(
     """
     every = [(measured.place(e), part) for e in edits for part in alternatives(e)]
     derived = [edit for _, edit in every if isinstance(edit, Derived)]
-    if not derived:
+    named = [where.named_tokens() for where in _selections(every)]
+    if not derived and not any(named):
         return cast(list[tuple[Place | None, Edit]], every)
 
     def again(*, edits, record, model):
@@ -321,19 +324,35 @@ def _resolved(
         findings[message] = condition & findings.get(message, True)
 
     # One base run for all of them.
-    needs = dict.fromkeys(itertools.chain(*(edit.needs(table) for edit in derived)))
+    needs = dict.fromkeys(
+        itertools.chain(*(edit.needs(table) for edit in derived), *named)
+    )
     base = again(edits=(), record=needs, model=None) if needs else Record({})
     resolved: list[tuple[Place | None, Edit]] = []
     for place, edit in every:
         if isinstance(edit, Derived):
             before = tuple(part for _, part in resolved)
             new = edit.derive(RunContext(table, base, before, again, require))
-            for part in new:
+            for part in (_with_tokens(part, base) for part in new):
                 part.check_values(table.match(part.site))
-            resolved += [(place, part) for part in new]
+                resolved.append((place, part))
         else:
-            resolved.append((place, cast(Edit, edit)))
+            resolved.append((place, _with_tokens(cast(Edit, edit), base)))
     return resolved
+
+
+def _selections(edits: Sequence[tuple[Any, Any]]) -> list[Where]:
+    """All selections of edits, also those inside of others."""
+    is_where = lambda x: isinstance(x, Where)
+    leaves = jax.tree.leaves([edit for _, edit in edits], is_leaf=is_where)
+    return [leaf for leaf in leaves if is_where(leaf)]
+
+
+def _with_tokens(edit: Edit, base: Record) -> Edit:
+    """The edit with tokens that were selected by name found."""
+    if not edit.where.named_tokens():
+        return edit
+    return eqx.tree_at(lambda e: e.where, edit, edit.where.with_tokens(base))
 
 
 def raise_wrong(findings: Findings) -> None:

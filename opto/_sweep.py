@@ -12,13 +12,13 @@ import numpy as np
 from jax.core import Tracer
 from jaxtyping import Array, Shaped
 
+from ._batched import split
 from ._check_edits import check_together
 from ._checks import is_metric, whole
 from ._discover import known_sites
 from ._edit import AbstractEdit, several
 from ._effects import Place, warn_without_effect
 from ._examples import batch_shape, one_example
-from ._reference import split
 from ._run import ran_with
 from ._site import Sites
 from ._stack import Stacked

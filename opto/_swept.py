@@ -10,6 +10,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from ._per_example import NamedTokens, PerExample
 from ._site import Site, Sites
 from ._where import axis_size, canonical, Where
 from .hints import brief
@@ -70,6 +71,10 @@ class Each(AbstractSwept):
             raise ValueError(f"each{axes} names an axis twice")
         if "layer head" in edit.where.indices and {"layer", "head"} & set(self.axes):
             raise ValueError("heads= picks pairs; sweep those with opto.stack")
+        for axis in self.axes:
+            if isinstance(edit.where.indices.get(axis), PerExample | NamedTokens):
+                differ = "it differs between examples"
+                raise ValueError(f"each({axis!r}) cannot sweep that axis: {differ}")
 
     def check(self, table: Sites) -> None:
         points = self.expand(table)

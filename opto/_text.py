@@ -9,6 +9,7 @@ from ._checks import named
 from ._derived import Freeze
 from ._edit import AbstractEdit, At
 from ._edits import Clamp, Scale, Steer, Zero
+from ._per_example import PerExample
 from ._reference import Mean, Patch, Resample
 from ._tokens import TOKENS
 from .attention import Block, Kind, Pattern, PreviousToken, Uniform
@@ -27,7 +28,7 @@ _EDITS: dict[str, Callable[..., Any]] = {
     )
 }
 _VALUES: dict[str, Callable[..., Any]] = {
-    kind.__name__: kind for kind in (At, PreviousToken, Uniform)
+    kind.__name__: kind for kind in (At, PerExample, PreviousToken, Uniform)
 }
 
 # All that `register` and `name_tokens` fill.

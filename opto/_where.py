@@ -13,12 +13,13 @@ import numpy as np
 from jax.core import Tracer
 from jaxtyping import Array, Bool
 
+from ._per_example import NamedTokens, PerExample
 from ._site import Site
 from .hints import brief, did_you_mean
 
 
 # Indices; booleans for `mask=`, which are nested lists in a text.
-Chosen = int | np.integer | Sequence[Any] | np.ndarray | Array
+Chosen = int | np.integer | Sequence[Any] | np.ndarray | Array | PerExample
 
 
 # Not an Equinox module, whose methods take 30 times as long to look up.
@@ -34,7 +35,8 @@ class Where:
     """
 
     # JAX rebuilds a tree with leaves of any kind, so these types are not checked.
-    indices: dict[str, Any]  # Int[Array, "*sweep choice axis"]
+    # Int[Array, "*sweep choice axis"], PerExample or NamedTokens
+    indices: dict[str, Any]
     entries: Any = None  # Bool[Array, "..."] | None
 
     @staticmethod
@@ -42,13 +44,18 @@ class Where:
         heads: str | Sequence[Sequence[int]] | None, axes: Mapping[str, Chosen]
     ) -> "Where":
         """From the keywords of an edit: `heads="1:3 1:7"`, `head=[0, 1]`, `pos=-1`."""
-        indices: dict[str, Array] = {}
+        indices: dict[str, Any] = {}
         axes = dict(axes)
         entries = _booleans(axes.pop("mask", None))
         for axis, chosen in axes.items():
-            if canonical(axis) in indices:
+            if (name := canonical(axis)) in indices:
                 raise ValueError("pos= and seq= are the same axis; give one")
-            indices[canonical(axis)] = whole_numbers(axis, chosen, width=1)
+            if name == "seq" and isinstance(chosen, str):
+                indices[name] = NamedTokens.of(chosen)
+            elif isinstance(chosen, PerExample):
+                indices[name] = chosen
+            else:
+                indices[name] = whole_numbers(axis, chosen, width=1)
         if heads is not None:
             if clash := {"layer", "head"} & indices.keys():
                 raise ValueError(f"heads= already says which {min(clash)}; give one")
@@ -65,7 +72,9 @@ class Where:
         """The keywords that `of` would take, in one normal form, for the text form."""
         keywords: dict[str, Any] = {}
         for name, chosen in sorted(self.indices.items()):
-            if not is_concrete(chosen) or chosen.ndim != 2:
+            if isinstance(chosen, NamedTokens):
+                keywords[name] = chosen.names
+            elif not is_concrete(chosen) or chosen.ndim != 2:
                 keywords[name.replace(" ", "_")] = chosen
             elif name == "layer head":
                 pairs = np.asarray(chosen).tolist()
@@ -83,8 +92,11 @@ class Where:
         for name, chosen in self.indices.items():
             # Axes: choice, then the site's, of length one unless this group names it.
             hit: Any = True
-            for j, axis in enumerate(name.split()):
-                index = chosen[:, j].reshape(-1, *[1] * len(site.shape))
+            if isinstance(chosen, NamedTokens):
+                hit = _along(name, chosen, site)[None]
+            choices = choices_of(chosen)
+            for j, axis in enumerate(name.split() if len(choices) else ()):
+                index = choices[:, j].reshape(-1, *[1] * len(site.shape))
                 hit = hit & _points_at(axis, index, site)
             group = hit.any(axis=0)
             mask = group if mask is None else mask & group
@@ -103,7 +115,7 @@ class Where:
         for site in sites:
             _check_axes([axis for name in self.indices for axis in name.split()], site)
         for name, chosen in self.indices.items():
-            axes = name.split()
+            axes, chosen = name.split(), choices_of(chosen)
             if is_concrete(chosen):
                 here = sites if "layer" in axes else self.within(sites)
                 for choice in np.asarray(chosen).reshape(-1, len(axes)).tolist():
@@ -111,6 +123,29 @@ class Where:
         if self.entries is not None:
             for site in sites:
                 _check_mask(self.entries.shape, site)
+
+    def named_tokens(self) -> tuple[str, ...]:
+        """The sites that say which tokens are selected by name."""
+        chosen = self.indices.get("seq")
+        return chosen.sites() if isinstance(chosen, NamedTokens) else ()
+
+    def with_tokens(self, values: Mapping[str, Array]) -> "Where":
+        """The same selection, with tokens found by name."""
+        chosen = self.indices["seq"].found(values)
+        return Where({**self.indices, "seq": chosen}, self.entries)
+
+
+def choices_of(chosen: Any) -> Array:
+    """Index tuples of one example; of tokens by name, none."""
+    if isinstance(chosen, NamedTokens):
+        return jnp.zeros((0, 1), jnp.int32)
+    return chosen.choices() if isinstance(chosen, PerExample) else chosen
+
+
+def _along(axis: str, chosen: NamedTokens, site: Site) -> Array:
+    place = find_axis(axis, site)
+    shape = [size if i == place else 1 for i, size in enumerate(site.shape)]
+    return chosen.along(site.shape[place]).reshape(shape)
 
 
 def parse_heads(heads: str | Sequence[Sequence[int]]) -> list[tuple[int, int]]:

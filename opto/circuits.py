@@ -102,6 +102,23 @@ class Factored(eqx.Module):
         core = jnp.linalg.qr(_shortened(self).mT, mode="r")
         return jnp.linalg.svd(core, compute_uv=False)
 
+    def svd(
+        self,
+    ) -> tuple[
+        Float[Array, "*batch rows k"],
+        Float[Array, "*batch k"],
+        Float[Array, "*batch k columns"],
+    ]:
+        """Left singular vectors, singular values and right singular vectors.
+
+        As `jnp.linalg.svd` without full matrices, but from the factors, with as many
+        values as `singular_values`.
+        """
+        left, core_left = jnp.linalg.qr(self.left)
+        right, core_right = jnp.linalg.qr(self.right.mT)
+        u, values, v = jnp.linalg.svd(core_left @ core_right.mT, full_matrices=False)
+        return left @ u, values, v @ right.mT
+
     def norm(self) -> Float[Array, "*batch"]:
         """The Frobenius norm of the product."""
         return jnp.linalg.norm(_shortened(self), axis=(-2, -1))

@@ -7,15 +7,17 @@ through the final norm and the unembedding: the direct paths of Elhage et al. 20
 Mathematical Framework for Transformer Circuits".
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Float
 
 from ._check_edits import as_edits
+from ._checks import whole
 from ._edit import AbstractEdit
 from ._record import Record
 from ._reference import Patch
@@ -92,14 +94,17 @@ def logit_terms(
     heads: str = "**.attn.result",
     mlps: str = _MLPS,
     stream: str = "final.in",
+    neurons: Mapping[str, Float[Array, "d_model unit"]] | None = None,
+    top: int | None = None,
     edits: Sequence[AbstractEdit] = (),
 ) -> tuple[Float[Array, "term ..."], tuple[str, ...]]:
     """What each part of a model adds to its logits directly, not through other parts.
 
     The terms sum to the logits, unless an edit changes what comes after `stream`. In
     the order of computation they are `"embed"` (with positions), `"0:3"` for head 3 of
-    layer 0, `"mlp 0"`; then `"rest"`, everything else in the stream, such as output
-    biases and what an edit put into the stream; and last `"bias"`, `logit_bias`.
+    layer 0, `"mlp 0"`; then `"mlp 0:7"` for neuron 7 of layer 0, if asked for; then
+    `"rest"`, everything else in the stream, such as output biases and what an edit put
+    into the stream; and last `"bias"`, `logit_bias`.
 
     **Arguments:**
 
@@ -109,6 +114,11 @@ def logit_terms(
     - `embed`, `heads`, `mlps`: The sites of what is added to the stream, `[seq,
         d_model]`; the sites of heads also have an axis `head`. There may be no MLPs.
     - `stream`: The site of what enters the final norm.
+    - `neurons`: By the site of an MLP's activations, the matrix that takes them to the
+        stream: `{"blocks.0.mlp.post": model.blocks[0].mlp.contract.weight}`. Their
+        terms are taken out of that of their MLP.
+    - `top`: Only so many neurons of each MLP, those whose terms have the largest root
+        mean square over all tokens and labels; all by default.
     - `edits`: In force; the terms are those of the edited run.
 
     **Returns:**
@@ -116,7 +126,8 @@ def logit_terms(
     A tuple of the terms, `[term, *batch, seq, label]`, and their names.
 
     **Raises:** `ValueError` as `opto.run`, if `norm` or `unembed` does not fit, for
-    attention that mixes its heads, and for an `opto.Graft`.
+    sites that are not of the stream's axes, for attention that mixes its heads, and for
+    an `opto.Graft`.
     """
     norm = _part(model, "norm", norm, "final_norm")
     unembed = _part(model, "unembed", unembed, "unembed")
@@ -133,10 +144,28 @@ def logit_terms(
     parts += [site for site in table.values() if site.matches(mlps)]
     order = list(table)
     parts.sort(key=lambda site: order.index(site.name))
-    final = _single("stream", stream, table).name
-    names = [site.name for site in parts]
+    end = _single("stream", stream, table)
+    final = end.name
+    for site in parts:
+        if tuple(axis for axis in site.axes if axis != "head") != end.axes:
+            wanted = f"what is added to {end}, with an axis 'head' or without"
+            raise ValueError(f"logit_terms takes {wanted}; got {site}")
+    matrices = {_single("neurons", x, table): w for x, w in (neurons or {}).items()}
+    names = [site.name for site in (*parts, *matrices)]
     _, record = run(model, *inputs, record=[*names, final], edits=edits)
     named = [term for site in parts for term in _written(site, record, embed)]
+    divisor = _divisor(norm, record[final])
+    for site, weight in matrices.items():
+        values = record[site.name]
+        reached = _centred(norm, weight.T) @ _weight(unembed, None).T
+        chosen = _largest(values / divisor, reached, top)
+        units = [
+            (f"mlp {site.layer}:{n}", values[..., n, None] * weight[:, n])
+            for n in chosen
+        ]
+        taken = sum(x for _, x in units)
+        named = [(n, x - taken if n == f"mlp {site.layer}" else x) for n, x in named]
+        named += units
     written = jnp.stack([value for _, value in named])
     rest = record[final] - jnp.sum(written, 0)
     terms = direct_logits(
@@ -170,22 +199,37 @@ def direct_logits(
     **Raises:** `ValueError` for another kind of norm, and for shapes that do not fit.
     """
     weight = _weight(unembed, stream.shape[-1])
-    if isinstance(norm, eqx.nn.LayerNorm | eqx.nn.RMSNorm):
-        if norm.shape != stream.shape[-1:]:
-            wanted = f"a norm of d_model={stream.shape[-1]}"
-            raise ValueError(f"norm must be {wanted}, got one of shape {norm.shape}")
-        power = stream**2
-        if isinstance(norm, eqx.nn.LayerNorm):
-            term = term - jnp.mean(term, -1, keepdims=True)
-            power = (stream - jnp.mean(stream, -1, keepdims=True)) ** 2
-        power = jnp.mean(power, -1, keepdims=True)
-        term = term * jax.lax.rsqrt(power + norm.eps)
-        if norm.weight is not None:
-            term = term * norm.weight
-    elif not isinstance(norm, eqx.nn.Identity):
+    return _centred(norm, term / _divisor(norm, stream)) @ weight.T
+
+
+def _divisor(norm: eqx.Module, stream: Array) -> Array:
+    """What a norm divides each token of the stream by."""
+    if isinstance(norm, eqx.nn.Identity):
+        return jnp.ones((), stream.dtype)
+    if not isinstance(norm, eqx.nn.LayerNorm | eqx.nn.RMSNorm):
         known = "a LayerNorm, RMSNorm or Identity of Equinox"
         raise ValueError(f"norm must be {known}, got {type(norm).__name__}")
-    return term @ weight.T
+    if norm.shape != stream.shape[-1:]:
+        wanted = f"a norm of d_model={stream.shape[-1]}"
+        raise ValueError(f"norm must be {wanted}, got one of shape {norm.shape}")
+    if isinstance(norm, eqx.nn.LayerNorm):
+        stream = stream - jnp.mean(stream, -1, keepdims=True)
+    return jnp.sqrt(jnp.mean(stream**2, -1, keepdims=True) + norm.eps)
+
+
+def _centred(norm: Any, term: Array) -> Array:
+    """A term after the norm, but for the division and the offset."""
+    if isinstance(norm, eqx.nn.LayerNorm):
+        term = term - jnp.mean(term, -1, keepdims=True)
+    weight = getattr(norm, "weight", None)
+    return term if weight is None else term * weight
+
+
+def _largest(values: Array, reached: Array, top: int | None) -> list[int]:
+    """The units with the largest `values[token, unit] * reached[unit, label]`."""
+    power = jnp.mean(values**2, range(values.ndim - 1)) * jnp.mean(reached**2, -1)
+    count = len(reached) if top is None else whole("top", top, 1)
+    return sorted(np.argsort(-np.asarray(power), kind="stable")[:count].tolist())
 
 
 def logit_bias(norm: eqx.Module, unembed: eqx.Module) -> Float[Array, " label"]:

@@ -93,6 +93,12 @@ def test_factored_is_the_product(shape, getkey):
     close(f.norm(), np.linalg.norm(matrix, axis=(-2, -1)), rtol=1e-12)
     expected = np.linalg.svd(matrix, compute_uv=False)[..., : min(shape)]
     close(f.singular_values(), expected, atol=1e-9)
+    left, values, right = f.svd()
+    close(values, expected, atol=1e-9)
+    close(left * values[..., None, :] @ right, matrix, atol=1e-12)
+    for vectors in (left.mT, right):
+        gram = vectors @ vectors.mT
+        close(gram, np.broadcast_to(np.eye(min(shape)), gram.shape), atol=1e-9)
 
 
 @pytest.mark.usefixtures("x64")

@@ -189,6 +189,30 @@ def test_a_heads_term_is_its_direct_path(name):
 
 
 @pytest.mark.usefixtures("x64")
+def test_terms_of_neurons():
+    model, inputs = build("mlp"), batch(4)
+    weights = {
+        f"blocks.{i}.mlp.post": block.mlp.contract.weight
+        for i, block in enumerate(model.blocks)
+    }
+    values, names = logit_terms(model, *inputs, neurons=weights)
+    np.testing.assert_allclose(values.sum(0), logits_of(model, *inputs), atol=1e-12)
+    _, record = opto.run(model, *inputs, record=["blocks.1.mlp.post", "final.in"])
+    written = record["blocks.1.mlp.post"][..., 5:6] * weights["blocks.1.mlp.post"][:, 5]
+    ends = record["final.in"], model.final_norm, model.unembed
+    expected = direct_logits(written, *ends)
+    np.testing.assert_allclose(values[names.index("mlp 1:5")], expected, atol=1e-12)
+    # What is left of the MLP is its output bias.
+    bias = direct_logits(model.blocks[1].mlp.contract.bias, *ends)
+    np.testing.assert_allclose(values[names.index("mlp 1")], bias, atol=1e-12)
+    size = {n: float(jnp.mean(x**2)) for n, x in zip(names, values, strict=True)}
+    largest = sorted((n for n in names if "mlp 0:" in n), key=size.__getitem__)[-3:]
+    fewer, kept = logit_terms(model, *inputs, neurons=weights, top=3)
+    assert {n for n in kept if "mlp 0:" in n} == {*largest}
+    np.testing.assert_allclose(fewer.sum(0), values.sum(0), atol=1e-12)
+
+
+@pytest.mark.usefixtures("x64")
 def test_positions_are_in_the_term_of_the_embedding():
     model, inputs = build("heads"), batch()
     _, record = opto.run(model, *inputs, record=["tok_embed", "final.in"])
@@ -264,6 +288,10 @@ ERRORS = {
     "read='embed' is computed before": _lens(into="logits", read="embed"),
     "no site matches '**.reslt'": _terms(heads="**.reslt"),
     "no site matches '**.mlp.outt'": _terms(mlps="**.mlp.outt"),
+    "logit_terms takes what is added to final.in": _terms(heads="**.attn.z"),
+    "d_model=12], with an axis 'head' or without; got blocks.0.mlp.post": _terms(
+        mlps="**.mlp.post"
+    ),
     "what the grafted model writes": lambda model, inputs: logit_terms(
         model, *inputs, edits=[opto.Graft(model, until=0)]
     ),

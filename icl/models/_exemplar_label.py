@@ -74,7 +74,7 @@ class ExemplarLabelModel(eqx.Module):
             )
         final = tap.scope("final")
         x = final("in", x, "seq d_model")
-        x = final("normed", per_token(self.final_norm, x), "seq d_model")
+        x = final("normed", per_token(self.final_norm, x, final), "seq d_model")
         return tap("logits", per_token(self.unembed, x), "seq label")
 
 

@@ -31,7 +31,7 @@ class AbstractGPT2(eqx.Module):
             x = block(x, self.positions, tap=tap.scope(f"blocks.{i}"))
         final = tap.scope("final")
         x = final("in", x, "seq d_model")
-        return final("normed", per_token(self.final_norm, x), "seq d_model")
+        return final("normed", per_token(self.final_norm, x, final), "seq d_model")
 
 
 class GPT2Tokens(AbstractGPT2):

@@ -1,23 +1,27 @@
 """Layers of Equinox on all tokens of a sequence."""
 
-from collections.abc import Callable
-from typing import Any
-
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Int, Shaped
+
+from opto import identity, Tap
 
 from ..compile import computed_once
 from ..devices import on_cpu
 
 
 def per_token(
-    layer: eqx.Module, x: Shaped[Array, "seq ..."]
+    layer: eqx.Module, x: Shaped[Array, "seq ..."], tap: Tap = identity
 ) -> Float[Array, "seq out_features"]:
-    """A sequence's tokens through a layer that takes one token, a vector or an id."""
-    if type(layer) in _WHOLE:
-        return _WHOLE[type(layer)](layer, x)
+    """A sequence's tokens through a layer that takes one token, a vector or an id.
+
+    A LayerNorm names its `scale` `[seq]`, by which it divides.
+    """
+    if isinstance(layer, eqx.nn.LayerNorm):
+        return _layer_norm(layer, x, tap)
+    if isinstance(layer, eqx.nn.Linear):
+        return _linear(layer, x)
     # Map a lambda: JAX makes text of the mapped function, which is slow for a module.
     return jax.vmap(lambda token: layer(token))(x)  # pyright: ignore
 
@@ -31,6 +35,11 @@ def looked_up(
     )
 
 
+# Linear layers and norms are written for the whole sequence. With the layers' own code,
+# a training step takes 1.1 to 2 times as long (benchmarks/plain.py): XLA's CPU compiler
+# fuses it badly.
+
+
 def _linear(
     layer: eqx.nn.Linear, x: Float[Array, "seq in_features"]
 ) -> Float[Array, "seq out_features"]:
@@ -38,13 +47,15 @@ def _linear(
 
 
 def _layer_norm(
-    layer: eqx.nn.LayerNorm, x: Float[Array, "seq d_model"]
+    layer: eqx.nn.LayerNorm, x: Float[Array, "seq d_model"], tap: Tap
 ) -> Float[Array, "seq d_model"]:
     centred = x - x.mean(-1, keepdims=True)
-    deviation = jnp.sqrt((centred**2).mean(-1, keepdims=True) + layer.eps)
+    scale = jnp.sqrt((centred**2).mean(-1, keepdims=True) + layer.eps)
+    if tap.wants("scale"):
+        scale = tap("scale", scale[:, 0], "seq")[:, None]
     if layer.weight is not None:
         centred = _rows(layer.weight, len(x)) * centred
-    return _plus(centred / deviation, layer.bias)
+    return _plus(centred / scale, layer.bias)
 
 
 def _plus(
@@ -63,12 +74,3 @@ def _rows(vector: Float[Array, " out"], count: int) -> Float[Array, "seq out"]:
     if not on_cpu():
         return jnp.broadcast_to(vector, (count, len(vector)))
     return jnp.ones((count, 1), vector.dtype) @ vector[None]
-
-
-# What these layers compute, written for the whole sequence. With the layers' own code,
-# a training step takes 1.1 to 2 times as long (benchmarks/plain.py): XLA's CPU compiler
-# fuses it badly.
-_WHOLE: dict[type, Callable[[Any, Array], Array]] = {
-    eqx.nn.Linear: _linear,
-    eqx.nn.LayerNorm: _layer_norm,
-}

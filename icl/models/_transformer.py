@@ -36,7 +36,8 @@ class TransformerBlock(eqx.Module):
         """The residual stream after this block, for the tokens from `start` on."""
         attn_tap = tap.scope("attn")
         x = tap("resid_pre", x, "seq d_model")
-        normed = attn_tap("normed", per_token(self.attn_norm, x), "seq d_model")
+        normed = per_token(self.attn_norm, x, attn_tap)
+        normed = attn_tap("normed", normed, "seq d_model")
         reads = self._reads(x, attn_tap)
         out = self.attn(normed, positions, reads=reads, start=start, tap=attn_tap)
         return self.after_attention(x[start:] + out, tap)
@@ -49,7 +50,8 @@ class TransformerBlock(eqx.Module):
         x = tap("resid_mid", x, "seq d_model")
         if self.mlp is not None and self.mlp_norm is not None:
             mlp_in = mlp_tap("in", x, "seq d_model")
-            normed = mlp_tap("normed", per_token(self.mlp_norm, mlp_in), "seq d_model")
+            normed = per_token(self.mlp_norm, mlp_in, mlp_tap)
+            normed = mlp_tap("normed", normed, "seq d_model")
             x = x + self.mlp(normed, tap=mlp_tap)
         return tap("resid_post", x, "seq d_model")
 
@@ -90,10 +92,11 @@ class PostNormBlock(eqx.Module):
     ) -> Float[Array, "query_seq d_model"]:
         """The residual stream after this block, for the tokens from `start` on."""
         x = tap("resid_pre", x, "seq d_model")
-        out = self.attn(x, positions, start=start, tap=tap.scope("attn"))
-        x = per_token(self.attn_norm, x[start:] + out)
+        attn_tap, mlp_tap = tap.scope("attn"), tap.scope("mlp")
+        out = self.attn(x, positions, start=start, tap=attn_tap)
+        x = per_token(self.attn_norm, x[start:] + out, attn_tap)
         x = tap("resid_mid", x, "seq d_model")
-        x = per_token(self.mlp_norm, x + self.mlp(x, tap=tap.scope("mlp")))
+        x = per_token(self.mlp_norm, x + self.mlp(x, tap=mlp_tap), mlp_tap)
         return tap("resid_post", x, "seq d_model")
 
 

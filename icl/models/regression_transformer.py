@@ -64,12 +64,16 @@ class RegressionTransformer(eqx.Module):
             scope = tap.scope(name)
             stream = layer(stream, self.positions, start=start, tap=scope)
             streams.append(stream)
-        found = self.supervision.predict(self.read, streams)
+        final = tap.scope("final")  # Only the last layer's norm has a site.
+        read = lambda x: self.read(x, final if x is streams[-1] else identity)
+        found = self.supervision.predict(read, streams)
         return tap("prediction", found, answer_axes(self))
 
-    def read(self, stream: Float[Array, "seq d_model"]) -> Float[Array, "*query"]:
+    def read(
+        self, stream: Float[Array, "seq d_model"], tap: Tap = identity
+    ) -> Float[Array, "*query"]:
         """The prediction from the residual stream after any layer."""
-        normed = per_token(self.final_norm, stream[-self.num_queries :])
+        normed = per_token(self.final_norm, stream[-self.num_queries :], tap)
         return answers(per_token(self.readout, normed)[:, 0], self.num_queries)
 
     def _tokens(

@@ -78,7 +78,8 @@ class StackBlock(eqx.Module):
         """The residual stream after this block, for the tokens from `start` on."""
         attn_tap = tap.scope("attn")
         x = tap("resid_pre", x, "seq d_model")
-        normed = attn_tap("normed", per_token(self.attn_norm, x), "seq d_model")
+        normed = per_token(self.attn_norm, x, attn_tap)
+        normed = attn_tap("normed", normed, "seq d_model")
         out = attended(self.attn, normed, positions, start=start, tap=attn_tap)
         x = self.update.attention(x[start:], out)
         if self.mlp is not None:

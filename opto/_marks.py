@@ -6,6 +6,7 @@ A marked value passes through a primitive that does nothing when it runs, as in 
 
 import dataclasses
 import functools
+import operator
 from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
@@ -81,7 +82,7 @@ ad.primitive_jvps[mark_p] = _jvp
 
 
 def mark(x: Array, mark: Mark) -> Array:
-    """The same value; in a traced program it can be found and replaced."""
+    """The same value, which `interpret` finds in a traced program."""
     return mark_p.bind(jnp.asarray(x), mark=mark)
 
 
@@ -112,8 +113,8 @@ def interpret(
     **Raises:** `ValueError` for a marked value that cannot leave a `while_loop`.
     """
     several = {name for name, times in _counted(program.jaxpr).items() if times > 1}
-    run = _Interpreter(several)
-    return run.program(program.jaxpr, program.consts, args, visitor, Counter())
+    read = _Interpreter(several).program
+    return read(program.jaxpr, program.consts, args, visitor, Counter())
 
 
 def _counted(program: Jaxpr) -> Counter[str]:
@@ -124,12 +125,8 @@ def _counted(program: Jaxpr) -> Counter[str]:
             found[step.params["mark"].name] += 1
             continue
         inner = [_counted(each) for each in jaxprs_in_params(step.params)]
-        if step.primitive.name == "cond":
-            for one in inner[1:]:
-                inner[0] |= one
-            inner = inner[:1]
-        for one in inner:
-            found += one
+        join = operator.or_ if step.primitive.name == "cond" else operator.add
+        found += functools.reduce(join, inner, Counter())
     return found
 
 
@@ -146,10 +143,9 @@ class _Interpreter:
         seen: Counter[str],
     ) -> list[Any]:
         """The outputs of a program. `seen` counts the marks visited before."""
-        values: dict[Any, Any] = {}
+        names = (*program.constvars, *program.invars)
+        values: dict[Any, Any] = dict(zip(names, (*consts, *args), strict=True))
         read = lambda x: x.val if isinstance(x, Literal) else values[x]
-        values.update(zip(program.constvars, consts, strict=True))
-        values.update(zip(program.invars, args, strict=True))
         for step in program.eqns:
             given = [read(x) for x in step.invars]
             if step.primitive is mark_p:
@@ -177,7 +173,7 @@ class _Interpreter:
             return self._scan(params, given, visitor, seen)
         if kind == "cond":
             return self._cond(params["branches"], given, visitor, seen)
-        if kind in ("checkpoint", "remat2"):
+        if kind in ("checkpoint", "remat2"):  # The name depends on JAX's version.
             return self._checkpoint(params, given, visitor, seen)
         inner = params.get("jaxpr", params.get("call_jaxpr"))
         if kind in _INLINED and inner is not None:

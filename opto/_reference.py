@@ -238,7 +238,9 @@ def _shuffled(x: Array, seed: int, real: np.ndarray | None) -> Array:
     if x.ndim == 0 or len(x) < 2:
         raise ValueError(f"Resample needs two examples or more, got shape {x.shape}")
     if real is None:
-        return x[_others(np.ones(len(x), bool), seed)]
+        other = x[_others(np.ones(len(x), bool), seed)]
+        # On as many devices as before.
+        return jax.device_put(other, x.sharding) if is_concrete(x) else other
     # By position: `real` has the axes of x, of length one but for examples and tokens.
     place = int(np.argmax(real.shape[1:])) + 1
     rows = np.moveaxis(real, place, 0).reshape(real.shape[place], len(x))

@@ -17,7 +17,7 @@ from ._derived import Derived, put, RunContext
 from ._edit import AbstractEdit, At, check_strength, Edit, number
 from ._reference import check_arrays, Patch, Values
 from ._run import run
-from ._site import scope_of, Sites
+from ._site import last_name, scope_of, Sites
 from ._sweep import sweep
 from ._swept import Each
 from ._where import Where
@@ -37,6 +37,8 @@ class PathPatch(Derived):
     this one. That is stricter than Wang et al. (2023, "Interpretability in the wild"),
     who let MLPs respond; `frozen="**.z"` does as they do. What a sender feeds within
     its own part is not frozen: `v` of a head reaches others through that head's `z`.
+    Norms respond, too. With `"**.scale"` in `frozen` they divide by what they divide by
+    on this input, as in TransformerLens's `freeze_ln`; then the path is linear.
 
     ```python
     _, source = opto.run(model, *source_inputs, record="blocks.0.attn.z")
@@ -114,7 +116,12 @@ class PathPatch(Derived):
                 "they read, such as 'q', 'k', 'v' or 'mlp.in'"
             )
         for name in read:
-            before = [f for f in frozen if scope_of(f) == scope_of(name)]
+            # A norm's scale is only a part of what a receiver reads.
+            before = [
+                f
+                for f in frozen
+                if scope_of(f) == scope_of(name) and last_name(f) != "scale"
+            ]
             if any(order[f] < order[name] for f in before):
                 raise ValueError(
                     f"receivers at {name!r} are made of {before[0]!r}, which is frozen "

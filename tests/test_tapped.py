@@ -278,6 +278,31 @@ def test_sweeps_and_gradients_beside_a_model_with_taps(twins):
     same(*found, atol=1e-5)
 
 
+def test_a_path_through_a_frozen_norm_is_linear(twins):
+    """In NumPy: W_K diag(g) (I - 1/d) W_O (z' - z) / scale."""
+    model, _, ids = twins
+    names = ["blocks.0.attn.z", "blocks.1.attn.k", "blocks.1.attn.scale"]
+    _, before = opto.run(model, ids, record=names)
+    _, source = opto.run(model, jnp.roll(ids, 1, 1), record=names)
+    path = opto.patching.PathPatch(
+        opto.At("blocks.0.attn.z", head=1),
+        opto.At("blocks.1.attn.k", head=0),
+        source,
+        frozen=("**.z", "**.mlp.out", "**.scale"),
+    )
+    _, after = opto.run(model, ids, record=names, edits=[path])
+    first, second = model.model.layers
+    written = np.float64(source[names[0]] - before[names[0]])[:, 1]
+    written = written @ np.asarray(first.attention.output_proj.weight)[:, 4:].T
+    centred = written - written.mean(-1, keepdims=True)
+    read = centred * np.asarray(second.norm1.weight) / before[names[2]][..., None]
+    expected = read @ np.asarray(second.attention.key_proj.weight)[:4].T
+    np.testing.assert_allclose(
+        after[names[1]][:, 0] - before[names[1]][:, 0], expected, atol=1e-5
+    )
+    assert np.array_equal(after[names[1]][:, 1], before[names[1]][:, 1])
+
+
 class Looping(eqx.Module):
     linear: eqx.nn.Linear
     unused: eqx.nn.Linear

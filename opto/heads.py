@@ -45,14 +45,17 @@ def previous_token_excess(
     return previous_token(pattern, rows) - previous_token(alike[None], rows)
 
 
-def entropy(pattern: Float[Array, "head seq kv_seq"]) -> Float[Array, " head"]:
+def entropy(
+    pattern: Float[Array, "head seq kv_seq"], rows: Bool[Array, " seq"] | None = None
+) -> Float[Array, " head"]:
     """The entropy of a token's attention in nats, the mean over tokens.
 
+    The mean is over all tokens, or over those that `rows` selects, such as no padding.
     Zero for attention to one token, `log(n)` for equal attention to n tokens; always
     zero for the first token under a causal mask. `entropy(pattern[:, -1:])` is that of
     the last token.
     """
-    return jnp.mean(jnp.sum(jax.scipy.special.entr(pattern), -1), -1)
+    return jnp.mean(jnp.sum(jax.scipy.special.entr(pattern), -1), -1, where=rows)
 
 
 def check_pattern(pattern: Array, **per_token: Array | None) -> None:

@@ -388,6 +388,9 @@ def test_duplicate_token(kind, getkey):
 def test_entropy():
     ours = heads.entropy(jnp.stack([jnp.eye(9), UNIFORM, jnp.full((9, 9), 1 / 9)]))
     close(ours, [0, np.log(np.arange(1, 10)).mean(), np.log(9)], atol=1e-6)
+    rows = jnp.arange(9) > 4
+    expected = np.log(np.arange(6, 10)).mean()
+    close(heads.entropy(jnp.asarray(UNIFORM[None]), rows), [expected], rtol=1e-6)
     close(heads.entropy(jnp.asarray(UNIFORM[None, -1:])), [np.log(9)], rtol=1e-6)
 
 

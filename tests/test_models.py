@@ -232,6 +232,24 @@ def test_result_sums_to_out(getkey):
     np.testing.assert_allclose(total, record["blocks.1.attn.out"], atol=1e-6)
 
 
+def test_norms_name_what_they_divide_by(getkey):
+    """√(variance + ε) of what enters; held, the norm is linear."""
+    config = TransformerConfig(mlp_ratio=2.0)
+    model = config.build(exemplar_label_interface(5, dim=8), key=getkey())
+    xs = inputs(3, 8, getkey())
+    parts = {"blocks.1.attn": "blocks.1.resid_pre", "blocks.0.mlp": "blocks.0.mlp.in"}
+    parts["final"] = "final.in"
+    _, record = opto.run(model, *xs, record="**")
+    for scope, entering in parts.items():
+        stream = np.float64(record[entering])
+        expected = np.sqrt(stream.var(-1) + 1e-5)
+        np.testing.assert_allclose(record[f"{scope}.scale"], expected, rtol=1e-5)
+        edits = [opto.Freeze("**.scale"), opto.Scale(entering, 2.0)]
+        _, twice = opto.run(model, *xs, record="**.normed", edits=edits)
+        normed = f"{scope}.normed"
+        np.testing.assert_allclose(twice[normed], 2 * record[normed], atol=1e-5)
+
+
 def test_initialisation(getkey):
     config = TransformerConfig(
         d_model=512, mlp_ratio=1.0, qkv_bias=True, init_scale=0.5

@@ -1,4 +1,5 @@
 from . import (
+    align as align,
     attention as attention,
     attribution as attribution,
     circuits as circuits,
@@ -14,11 +15,13 @@ from ._discover import sites as sites
 from ._edit import At as At
 from ._edits import Clamp as Clamp, Scale as Scale, Steer as Steer, Zero as Zero
 from ._effects import NoEffectWarning as NoEffectWarning
+from ._fit import fit as fit, Fitted as Fitted
 from ._gradient import strength_grad as strength_grad
 from ._per_example import PerExample as PerExample
 from ._reference import Mean as Mean, Patch as Patch, Resample as Resample
 from ._run import effects as effects, run as run, visit as visit
 from ._stack import stack as stack
+from ._subspace import Project as Project
 from ._sweep import sweep as sweep
 from ._tap import identity as identity, Tap as Tap
 from ._tapped import Tapped as Tapped, tapped as tapped

@@ -13,6 +13,7 @@ from ._checks import named, whole
 from ._edit import check_fits, Edit, Heads, numbers, select
 from ._record import Record
 from ._site import glob, Site, Sites
+from ._subspace import Subspace
 from ._where import choices_of, Chosen, find_axis, is_concrete, Where
 
 
@@ -37,12 +38,15 @@ class Patch(Edit):
 
     values: Values
     source: Where
+    basis: Subspace | None
 
     def __init__(
         self,
         site: str,
         values: Mapping[str, ArrayLike | Sequence[Any]],
         *,
+        basis: ArrayLike | Sequence[Any] | None = None,
+        axes: str | None = None,
         strength: ArrayLike = 1.0,
         heads: Heads = None,
         **where: Chosen,
@@ -51,6 +55,8 @@ class Patch(Edit):
 
         - `values`: A `Record`, or arrays by the name of their site. Values of one
             example are used for all; a batch needs as many examples as `opto.run` gets.
+        - `basis`, `axes`: As for `opto.Project`: only what lies in that subspace is
+            exchanged (Geiger et al. 2024, arXiv 2303.02536).
         - `site`, `strength`, `heads`, `where`: as for `opto.Clamp`. An axis with
             `source_` in front (`pos=-1, source_pos=5`) says where on that axis of
             `values` the new ones are, in the order of those that are set. Its lengths
@@ -60,12 +66,14 @@ class Patch(Edit):
         """
         source = {k: where.pop(k) for k in [*where] if k.startswith("source_")}
         select(self, site, strength, heads, where)
-        axes = {name.removeprefix("source_"): x for name, x in source.items()}
-        self.source = Where.of(None, axes)
+        given = {name.removeprefix("source_"): x for name, x in source.items()}
+        self.source = Where.of(None, given)
         if lacking := self.source.indices.keys() - self.where.indices.keys():
             axis = min(lacking)
             raise ValueError(f"Patch: source_{axis}= needs {axis}=, where it goes")
         self.values = Values(_matching("Patch", site, values))
+        what = f"Patch at {site!r}: the basis"
+        self.basis = None if basis is None else Subspace.of(what, basis, axes)
 
     def check(self, table: Sites) -> None:
         super().check(table)
@@ -89,11 +97,14 @@ class Patch(Edit):
                 raise ValueError(f"Patch: wanted {wanted}, got {len(at)} and {len(to)}")
             new = jnp.zeros((site.shape[place], *found.shape[1:]), found.dtype)
             found = jnp.moveaxis(new.at[to].set(found[at]), 0, place)
-        return found
+        if self.basis is None:
+            return found
+        return value + self.basis.within(found.astype(value.dtype) - value, site)
 
     def arguments(self) -> dict[str, Any]:
         source = {f"source_{k}": x for k, x in self.source.keywords().items()}
-        return {"values": self.values.arrays, **source}
+        basis = {} if self.basis is None else self.basis.arguments()
+        return {"values": self.values.arrays, **basis, **source}
 
 
 class Resample(Edit):

@@ -11,6 +11,7 @@ from ._edit import AbstractEdit, At
 from ._edits import Clamp, Scale, Steer, Zero
 from ._per_example import PerExample
 from ._reference import Mean, Patch, Resample
+from ._subspace import Project
 from ._tokens import TOKENS
 from .attention import Block, Kind, Pattern, PreviousToken, Uniform
 from .graft import Graft
@@ -24,7 +25,7 @@ _EDITS: dict[str, Callable[..., Any]] = {
     kind.__name__: kind
     for kind in (
         *(Clamp, Zero, Scale, Steer, Mean, Resample, Patch, Freeze, Pattern, Block),
-        *(Graft, PathPatch),
+        *(Graft, PathPatch, Project),
     )
 }
 _VALUES: dict[str, Callable[..., Any]] = {

@@ -3,6 +3,7 @@ from . import (
     attention as attention,
     attribution as attribution,
     circuits as circuits,
+    dictionary as dictionary,
     discovery as discovery,
     heads as heads,
     hints as hints,
@@ -20,6 +21,7 @@ from ._gradient import strength_grad as strength_grad
 from ._per_example import PerExample as PerExample
 from ._reference import Mean as Mean, Patch as Patch, Resample as Resample
 from ._run import effects as effects, run as run, visit as visit
+from ._splice import splice as splice, Spliced as Spliced
 from ._stack import stack as stack
 from ._subspace import Project as Project
 from ._sweep import sweep as sweep

@@ -9,6 +9,7 @@ from . import (
     hints as hints,
     lens as lens,
     patching as patching,
+    rolling as rolling,
     toolkit as toolkit,
 )
 from ._derived import Freeze as Freeze
@@ -29,3 +30,4 @@ from ._tap import identity as identity, Tap as Tap
 from ._tapped import Tapped as Tapped, tapped as tapped
 from ._text import parse as parse
 from .graft import Graft as Graft
+from .rolling import roll_out as roll_out

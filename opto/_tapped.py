@@ -1,6 +1,7 @@
 """Models that were written without taps: their submodules' values become sites."""
 
 import functools
+import inspect
 import re
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -108,6 +109,12 @@ def tapped(
     """
     if not (isinstance(model, eqx.Module) and callable(model)):
         raise ValueError(f"model must be a callable eqx.Module, got {brief(model)}")
+    if "tap" in inspect.signature(model).parameters:
+        kind = type(model).__name__
+        raise ValueError(f"{kind} takes tap= itself: give it to opto.run as it is")
+    if not (names is None or isinstance(names, Mapping)):
+        wanted = "a mapping from paths of submodules to names of sites"
+        raise ValueError(f"names is {wanted}, got {brief(names)}")
     modules = dict(submodules(model))
     if names is None:
         chosen = {

@@ -347,10 +347,15 @@ REFUSED = {
     "'logits' has the axes 'seq dim label', but a value with 2": lambda model: (
         opto.sites(opto.tapped(model, {"head": "logits[seq dim label]"}), TOKENS)
     ),
+    "Tapped takes tap= itself": lambda model: opto.tapped(opto.tapped(model)),
+    r"names is a mapping from paths .* got \['embed'\]": lambda model: opto.tapped(
+        model, ["embed"]
+    ),
     "must take tap=, got Encoder; `opto.tapped": lambda model: opto.run(model, TOKENS),
 }
 
 
+@pytest.mark.usefixtures("unchecked")
 @pytest.mark.parametrize("message", REFUSED)
 def test_what_is_refused(message, models):
     with pytest.raises(ValueError, match=message):

@@ -192,6 +192,8 @@ class Mean(Edit):
                 name: _mean(name, x, reference, tokens) for name, x in means.items()
             }
             means = {name: _finite("Mean", name, x) for name, x in means.items()}
+        elif tokens is not None:
+            raise ValueError("Mean: tokens= needs the Record of a run, got means")
         self.means = means
 
     def replacement(self, value: Array, site: Site) -> Array:

@@ -5,7 +5,7 @@ from typing import Any
 
 import equinox as eqx
 import jax.numpy as jnp
-from jaxtyping import Array, ArrayLike, Float
+from jaxtyping import Array, ArrayLike, Float, Real
 
 from ._checks import named
 from ._edit import Edit, Heads, numbers, select
@@ -23,7 +23,7 @@ class Subspace(eqx.Module):
         the others choose a subspace for each head or layer.
     """
 
-    vectors: Float[Array, "*each rank size"]
+    vectors: Real[Array, "*each rank size"]
     axes: tuple[str, ...] = eqx.field(static=True)
 
     @staticmethod

@@ -107,7 +107,7 @@ class Dictionary(eqx.Module):
         return self.written(found)
 
 
-class Trained(NamedTuple):
+class TrainedDictionary(NamedTuple):
     """What `train` gives.
 
     **Fields:**
@@ -131,7 +131,7 @@ def train(
     batch_size: int = 1024,
     optimizer: optax.GradientTransformation | None = None,
     seed: int = 0,
-) -> Trained:
+) -> TrainedDictionary:
     """Trains a dictionary on recorded activations.
 
     The loss is the squared error, summed over a vector and averaged over vectors, plus
@@ -169,7 +169,7 @@ def train(
     active = jnp.mean(found.features(read) > 0, 0)
     if dead := int((active == 0).sum()):
         warnings.warn(f"{dead} of {len(active)} features are dead", stacklevel=2)
-    return Trained(found, losses, active)
+    return TrainedDictionary(found, losses, active)
 
 
 class _Loss(eqx.Module):

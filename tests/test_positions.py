@@ -152,6 +152,9 @@ REFUSED = {
     "tokens= must be bool[4, 4] for 'layers.1.q', got bool[4]": lambda m, x: opto.Mean(
         Q, opto.run(m, x, record=Q)[1], tokens=np.ones(4, bool)
     ),
+    "tokens= needs the Record of a run, got means": lambda m, x: opto.Mean(
+        Q, {Q: 0.0}, tokens=np.ones((4, 4), bool)
+    ),
     "only one example has a token at some position": lambda m, x: opto.Resample(
         Q, opto.run(m, x, record=Q)[1], tokens=np.arange(4) < [[4], [3], [3], [3]]
     ),

@@ -21,6 +21,8 @@ from opto import (
     Mean,
     parse,
     Patch,
+    PerExample,
+    Project,
     Resample,
     Scale,
     Steer,
@@ -135,6 +137,18 @@ EDITS = {
     ),
     "perfect": lambda: PerfectPreviousToken(),
     "perfect_later": lambda: PerfectPreviousToken(3, strength=0.1),
+    "project": lambda: Project("a.x", [[1, -2, 3e-40], [0.5, 0.25, -1]], layer=1),
+    "project_to": lambda: Project(
+        "a.x", np.ones((2, 3, 1, 4), np.float32), axes="layer head unit", to=[-0.5]
+    ),
+    "patch_within": lambda: Patch(
+        "a.x", RECORD, basis=[3, -4], axes="d_model", strength=0.5
+    ),
+    "patch_between": lambda: Patch(
+        "a.x", RECORD, pos=PerExample([[1, -2], [0, 3]]), source_pos=[4, 0]
+    ),
+    "zero_per_example": lambda: Zero("**.x", pos=PerExample(np.arange(3)), head=1),
+    "zero_named": lambda: Zero("**.x", pos="label"),
     "path": lambda: PathPatch(
         At("a.x", heads="0:1", pos=[0, -1]),
         At("b.*", mask=MASK, layer=1),

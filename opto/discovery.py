@@ -11,131 +11,20 @@ before it add to. `writers` and `readers` name those sites.
 """
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any
+from typing import Any, Literal
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float, PyTree
+import optax
+from jaxtyping import Array
 
-from ._checks import is_metric, one_number, whole
-from ._circuit import Circuit as Circuit, CircuitPart, Edge
-from ._discover import known_sites
-from ._examples import one_example
-from ._run import run
-from ._site import Site, Sites
-from ._tap import Rows, VisitorTap
-from .patching import check_alike
-
-
-WRITERS = ("embed", "**.result", "**.mlp.out")
-READERS = ("**.q_in", "**.k_in", "**.v_in", "**.mlp.in", "final.in")
-
-
-class Graph:
-    """The edges of a model, in the order of computation of their readers.
-
-    **Fields:**
-
-    - `edges`: All of them; a vector of cuts has one entry for each.
-    """
-
-    def __init__(self, table: Sites, writers: Sequence[str], readers: Sequence[str]):
-        if why := table.not_additive(*writers):
-            raise ValueError(f"writers={list(writers)}: {why}")
-        for name in {*writers, *readers} - {*WRITERS, *READERS}:
-            table.match(name)
-        names = list(table)
-        self._writers = [s for s in table.values() if s.matches(*writers)]
-        self._readers = [s for s in table.values() if s.matches(*readers)]
-        if not self._writers or not self._readers:
-            what = "writers" if not self._writers else "readers"
-            raise ValueError(
-                f"no site matches {what}={[writers, readers][what[0] == 'r']}"
-            )
-        _check_shapes([*self._writers, *self._readers])
-        self._slots = [(site, head) for site in self._writers for head in _heads(site)]
-        self._divided = {site.name for site in self._writers if _divided(site)}
-        self._counts = {
-            reader.name: sum(
-                names.index(site.name) < names.index(reader.name)
-                for site, _ in self._slots
-            )
-            for reader in self._readers
-        }
-        # A reader that comes before every writer has no edge.
-        self._readers = [s for s in self._readers if self._counts[s.name]]
-        if not self._readers:
-            raise ValueError(
-                "no reader comes after a writer, so there is no edge: the first writer "
-                f"is {self._writers[0].name!r}, the readers are {list(self._counts)}"
-            )
-        self.edges = tuple(
-            (CircuitPart.of(writer, w), CircuitPart.of(reader, r))
-            for reader in self._readers
-            for writer, w in self._slots[: self._counts[reader.name]]
-            for r in _heads(reader)
-        )
-
-    # Compared by content, so that equal graphs share compiled programs.
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, Graph) and self.edges == other.edges
-
-    def __hash__(self) -> int:
-        return hash(self.edges)
-
-    @property
-    def sites(self) -> list[str]:
-        """The names of the writers' sites."""
-        return [site.name for site in self._writers]
-
-    def run(
-        self,
-        model: Callable[..., Any],
-        inputs: tuple[Any, ...],
-        source: dict[str, Array],
-        cuts: Float[Array, " edge"],
-    ) -> PyTree:
-        """The model's output on one example with each edge cut by some amount.
-
-        `source` has what the writers wrote on the other example. In `cuts`, 1 cuts an
-        edge and 0 leaves it; it is linear in between.
-        """
-        masks = self._masks(cuts)
-        written: dict[str, Array] = {}
-
-        def visit(
-            name: str, value: Array, axes: tuple[str, ...], rows: Rows | None
-        ) -> Array:
-            if name in masks:
-                change = [written[n] - source[n] for n in self.sites if n in written]
-                change = jnp.concatenate([*map(self._by_part, self.sites, change)])
-                # For each part of the reader, the sum of what is cut of earlier parts.
-                cut = jnp.tensordot(masks[name], change[: self._counts[name]], (0, 0))
-                value = value - cut.reshape(value.shape)
-            if name in source:
-                written[name] = value
-            return value
-
-        def wanted(scope: str) -> bool:
-            asked = (*masks, *source)
-            return any(name == scope or name.startswith(f"{scope}.") for name in asked)
-
-        return model(*inputs, tap=VisitorTap(visit, wanted))
-
-    def _by_part(self, name: str, value: Array) -> Float[Array, "writer ..."]:
-        """What a writer wrote, with an axis in front for its parts."""
-        return value if name in self._divided else value[None]
-
-    def _masks(self, cuts: Array) -> dict[str, Float[Array, "writer head"]]:
-        masks, start = {}, 0
-        for reader in self._readers:
-            shape = self._counts[reader.name], len(_heads(reader))
-            size = shape[0] * shape[1]
-            masks[reader.name] = cuts[start : start + size].reshape(shape)
-            start += size
-        return masks
+from ._checks import whole
+from ._circuit import Circuit as Circuit, Edge
+from ._fit import minimised
+from ._gates import GateLoss, likely, open_probability
+from ._graph import Graph, MetricOfCuts, READERS, WRITERS
 
 
 def find_circuit(
@@ -188,25 +77,77 @@ def find_circuit(
     steps = whole("steps", steps, 1, "a positive number")
     if keep is not None:
         keep = whole("keep", keep, 0, "a number of edges or None")
-    is_metric(metric)
-    check_alike(inputs, source)
-    example, lead = one_example(model, tuple(inputs))
-    graph = Graph(known_sites(model, example), list(writers), list(readers))
-    _, other = run(model, *source, record=graph.sites)
-    given = (metric, model, tuple(inputs), dict(other))
-    score = np.asarray(_scores(graph, *given, lead, steps))
-    order = _pruning_order(graph, score, keep)
-    start = np.zeros(len(graph.edges))
+    value = MetricOfCuts.of(metric, model, inputs, source, writers, readers)
+    score = np.asarray(_scores(value, steps))
+    order = _pruning_order(value.graph, score, keep)
+    start = np.zeros(len(score))
     if keep is not None:
         start[np.argsort(-np.abs(score))[keep:]] = 1
-    cuts, values = _prune(graph, *given, lead, start, order, threshold)
-    entire, alone, without, none = map(float, values)
+    return _circuit(value.graph, score, _prune(value, start, order, threshold))
+
+
+def learn_circuit(
+    metric: Callable[..., Array],
+    model: Callable[..., Any],
+    inputs: Sequence[Any],
+    source: Sequence[Any],
+    *,
+    penalty: float,
+    gates: Literal["edges", "writers"] = "edges",
+    steps: int = 500,
+    optimizer: optax.GradientTransformation | None = None,
+    seed: int = 0,
+    writers: Iterable[str] = WRITERS,
+    readers: Iterable[str] = READERS,
+) -> Circuit:
+    """Finds the edges that a metric needs by training a gate on each.
+
+    All gates are trained at once, so this takes `steps` runs where `find_circuit` takes
+    one for each edge, and edges that replace one another are not cut together. The loss
+    is how far the metric moves from its value in the whole model, plus `penalty` for
+    each open gate (hard concrete gates, Louizos et al. 2018, arXiv 1712.01312).
+
+    **Arguments:**
+
+    - `metric`, `model`, `inputs`, `source`, `writers`, `readers`: As for
+        `find_circuit`.
+    - `penalty`: In units of the metric, positive; a larger one leaves fewer edges.
+    - `gates`: Whether each edge has a gate, or each writer: a head, an MLP.
+    - `steps`, `optimizer`, `seed`: Of the training; Adam with a rate of .1 by default.
+
+    **Returns:** The `Circuit` of the gates that end more open than shut. Scores are the
+    probabilities of being open.
+
+    **Raises:** `ValueError` as `find_circuit`.
+    """
+    if not penalty > 0:
+        raise ValueError(f"penalty must be positive, got {penalty}")
+    if gates not in ("edges", "writers"):
+        raise ValueError(f"gates is 'edges' or 'writers', got {gates!r}")
+    steps = whole("steps", steps, 1)
+    value = MetricOfCuts.of(metric, model, inputs, source, writers, readers)
+    each = [edge if gates == "edges" else edge[0] for edge in value.graph.edges]
+    known = {part: i for i, part in enumerate(dict.fromkeys(each))}
+    gate_of = jnp.array([known[part] for part in each])
+    entire = eqx.filter_jit(value)(jnp.zeros(len(each)))
+    loss = GateLoss(value, entire, gate_of, penalty)
+    optimizer = optax.adam(0.1) if optimizer is None else optimizer
+    # Nearly all gates are open at first.
+    logits, _ = minimised(loss, jnp.full(len(known), 2.0), optimizer, steps, seed)
+    cuts = jnp.asarray(likely(logits)[gate_of] < 0.5, float)
+    score = np.asarray(open_probability(logits)[gate_of])
+    return _circuit(value.graph, score, (cuts, _ends(value, cuts)))
+
+
+def _circuit(graph: Graph, score: np.ndarray, found: Any) -> Circuit:
+    """The circuit of cuts and of the four metrics of `_ends`."""
+    cuts, ends = found
     edges = tuple(
         Edge(writer, reader, float(s))
         for (writer, reader), s, cut in zip(graph.edges, score, cuts, strict=True)
         if not cut
     )
-    return Circuit(edges, len(graph.edges), entire, alone, without, none)
+    return Circuit(edges, len(graph.edges), *map(float, ends))
 
 
 def _pruning_order(graph: Graph, score: np.ndarray, keep: int | None) -> np.ndarray:
@@ -221,32 +162,19 @@ def _pruning_order(graph: Graph, score: np.ndarray, keep: int | None) -> np.ndar
     return np.array([i for i in order if i in kept], int)
 
 
-def _value(graph, metric, model, inputs, source, lead, cuts) -> Array:
-    def one(source, *example):
-        return graph.run(model, example, source, cuts)
-
-    for _ in range(lead):
-        one = eqx.filter_vmap(one)
-    return one_number(metric(one(source, *inputs), *inputs))
-
-
 @eqx.filter_jit
-def _scores(graph, metric, model, inputs, source, lead, steps) -> Array:
+def _scores(value: MetricOfCuts, steps: int) -> Array:
     """The mean change of the metric that cutting each edge makes, to first order."""
-    slope = jax.grad(lambda c: _value(graph, metric, model, inputs, source, lead, c))
+    slope = jax.grad(value)
     levels = (jnp.arange(steps) + 0.5) / steps if steps > 1 else jnp.zeros(1)
-    count = len(graph.edges)
+    count = len(value.graph.edges)
     return jax.lax.map(lambda level: slope(jnp.full(count, level)), levels).mean(0)
 
 
 @eqx.filter_jit
-def _prune(graph, metric, model, inputs, source, lead, start, order, threshold):
-    """The cuts, and the four metrics of a `Circuit`: whole, alone, without, none."""
-
-    def value(cuts):
-        return _value(graph, metric, model, inputs, source, lead, cuts)
-
-    whole = value(jnp.zeros(len(graph.edges)))
+def _prune(value: MetricOfCuts, start: Array, order: Array, threshold: float):
+    """The cuts, and the metrics of `_ends`."""
+    whole = value(jnp.zeros(len(start)))
 
     def step(carry, edge):
         cuts, distance = carry
@@ -259,25 +187,11 @@ def _prune(graph, metric, model, inputs, source, lead, start, order, threshold):
     start = jnp.asarray(start, float)
     carry = (start, jnp.abs(value(start) - whole))
     (cuts, _), _ = jax.lax.scan(step, carry, order)
-    ends = whole, value(cuts), value(1 - cuts), value(jnp.ones_like(cuts))
-    return cuts, ends
+    return cuts, _ends(value, cuts)
 
 
-def _divided(site: Site) -> bool:
-    return site.axes[:1] in (("head",), ("kv_head",))
-
-
-def _heads(site: Site) -> list[int | None]:
-    """The heads of a site; `[None]` if it has none."""
-    return list(range(site.shape[0])) if _divided(site) else [None]
-
-
-def _check_shapes(sites: Sequence[Site]) -> None:
-    """Raises `ValueError` unless all sites have one shape, apart from heads."""
-    first, *others = ((site, site.shape[_divided(site) :]) for site in sites)
-    for site, shape in others:
-        if shape != first[1]:
-            raise ValueError(
-                "an edge joins sites whose values have one shape, apart from an axis "
-                f"head or kv_head in front, got {first[0]} and {site}"
-            )
+@eqx.filter_jit
+def _ends(value: MetricOfCuts, cuts: Array) -> tuple[Array, ...]:
+    """The metrics of a `Circuit`: whole, alone, without, none."""
+    all_cut = jnp.ones_like(cuts)
+    return value(1 - all_cut), value(cuts), value(1 - cuts), value(all_cut)

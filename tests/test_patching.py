@@ -8,13 +8,14 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+import scipy.special
 from planted import CIRCUIT, induction_model, logit_difference, sequences
 from tapped import Count, Counted, MODELS
 
 import opto
 from icl.edits import Match, PerfectPreviousToken
 from icl.models import exemplar_label_interface, NoPositions, TransformerConfig
-from opto import At, Clamp, Patch, Scale, Steer, Zero
+from opto import _gates, At, Clamp, Patch, Scale, Steer, Zero
 from opto.attention import Pattern, PreviousToken
 
 
@@ -289,6 +290,45 @@ def test_discovery_with_few_candidates_and_with_integrated_scores():
     assert abs(scores - (whole.none - whole.whole)) < 0.2
 
 
+@pytest.mark.parametrize("gates", ["edges", "writers"])
+def test_learnt_gates_find_the_planted_circuit(gates):
+    """`embed` and both planted heads, and of these the five edges."""
+    found = opto.discovery.learn_circuit(
+        logit_difference, *planted(), penalty=0.05, gates=gates, steps=300
+    )
+    expected = discovered()
+    if gates == "edges":
+        assert found.pairs() == CIRCUIT
+        assert (found.alone, found.without) == (expected.alone, expected.without)
+    else:
+        writers = {str(edge.writer) for edge in found.edges}
+        assert writers == {writer for writer, _ in CIRCUIT}
+    assert (found.whole, found.none) == (expected.whole, expected.none)
+    assert found.faithfulness > 0.99
+    assert min(edge.score for edge in found.edges) > 0.9
+
+
+def test_gates_have_the_published_distribution():
+    """Louizos et al. 2018: the share that is quite shut, and the density between."""
+    logits = np.array([-2.0, 0.3, 3.0])
+    many = jnp.repeat(jnp.asarray(logits, jnp.float32)[:, None], 200_000, 1).ravel()
+    drawn = np.asarray(_gates.draw(many, jax.random.key(0))).reshape(3, -1)
+
+    def below(x):
+        """The distribution of the stretched variable, equations 24 and 25."""
+        share = (x + 0.1) / 1.2
+        odds = np.log(share) - np.log(1 - share)
+        return scipy.special.expit(odds * 2 / 3 - logits)
+
+    opened = _gates.open_probability(jnp.asarray(logits, jnp.float32))
+    np.testing.assert_allclose(opened, 1 - below(0), rtol=1e-5)
+    for at in (0, 0.2, 0.9):
+        np.testing.assert_allclose((drawn <= at).mean(1), below(at), atol=4e-3)
+    np.testing.assert_allclose((drawn == 1).mean(1), 1 - below(1), atol=4e-3)
+    ends = _gates.likely(jnp.array([-4.0, 0.0, 4.0]))
+    np.testing.assert_allclose(ends, [0, 0.5, 1], atol=1e-6)
+
+
 def test_scores_are_the_slopes_of_cuts():
     """For edges into the output, which is linear in what is written there."""
     model, own, other = planted()
@@ -385,6 +425,12 @@ def integrated(**settings):
 
 
 MISTAKES = {
+    "penalty must be positive, got 0": lambda m, x: opto.discovery.learn_circuit(
+        score, m, x, x, penalty=0
+    ),
+    "gates is 'edges' or 'writers', got 'heads'": lambda m, x: (
+        opto.discovery.learn_circuit(score, m, x, x, penalty=1.0, gates="heads")
+    ),
     "at is opto.At(...).each(...), got At('embed')": lambda m, x: (
         opto.patching.activation_patch(score, m, x, x, at=At("embed"))
     ),

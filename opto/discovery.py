@@ -172,7 +172,7 @@ def _scores(value: MetricOfCuts, steps: int) -> Array:
 
 
 @eqx.filter_jit
-def _prune(value: MetricOfCuts, start: Array, order: Array, threshold: float):
+def _prune(value: MetricOfCuts, start: Any, order: Any, threshold: float):
     """The cuts, and the metrics of `_ends`."""
     whole = value(jnp.zeros(len(start)))
 

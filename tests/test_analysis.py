@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from scipy import stats
+from scipy import special, stats
 
 import icl
 import opto
@@ -329,6 +329,13 @@ def test_answers_are_scored_as_numpy_does(trained):
     assert answers.logit_difference(logits, *inputs) == pytest.approx(margin, abs=1e-5)
     accuracy = (last.argmax(-1) == labels[:, 2]).mean()
     assert answers.answer_accuracy(logits, *inputs) == pytest.approx(accuracy)
+    np.testing.assert_array_equal(answers.other_answer(inputs[1]), other)
+    np.testing.assert_array_equal(
+        answers.is_answered(logits, jnp.asarray(other)), last.argmax(-1) == other
+    )
+    loss = (special.logsumexp(last, axis=1) - last[rows, other]).mean()
+    ours = answers.answer_loss(logits, jnp.asarray(other))
+    assert ours == pytest.approx(loss, abs=1e-5)
 
 
 def test_exchanged_exemplars_turn_the_answer_around(trained):

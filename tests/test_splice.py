@@ -87,6 +87,35 @@ def test_a_transcoder_reads_another_site(model, xs):
     np.testing.assert_allclose(opto.run(spliced, xs)[0], same, atol=1e-5)
 
 
+AS_SAELENS = {
+    ReLU(1.0): (
+        [[1.6, 0, 1.25, 0, 2], [0, 1.1, 0, 1.725, 0]],
+        [[1.8, 1.15, 2.05], [1.58, 0.56, -0.105]],
+    ),
+    TopK(2): (
+        [[1.6, 0, 0, 0, 2], [0, 1.1, 0, 1.725, 0]],
+        [[1.8, -0.1, 2.05], [1.58, 0.56, -0.105]],
+    ),
+}
+
+
+@pytest.mark.parametrize("activation", AS_SAELENS, ids=lambda a: type(a).__name__)
+def test_as_saelens(activation):
+    """`StandardSAE` and `TopKSAE` of SAELens 6.54 with these weights."""
+    rows = [[0.5, -1, 0.25], [1, 0.5, -0.5], [-0.25, 1, 1], [0.75, 0, -1], [1, 1, 1]]
+    written = [[1, 0, 0], [0, 0.6, 0.8], [0, 1, 0], [0.8, 0, -0.6], [0, 0, 1]]
+    biases = [0.1, -0.2, 0, 0.3, -0.5], [0.2, -0.1, 0.05]
+    sae = eqx.tree_at(
+        lambda d: (d.encode, d.decode, d.encode_bias, d.decode_bias),
+        Dictionary(3, 5, activation, key=jax.random.key(0)),
+        tuple(jnp.array(x, float) for x in (rows, written, *biases)),
+    )
+    features = sae.features(jnp.array([[1, -0.5, 2], [0.3, 0.8, -1.2]]))
+    expected = AS_SAELENS[activation]
+    np.testing.assert_allclose(features, expected[0], atol=1e-6)
+    np.testing.assert_allclose(sae.written(features), expected[1], atol=1e-6)
+
+
 @pytest.mark.filterwarnings("ignore:.*features are dead")
 @pytest.mark.parametrize("activation", [TopK(2), ReLU(0.2)], ids=["topk", "relu"])
 def test_planted_features_are_found(activation):

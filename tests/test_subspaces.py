@@ -2,7 +2,9 @@
 
 import re
 
+import equinox as eqx
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 import tapped
@@ -90,6 +92,21 @@ def test_only_the_subspace_is_exchanged(model, xs):
     whole = opto.Patch(site, source, basis=np.eye(6))
     np.testing.assert_allclose(values(model, xs, site, [whole]), other, atol=1e-5)
     assert opto.parse(edit.text()).text() == edit.text()
+
+
+def test_as_pyvene():
+    """LowRankRotatedSpaceIntervention of pyvene 0.1.8 on these vectors."""
+    x, source = jnp.array([[1.0, 2, 3, 4]]), jnp.array([[0.5, -1, 2, 0]])
+    edit = opto.Patch("x", {"x": source}, basis=[[1, 2, 0, 1], [0, 1, 1, -1]])
+    out, _ = opto.run(Passed(), x, edits=[edit])
+    np.testing.assert_allclose(out, [[-0.8529, -1.0882, 3.6176, 1.5294]], atol=1e-4)
+
+
+class Passed(eqx.Module):
+    input_axes = ("unit",)
+
+    def __call__(self, x, *, tap=opto.identity):
+        return tap("x", x, "unit")
 
 
 REFUSED = {

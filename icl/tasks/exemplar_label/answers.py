@@ -5,7 +5,7 @@ from collections.abc import Sequence as List
 
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Float, Int
+from jaxtyping import Array, Bool, Float, Int
 
 from . import _sequence
 
@@ -38,6 +38,27 @@ def logit_difference(
     **Arguments:** As in `answer_accuracy`.
     """
     return jnp.mean(jax.vmap(_sequence.query_logit_difference)(logits[:, -1], labels))
+
+
+def other_answer(labels: Int[Array, "example position"]) -> Int[Array, " example"]:
+    """The label of the context that is not the right one, of sequences of two pairs."""
+    first, second, right = labels[:, 0], labels[:, 1], labels[:, -1]
+    return jnp.where(first == right, second, first)
+
+
+def answer_loss(
+    logits: Float[Array, "example seq label"], wanted: Int[Array, " example"]
+) -> Float[Array, ""]:
+    """The mean cross-entropy of the query's logits with any wanted label, in nats."""
+    log = jax.nn.log_softmax(logits[:, -1])
+    return -jnp.mean(jnp.take_along_axis(log, wanted[:, None], 1))
+
+
+def is_answered(
+    logits: Float[Array, "example seq label"], wanted: Int[Array, " example"]
+) -> Bool[Array, " example"]:
+    """Whether the query's largest logit is that of the wanted label."""
+    return jnp.argmax(logits[:, -1], -1) == wanted
 
 
 def sequence_letters(labels: Int[Array, "example position"]) -> list[list[str]]:

@@ -37,6 +37,8 @@ class Stored:
     """Whether the stored array is `[in, out]`."""
     flat: bool = False
     """Whether the stored array has one axis, ours in order."""
+    groups: int = 1
+    """Into how many parts each of ours is cut; the parts of all alternate."""
 
 
 def layer(theirs: str, *ours: str, transposed: bool = False) -> dict[str, Stored]:
@@ -119,32 +121,38 @@ def empty(config: ModelConfig, interface: Interface) -> Any:
 
 
 def with_arrays(
-    model: Model, arrays: Mapping[str, ArrayLike], stored: Mapping[str, Stored]
+    model: Model,
+    arrays: Mapping[str, ArrayLike],
+    stored: Mapping[str, Stored],
+    *,
+    narrow: bool = False,
 ) -> Model:
-    """The model with these arrays in place of its own. Floats of 16 bits become 32.
+    """The model with these arrays in place of its own.
 
     **Arguments:**
 
     - `stored`: What each array is; together they are all arrays of the model.
+    - `narrow`: Whether floats of 16 bits stay; else they become 32.
 
     **Raises:** `ValueError` for arrays that are missing, left over, of another shape,
     no floats or not finite.
     """
     _check_names(arrays, stored)
-    leaves = dict(_leaves(model))
+    leaves = dict(leaves_of(model))
     values: dict[str, Array] = {}
     for name, how in stored.items():
-        values |= _parts(name, np.asarray(arrays[name]), how, leaves)
+        values |= _parts(name, np.asarray(arrays[name]), how, leaves, narrow)
     fill = lambda path, leaf: values[_path(path)] if _is_leaf(leaf) else leaf
     return jax.tree_util.tree_map_with_path(fill, model)
 
 
-def read(model: AbstractGPT2, stored: Mapping[str, Stored]) -> dict[str, np.ndarray]:
+def read(model: eqx.Module, stored: Mapping[str, Stored]) -> dict[str, np.ndarray]:
     """The arrays of a model by their stored names."""
-    leaves = {path: np.asarray(leaf) for path, leaf in _leaves(model)}
+    leaves = {path: np.asarray(leaf) for path, leaf in leaves_of(model)}
     found = {}
     for name, how in stored.items():
-        joined = np.concatenate([leaves[path] for path in how.paths])
+        parts = (np.split(leaves[path], how.groups) for path in how.paths)
+        joined = np.concatenate([x for part in zip(*parts, strict=True) for x in part])
         found[name] = np.ascontiguousarray(joined.T if how.transposed else joined)
     return found
 
@@ -163,7 +171,11 @@ def _listed(names: list[str]) -> str:
 
 
 def _parts(
-    name: str, array: np.ndarray, how: Stored, leaves: Mapping[str, Any]
+    name: str,
+    array: np.ndarray,
+    how: Stored,
+    leaves: Mapping[str, Any],
+    narrow: bool,
 ) -> Iterator[tuple[str, Array]]:
     """The arrays of ours that a stored one fills, by path."""
     # A number is stored as a matrix.
@@ -175,26 +187,31 @@ def _parts(
     if array.shape != wanted:
         got = f"got {[*array.shape]}"
         raise ValueError(f"{name} must have the shape {[*wanted]}, {got}")
-    array = _floats(name, array)
+    array = _floats(name, array, narrow)
     array = array.T if how.transposed else array.reshape(whole)
+    if how.groups > 1:  # From all parts of a group to all groups of a part.
+        array = array.reshape(how.groups, len(shapes), -1, *whole[1:])
+        array = array.swapaxes(0, 1).reshape(whole)
     ends = np.cumsum([shape[0] for shape in shapes])[:-1]
     for path, part in zip(how.paths, np.split(array, ends), strict=True):
         yield path, jnp.asarray(part).reshape(leaves[path].shape)
 
 
-def _floats(name: str, array: np.ndarray) -> np.ndarray:
+def _floats(name: str, array: np.ndarray, narrow: bool) -> np.ndarray:
     if array.dtype.name not in _FLOATS:
         wanted = f"{name} must be of type {' or '.join(_FLOATS)}"
         raise ValueError(f"{wanted}, got {array.dtype.name}")
     finite(name, array)
-    return array.astype(np.float32) if array.dtype.itemsize < 4 else array
+    if array.dtype.itemsize < 4 and not narrow:
+        return array.astype(np.float32)
+    return array
 
 
 def _is_leaf(leaf: Any) -> bool:
     return eqx.is_array(leaf) or isinstance(leaf, jax.ShapeDtypeStruct)
 
 
-def _leaves(model: eqx.Module) -> Iterator[tuple[str, Any]]:
+def leaves_of(model: eqx.Module) -> Iterator[tuple[str, Any]]:
     """The arrays of a model, or their shapes, by path."""
     for path, leaf in jax.tree_util.tree_leaves_with_path(model):
         if _is_leaf(leaf):

@@ -29,6 +29,8 @@ from ._known_exemplars import (
 from ._mlp import MLP as MLP
 from ._positions import (
     Learned as Learned,
+    LinearScaling as LinearScaling,
+    Llama3Scaling as Llama3Scaling,
     NoPositions as NoPositions,
     Positions as Positions,
     Rope as Rope,

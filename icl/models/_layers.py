@@ -11,13 +11,37 @@ from ..compile import computed_once
 from ..devices import on_cpu
 
 
+class RMSNorm(eqx.Module):
+    """Divides by the root of the mean square (Zhang and Sennrich 2019, 1910.07467)."""
+
+    weight: Float[Array, " size"]
+    eps: float = eqx.field(static=True)
+    offset: float = eqx.field(static=True, default=0.0)
+    """Added to the weight; 1 in Gemma."""
+
+    def __call__(
+        self, x: Float[Array, "... size"], *, axes: str = "", tap: Tap = identity
+    ) -> Float[Array, "... size"]:
+        """Names its `scale`, by which it divides; `axes` are those of `x` but one.
+
+        Squares are summed in 32 bits or more.
+        """
+        wide = x.astype(jnp.promote_types(x.dtype, jnp.float32))
+        scale = jnp.sqrt((wide**2).mean(-1) + self.eps)
+        if tap.wants("scale"):
+            scale = tap("scale", scale, axes)
+        return (self.offset + self.weight) * (wide / scale[..., None]).astype(x.dtype)
+
+
 def per_token(
     layer: eqx.Module, x: Shaped[Array, "seq ..."], tap: Tap = identity
 ) -> Float[Array, "seq out_features"]:
     """A sequence's tokens through a layer that takes one token, a vector or an id.
 
-    A LayerNorm names its `scale` `[seq]`, by which it divides.
+    A norm names its `scale` `[seq]`, by which it divides.
     """
+    if isinstance(layer, RMSNorm):
+        return layer(x, axes="seq", tap=tap)
     if isinstance(layer, eqx.nn.LayerNorm):
         return _layer_norm(layer, x, tap)
     if isinstance(layer, eqx.nn.Linear):

@@ -37,11 +37,19 @@ class Relu:
         return jax.nn.relu(x)
 
 
-Activation = TanhGelu | ExactGelu | Relu
+@dataclasses.dataclass(frozen=True)
+class Silu:
+    """The sigmoid-weighted input (Elfwing et al. 2017, arXiv 1702.03118)."""
+
+    def __call__(self, x: Array) -> Array:
+        return jax.nn.silu(x)
+
+
+Activation = TanhGelu | ExactGelu | Relu | Silu
 
 
 class MLP(eqx.Module):
-    """For each token: linear, activation, linear; both linear with bias."""
+    """For each token: linear, activation, linear."""
 
     expand: eqx.nn.Linear
     contract: eqx.nn.Linear
@@ -55,21 +63,59 @@ class MLP(eqx.Module):
         init_scale: float,
         key: PRNGKeyArray,
         activation: Callable[[Array], Array] = jax.nn.gelu,
+        bias: bool = True,
     ):
         """**Arguments:**
 
         - `d_mlp`: Hidden units.
         - `init_scale`: The factor on the weights.
         - `activation`: The default is GELU in its tanh form.
+        - `bias`: Whether both layers have a bias.
         """
         key1, key2 = jax.random.split(key)
-        self.expand = linear(d_model, d_mlp, bias=True, scale=init_scale, key=key1)
+        self.expand = linear(d_model, d_mlp, bias=bias, scale=init_scale, key=key1)
         self.activation = activation
-        self.contract = linear(d_mlp, d_model, bias=True, scale=init_scale, key=key2)
+        self.contract = linear(d_mlp, d_model, bias=bias, scale=init_scale, key=key2)
 
     def __call__(
         self, x: Float[Array, "seq d_model"], *, tap: Tap = identity
     ) -> Float[Array, "seq d_model"]:
         pre = tap("pre", per_token(self.expand, x), "seq d_mlp")
         post = tap("post", self.activation(pre), "seq d_mlp")
+        return tap("out", per_token(self.contract, post), "seq d_model")
+
+
+class GatedMLP(eqx.Module):
+    """For each token: a linear layer, times another's activation; then a linear layer.
+
+    Shazeer 2020, "GLU Variants Improve Transformer", arXiv 2002.05202.
+    """
+
+    gate: eqx.nn.Linear
+    expand: eqx.nn.Linear
+    contract: eqx.nn.Linear
+    activation: Callable[[Array], Array] = eqx.field(static=True)
+
+    def __init__(
+        self,
+        d_model: int,
+        d_mlp: int,
+        *,
+        key: PRNGKeyArray,
+        activation: Callable[[Array], Array],
+        bias: bool,
+    ):
+        """**Arguments:** as for `MLP`."""
+        keys = jax.random.split(key, 3)
+        self.gate = linear(d_model, d_mlp, bias=bias, scale=1.0, key=keys[0])
+        self.expand = linear(d_model, d_mlp, bias=bias, scale=1.0, key=keys[1])
+        self.contract = linear(d_mlp, d_model, bias=bias, scale=1.0, key=keys[2])
+        self.activation = activation
+
+    def __call__(
+        self, x: Float[Array, "seq d_model"], *, tap: Tap = identity
+    ) -> Float[Array, "seq d_model"]:
+        pre = tap("pre", per_token(self.gate, x), "seq d_mlp")
+        pre_linear = tap("pre_linear", per_token(self.expand, x), "seq d_mlp")
+        post = tap("post", self.activation(pre) * pre_linear, "seq d_mlp")
         return tap("out", per_token(self.contract, post), "seq d_model")

@@ -3,13 +3,13 @@
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Float, PRNGKeyArray
+from jaxtyping import Array, Bool, Float, PRNGKeyArray
 
 from opto import identity, Tap
 
 from ..protocols import AttentionConfig, Mask
 from ._layers import per_token
-from ._mlp import MLP
+from ._mlp import GatedMLP, MLP
 from ._positions import AbstractPositions
 from .attention import Attention, Reads
 
@@ -17,13 +17,13 @@ from .attention import Attention, Reads
 class TransformerBlock(eqx.Module):
     """Attention and, optionally, an MLP, each added to the residual stream.
 
-    `attn_norm` and `mlp_norm` are LayerNorms or identities.
+    `attn_norm` and `mlp_norm` are norms or identities.
     """
 
     attn_norm: eqx.Module
     attn: Attention
     mlp_norm: eqx.Module | None
-    mlp: MLP | None
+    mlp: MLP | GatedMLP | None
 
     def __call__(
         self,
@@ -31,44 +31,97 @@ class TransformerBlock(eqx.Module):
         positions: AbstractPositions,
         *,
         start: int = 0,
+        real: Bool[Array, " seq"] | None = None,
         tap: Tap = identity,
     ) -> Float[Array, "query_seq d_model"]:
-        """The residual stream after this block, for the tokens from `start` on."""
-        attn_tap = tap.scope("attn")
+        """The residual stream after this block, for the tokens from `start` on.
+
+        No token attends to one that is not `real`.
+        """
         x = tap("resid_pre", x, "seq d_model")
-        normed = per_token(self.attn_norm, x, attn_tap)
-        normed = attn_tap("normed", normed, "seq d_model")
-        reads = self._reads(x, attn_tap)
-        out = self.attn(normed, positions, reads=reads, start=start, tap=attn_tap)
+        given = {"start": start, "real": real, "tap": tap.scope("attn")}
+        out = through_attention(self.attn_norm, self.attn, x, positions, **given)
         return self.after_attention(x[start:] + out, tap)
 
     def after_attention(
         self, x: Float[Array, "seq d_model"], tap: Tap
     ) -> Float[Array, "seq d_model"]:
         """The rest of the block, from the residual stream after its attention."""
-        mlp_tap = tap.scope("mlp")
         x = tap("resid_mid", x, "seq d_model")
         if self.mlp is not None and self.mlp_norm is not None:
-            mlp_in = mlp_tap("in", x, "seq d_model")
-            normed = per_token(self.mlp_norm, mlp_in, mlp_tap)
-            normed = mlp_tap("normed", normed, "seq d_model")
-            x = x + self.mlp(normed, tap=mlp_tap)
+            x = x + through_mlp(self.mlp_norm, self.mlp, x, tap.scope("mlp"))
         return tap("resid_post", x, "seq d_model")
 
-    def _reads(self, x: Float[Array, "seq d_model"], tap: Tap) -> Reads:
-        """What each head reads instead of `x`, if someone edits it."""
-        reads: Reads = {}
-        norm = jax.vmap(lambda read: per_token(self.attn_norm, read))
-        for name in ("q_in", "k_in", "v_in"):
-            if tap.wants(name):
-                shared = name != "q_in" and self.attn.kv_axis == "kv_head"
-                heads = self.attn.num_kv_heads if shared else self.attn.num_heads
-                whole = jnp.broadcast_to(x, (heads, *x.shape))
-                axis = "kv_head" if shared else "head"
-                read = tap(name, whole, f"{axis} seq d_model")
-                if read is not whole:  # If only recorded, all heads read the same `x`.
-                    reads[name] = norm(read), norm(whole)
-        return reads
+
+class ParallelBlock(eqx.Module):
+    """Attention and an MLP that both read the stream before the block.
+
+    As in GPT-J and GPT-NeoX (Black et al. 2022, arXiv 2204.06745). There is no
+    `resid_mid`.
+    """
+
+    attn_norm: eqx.Module
+    attn: Attention
+    mlp_norm: eqx.Module
+    mlp: MLP | GatedMLP
+
+    def __call__(
+        self,
+        x: Float[Array, "seq d_model"],
+        positions: AbstractPositions,
+        *,
+        real: Bool[Array, " seq"] | None = None,
+        tap: Tap = identity,
+    ) -> Float[Array, "seq d_model"]:
+        """The residual stream after this block."""
+        x = tap("resid_pre", x, "seq d_model")
+        given = {"start": 0, "real": real, "tap": tap.scope("attn")}
+        out = through_attention(self.attn_norm, self.attn, x, positions, **given)
+        out = out + through_mlp(self.mlp_norm, self.mlp, x, tap.scope("mlp"))
+        return tap("resid_post", x + out, "seq d_model")
+
+
+def through_attention(
+    norm: eqx.Module,
+    attn: Attention,
+    x: Float[Array, "seq d_model"],
+    positions: AbstractPositions,
+    *,
+    start: int,
+    real: Bool[Array, " seq"] | None,
+    tap: Tap,
+) -> Float[Array, "query_seq d_model"]:
+    """What attention writes that reads the stream through a norm."""
+    normed = tap("normed", per_token(norm, x, tap), "seq d_model")
+    reads = _reads(norm, attn, x, tap)
+    return attn(normed, positions, reads=reads, start=start, real=real, tap=tap)
+
+
+def _reads(
+    norm: eqx.Module, attn: Attention, x: Float[Array, "seq d_model"], tap: Tap
+) -> Reads:
+    """What each head reads instead of `x`, if someone edits it."""
+    reads: Reads = {}
+    normed = jax.vmap(lambda read: per_token(norm, read))
+    for name in ("q_in", "k_in", "v_in"):
+        if tap.wants(name):
+            shared = name != "q_in" and attn.kv_axis == "kv_head"
+            heads = attn.num_kv_heads if shared else attn.num_heads
+            whole = jnp.broadcast_to(x, (heads, *x.shape))
+            axis = "kv_head" if shared else "head"
+            read = tap(name, whole, f"{axis} seq d_model")
+            if read is not whole:  # If only recorded, all heads read the same `x`.
+                reads[name] = normed(read), normed(whole)
+    return reads
+
+
+def through_mlp(
+    norm: eqx.Module, mlp: MLP | GatedMLP, x: Float[Array, "seq d_model"], tap: Tap
+) -> Float[Array, "seq d_model"]:
+    """What an MLP writes that reads the stream through a norm."""
+    read = tap("in", x, "seq d_model")
+    normed = tap("normed", per_token(norm, read, tap), "seq d_model")
+    return mlp(normed, tap=tap)
 
 
 class PostNormBlock(eqx.Module):

@@ -4,21 +4,19 @@ import json
 import os
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 import numpy as np
-import safetensors
 from safetensors.numpy import save as to_bytes
 
 from ...config import of_kind
 from ...files import write_bytes
 from ...models.gpt2 import GPT2Tokens
 from .._config import read_file
+from .._safetensors import INDEX, StoredArrays, WEIGHTS
 from .._stored import body, empty, read, Stored, with_arrays, without_masks
 from ._settings import read_settings, write_settings
 
 
-_WEIGHTS, _INDEX = "model.safetensors", "model.safetensors.index.json"
 _PREFIX = "transformer."
 _HEAD = "lm_head.weight"
 
@@ -42,7 +40,7 @@ def load(folder: str | os.PathLike[str]) -> GPT2Tokens:
         config, interface = read_settings(settings)
     except ValueError as error:
         raise ValueError(f"{path}: {error}") from None
-    arrays = _read_weights(folder)
+    arrays = StoredArrays(folder)
     try:
         model = empty(config, interface)
         arrays = without_masks(_without_prefix(arrays), model)
@@ -77,8 +75,8 @@ def save(model: GPT2Tokens, folder: str | os.PathLike[str]) -> None:
         raise ValueError(f"cannot make the folder {folder}: {reason}") from None
     # Hugging Face refuses files without this note.
     weights = to_bytes(arrays, metadata={"format": "pt"})
-    write_bytes(folder / _WEIGHTS, weights)
-    (folder / _INDEX).unlink(missing_ok=True)
+    write_bytes(folder / WEIGHTS, weights)
+    (folder / INDEX).unlink(missing_ok=True)
     text = json.dumps(settings, indent=2) + "\n"
     write_bytes(folder / "config.json", text.encode())
 
@@ -90,44 +88,6 @@ def _stored(model: GPT2Tokens) -> dict[str, Stored]:
     if model.untied is not None:
         found[_HEAD] = Stored(("untied.weight",))
     return found
-
-
-def _read_weights(folder: Path) -> dict[str, np.ndarray]:
-    single, index = folder / _WEIGHTS, folder / _INDEX
-    if not index.is_file():
-        if not single.is_file():
-            raise ValueError(f"{folder} has neither {_WEIGHTS} nor {_INDEX}")
-        return _read_file(single)
-    where = read_file(index).get("weight_map")
-    if not isinstance(where, dict) or not all(map(_is_file_name, where.values())):
-        wanted = "weight_map, from the name of an array to that of a file beside it"
-        raise ValueError(f"{index} must have a {wanted}")
-    if single.is_file():
-        # Hugging Face leaves an index behind where one file replaces several.
-        if any((folder / name).is_file() for name in {*where.values()} - {_WEIGHTS}):
-            raise ValueError(f"{folder} has both {_WEIGHTS} and {_INDEX}: remove one")
-        return _read_file(single)
-    found: dict[str, np.ndarray] = {}
-    for name in sorted({*where.values()}):
-        shard = _read_file(folder / name)
-        wanted = {array for array, file in where.items() if file == name}
-        if different := sorted(wanted ^ shard.keys()):
-            raise ValueError(f"{folder / name} and {_INDEX} differ in {different[0]}")
-        found |= shard
-    return found
-
-
-def _is_file_name(name: Any) -> bool:
-    return isinstance(name, str) and bool(name) and Path(name).name == name
-
-
-def _read_file(path: Path) -> dict[str, np.ndarray]:
-    try:
-        with safetensors.safe_open(path, "np") as opened:
-            return {name: opened.get_tensor(name) for name in opened.keys()}
-    except (OSError, safetensors.SafetensorError, TypeError) as error:
-        reason = " ".join(str(error).split())
-        raise ValueError(f"cannot read {path}: {reason}") from None
 
 
 def _without_prefix(arrays: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:

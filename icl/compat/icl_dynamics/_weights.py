@@ -195,7 +195,7 @@ def _block(block: TransformerBlock, weights: Weights, name: str) -> TransformerB
     attn_norm = _affine(block.attn_norm, weights, f"{name}.norm1")
     attn = _attention(block.attn, weights, f"{name}.attn")
     block = eqx.tree_at(lambda b: (b.attn_norm, b.attn), block, (attn_norm, attn))
-    if block.mlp is None or block.mlp_norm is None:
+    if not isinstance(block.mlp, MLP) or block.mlp_norm is None:
         return block
     mlp_norm = _affine(block.mlp_norm, weights, f"{name}.norm2")
     mlp = _mlp(block.mlp, weights, f"{name}.mlp")

@@ -54,7 +54,8 @@ class AbstractAttention(eqx.Module):
 
         **Arguments:**
 
-        - `seen`: Which keys each query sees, from a `Mask`.
+        - `seen`: Which keys each query sees, from a `Mask`. Softmax attention takes a
+            JAX array, too, for padding.
         """
 
     def asked(self, tap: Tap) -> bool:

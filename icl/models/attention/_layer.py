@@ -1,16 +1,19 @@
 """Multi-head attention of any kind; every step is a site."""
 
+from collections.abc import Callable
+from typing import Any
+
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Float, Int, PRNGKeyArray
+from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
 from opto import identity, Tap
 from opto.circuits import HeadWeights
 
 from ...protocols import AttentionConfig, Mask
 from .._init import linear
-from .._layers import per_token
+from .._layers import per_token, RMSNorm
 from .._positions import AbstractPositions
 from ._kind import AbstractAttention, AbstractMixingAttention, by_head
 
@@ -32,6 +35,8 @@ class Attention(eqx.Module):
     num_heads: int = eqx.field(static=True)
     num_kv_heads: int = eqx.field(static=True)
     mask: Mask = eqx.field(static=True)
+    query_norm: RMSNorm | None = None
+    key_norm: RMSNorm | None = None
 
     def __init__(
         self,
@@ -47,6 +52,7 @@ class Attention(eqx.Module):
         init_scale: float = 1.0,
         output_bias: bool = False,
         d_head: int | None = None,
+        head_norm: Callable[[int], RMSNorm] | None = None,
     ):
         """**Arguments:**
 
@@ -62,6 +68,7 @@ class Attention(eqx.Module):
         - `init_scale`: The factor on the initial weights.
         - `output_bias`: Whether the output has a bias.
         - `d_head`: Width of a head; `None` is `d_model / num_heads`.
+        - `head_norm`: Makes the norm of each head's queries, and that of its keys.
         """
         kv_heads = num_heads if num_kv_heads is None else num_kv_heads
         q, k, v, o = jax.random.split(key, 4)
@@ -77,6 +84,8 @@ class Attention(eqx.Module):
         self.kind = kind.build(num_heads, d_head, scale=scale, key=kind_key)
         self.num_heads, self.num_kv_heads = num_heads, kv_heads
         self.mask = mask
+        if head_norm is not None:
+            self.query_norm, self.key_norm = head_norm(d_head), head_norm(d_head)
 
     @property
     def head_weights(self) -> HeadWeights:
@@ -101,13 +110,14 @@ class Attention(eqx.Module):
         *,
         reads: Reads | None = None,
         start: int = 0,
+        real: Bool[Array, " seq"] | None = None,
         tap: Tap = identity,
     ) -> Float[Array, "query_seq d_model"]:
         """The attention's output for the tokens from position `start` on.
 
         `x` has ids if queries, keys and values are tables. For `q_in`, `k_in` and
         `v_in`, `reads` has what each head reads and what it would read unedited, if
-        these differ.
+        these differ. No token sees one that is not `real`.
         """
         reads, kv_axis = reads or {}, self.kv_axis
         queries, keys = slice(start, None), slice(self.mask.keys(len(x)))
@@ -115,6 +125,8 @@ class Attention(eqx.Module):
         q = by_head(tap, "q_pre", q)
         k = _heads(self.key, self.num_kv_heads, x, reads.get("k_in"), keys)
         k = by_head(tap, "k_pre", k, heads=kv_axis)
+        q = _normed(self.query_norm, q, tap.scope("q_norm"), "head")
+        k = _normed(self.key_norm, k, tap.scope("k_norm"), kv_axis)
         q = by_head(tap, "q", positions.rotate(q, start))
         k = by_head(tap, "k", positions.rotate(k, 0), heads=kv_axis)
         v = _heads(self.value, self.num_kv_heads, x, reads.get("v_in"), keys)
@@ -122,7 +134,10 @@ class Attention(eqx.Module):
         if kv_axis != "head":
             times = self.num_heads // self.num_kv_heads
             k, v = (jnp.repeat(shared, times, 1) for shared in (k, v))
-        z = self.kind(q, k, v, self.mask.seen(len(x), start), tap=tap)
+        seen: Any = self.mask.seen(len(x), start)
+        if real is not None:
+            seen = seen & real[keys]
+        z = self.kind(q, k, v, seen, tap=tap)
         z = by_head(tap, "z", z)
         if isinstance(self.kind, AbstractMixingAttention):
             z = by_head(tap, "z_post", self.kind.mix(z))
@@ -145,6 +160,16 @@ class Attention(eqx.Module):
         edited = tap("result", result, "head seq d_model")
         # Add the difference, so an edit that changes nothing has exactly no effect.
         return out if edited is result else out + (edited - result).sum(0)
+
+
+def _normed(
+    norm: RMSNorm | None, x: Float[Array, "seq part d_head"], tap: Tap, heads: str
+) -> Float[Array, "seq part d_head"]:
+    """Queries or keys of each head, normalised."""
+    if norm is None:
+        return x
+    by_head = norm(x.swapaxes(0, 1), axes=f"{heads} seq", tap=tap)
+    return by_head.swapaxes(0, 1)
 
 
 def _heads(

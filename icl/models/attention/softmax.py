@@ -6,6 +6,7 @@ from typing import ClassVar
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import PRNGKeyArray
 
 from ...protocols import AttentionConfig
@@ -29,7 +30,7 @@ class _Softmax(AbstractAttention):
     def __call__(self, q, k, v, seen, *, tap):
         form = faster(q, k)
         scores = self.scale * form.scores(q, k)
-        if not seen.all():
+        if not (isinstance(seen, np.ndarray) and seen.all()):
             scores = jnp.where(jnp.expand_dims(seen, form.head), scores, MASKED)
         scores = self.name_before(tap, scores, form.head)
         pattern = jax.nn.softmax(scores, form.key)

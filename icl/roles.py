@@ -12,3 +12,6 @@ ROLES = {"exemplar": EXEMPLAR, "label": LABEL, "query": QUERY}
 
 ROLE, PAIR = "tokens.role", "tokens.pair"
 LABELS, EXEMPLARS = "tokens.label", "tokens.exemplar"
+
+PADDING = -1
+"""In sequences of token ids: a token that is not there."""

@@ -24,11 +24,11 @@ from icl.models.decoder import (
     DecoderConfig,
     ExactGelu,
     LayerNormConfig,
-    PADDING,
     PlainMLPConfig,
     RMSNormConfig,
 )
 from icl.protocols import Input, Interface, ModelConfig
+from icl.roles import PADDING
 
 
 SHARED = pathlib.Path(__file__).parents[2] / "shared/data/language_models"

@@ -14,6 +14,7 @@ from ._heads import (
     previous_token_strength as previous_token_strength,
     query_attention as query_attention,
     query_entropy as query_entropy,
+    repeat_attention as repeat_attention,
 )
 from ._hessian import (
     dimension as dimension,

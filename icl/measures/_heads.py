@@ -109,6 +109,28 @@ def previous_token_strength(
 
 
 @register
+def repeat_attention(layer: int | None = None, *, over: Reduction = _MEAN) -> Measure:
+    """How much tokens of a second copy attend to what followed them in the first.
+
+    In [0, 1], for sequences whose second half is their first half again: the induction
+    score of Olsson et al. 2022 (arXiv 2209.11895), as a mean over all tokens of the
+    second half but its last.
+
+    **Arguments:** `layer`, `over`: As for `query_attention`.
+    """
+
+    def score(
+        pattern: Float[Array, "head seq kv_seq"], record: opto.toolkit.Record
+    ) -> Float[Array, " head"]:
+        half = pattern.shape[1] // 2
+        rows = jnp.diagonal(pattern[:, half:-1], 1, 1, 2)
+        return jnp.mean(rows, -1)
+
+    label = "attention to the token after the first copy"
+    return _measure(score, layer, over, label, needs=())
+
+
+@register
 def previous_token_excess(
     layer: int | None = None,
     *,

@@ -21,6 +21,7 @@ from ..checks import (
     positive,
 )
 from ..protocols import Interface, Mask, ModelConfig
+from ..roles import PADDING
 from ._init import linear_with
 from ._layer_settings import per_layer
 from ._layers import looked_up, per_token, RMSNorm
@@ -38,8 +39,6 @@ from ._transformer import ParallelBlock, TransformerBlock
 from .attention import Attention, Causal, SoftmaxAttention
 
 
-PADDING = -1
-"""The id of a token that is not there."""
 Residual = Literal["sequential", "parallel"]
 
 

@@ -6,3 +6,4 @@ belong here.
 """
 
 from ._folder import load as load, save as save
+from ._steps import training_steps as training_steps

@@ -46,6 +46,12 @@ from icl.models import (
 from icl.models.attention.mixed import MixedAttention
 from icl.models.attention.product import ProductAttention
 from icl.models.attention.sum_normalised import SumNormalisedAttention
+from icl.models.decoder import (
+    DecoderConfig,
+    LayerNormConfig,
+    PlainMLPConfig,
+    RMSNormConfig,
+)
 from icl.models.encoder import EncoderConfig, InterleavedTokens, PointTokens
 from icl.models.gpt2 import ExactGelu, GPT2Config, Relu
 from icl.models.linear_attention import LinearSelfAttentionConfig
@@ -100,6 +106,7 @@ from icl.tasks.regression import (
     SmallToLargeNorm,
     UniformPairs,
 )
+from icl.tasks.tokens import FewShotLabels, MarkovRepeats, RepeatedTokens
 
 
 CLASSES, EXEMPLARS, DIM = 6, 3, 7
@@ -186,6 +193,9 @@ TASKS: dict[str, Callable[[], Any]] = {
     "shifted_mean": lambda: ShiftedMean(3, 5, 0.7),
     "noisy_labels": lambda: ShiftedMean(4, 6, 0.3, context_change=NoisyLabels(0.3)),
     "variance": lambda: Variance(3, 5, context_change=ShuffledPairs()),
+    "repeated_tokens": lambda: RepeatedTokens(7, copy=4),
+    "markov_repeats": lambda: MarkovRepeats(9, half=4, successors=3),
+    "few_shot_labels": lambda: FewShotLabels(9, ((1, 2), (3, 4)), (5, 6), pairs=5),
     **FUNCTIONS,
 }
 # Arrays of an example that are the same in each.
@@ -380,6 +390,11 @@ def _encoding(task: str, **fields: Any) -> Model:
     return _on(task, EncoderConfig(d_model=8, num_heads=2, **fields))
 
 
+def _decoding(task: str, **fields: Any) -> Model:
+    config = DecoderConfig(d_model=8, num_heads=2, init_std=0.4, **fields)
+    return _on(task, config)
+
+
 def _gpt2(task: str, causal: bool = False, **fields: Any) -> Model:
     config = GPT2Config(num_layers=2, d_model=8, num_heads=2, max_length=12, **fields)
     return dataclasses.replace(_on(task, config), causal=causal)
@@ -412,6 +427,19 @@ MODELS: dict[str, Model] = {
     "encoder_without_positions": _encoding("variance", positions=NoPositions()),
     "encoder_of_points": _encoding("noisy_labels", num_layers=3, tokens=PointTokens()),
     "interleaved_encoder": _encoding("variance", tokens=InterleavedTokens()),
+    "decoder": _decoding("repeated_tokens", num_kv_heads=1, tied=False),
+    "parallel_decoder": _decoding(
+        "markov_repeats",
+        norm=LayerNormConfig(),
+        mlp=PlainMLPConfig(ExactGelu()),
+        residual="parallel",
+        positions=Rope(share=0.5, pairs="halves"),
+        mask=(Window(3), Causal()),
+        qkv_bias=True,
+    ),
+    "decoder_with_head_norms": _decoding(
+        "few_shot_labels", head_norm=RMSNormConfig(), d_head=6
+    ),
     "gpt2": _gpt2("next_token"),
     "untied_gpt2": _gpt2("next_token", tied=False, d_mlp=5, activation=ExactGelu()),
     "gpt2_of_points": _gpt2("function", causal=True),

@@ -17,7 +17,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
-from opto import Tap
+from opto import identity, Tap
 
 from ..checks import check_index, check_probability, positive
 from ..protocols import Input, Interface, TaskConfig
@@ -30,7 +30,7 @@ class Tokens(eqx.Module):
     ids: Int[Array, "*batch seq"]
 
 
-class NextToken(TaskConfig):
+class TokenTask(TaskConfig):
     """The base of these tasks; a subclass draws the ids."""
 
     vocabulary: int
@@ -60,7 +60,7 @@ class NextToken(TaskConfig):
         """The inputs of a model."""
         return (example.ids,)
 
-    def forward(self, model: Any, example: Tokens, *, tap: Tap) -> Array:
+    def forward(self, model: Any, example: Tokens, *, tap: Tap = identity) -> Array:
         """The logits at each token."""
         return model(example.ids, tap=tap)
 
@@ -80,7 +80,7 @@ class NextToken(TaskConfig):
 
 
 @dataclasses.dataclass(frozen=True)
-class RepeatedTokens(NextToken):
+class RepeatedTokens(TokenTask):
     """Random tokens, and then the same tokens once more.
 
     Only the context helps with the second copy, on which loss and accuracy are taken.
@@ -110,7 +110,7 @@ class RepeatedTokens(NextToken):
 
 
 @dataclasses.dataclass(frozen=True)
-class MarkovRepeats(NextToken):
+class MarkovRepeats(TokenTask):
     """A small language in which passages come again.
 
     Each token has a few successors, the same in all sequences, equally likely. With a
@@ -163,7 +163,7 @@ class MarkovRepeats(NextToken):
 
 
 @dataclasses.dataclass(frozen=True)
-class FewShotLabels(NextToken):
+class FewShotLabels(TokenTask):
     """Items, each with its label after it: item, label, item, label, …
 
     All items of a group have one label. In `permuted` prompts, a new permutation of the

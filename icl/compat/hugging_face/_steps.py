@@ -15,13 +15,12 @@ import numpy as np
 
 from ...checksums import Checked
 from ...experiments import Experiment, Trained
+from ...models.decoder import Decoder
+from ...models.gpt2 import GPT2Config, GPT2Tokens
 from ...protocols import ModelConfig, TaskConfig
 from ...runs import Run
 from ...tasks.tokens import RepeatedTokens
-from .._config import read_file
-from ..gpt2._settings import read_settings
 from ._folder import load
-from ._settings import config_of
 
 
 _NUMBER = re.compile(r"(\d+)\D*$")
@@ -99,14 +98,17 @@ def training_steps(
     model = load(run.folders[run.find(-1)])
     if task is None:
         task = RepeatedTokens(len(model.embedding.weight))
-    experiment = Experiment(task=task, model=_config(run.folders[run.find(-1)]))
+    experiment = Experiment(task=task, model=_config(model))
     return Trained(run, experiment, model, task.build(None), (), {})
 
 
-def _config(folder: Path) -> ModelConfig:
-    settings = read_file(folder / "config.json")
-    gpt2 = settings["model_type"] == "gpt2"
-    return (read_settings if gpt2 else config_of)(settings)[0]
+def _config(model: Decoder | GPT2Tokens) -> ModelConfig:
+    if isinstance(model, Decoder):
+        return model.config
+    length, d_model = model.positions.table.shape
+    heads = model.blocks[0].attn.num_heads
+    tied = model.untied is None
+    return GPT2Config(len(model.blocks), d_model, heads, max_length=length, tied=tied)
 
 
 def _by_step(folders: Any) -> dict[int, Path]:

@@ -194,7 +194,7 @@ TASKS: dict[str, Callable[[], Any]] = {
     "noisy_labels": lambda: ShiftedMean(4, 6, 0.3, context_change=NoisyLabels(0.3)),
     "variance": lambda: Variance(3, 5, context_change=ShuffledPairs()),
     "repeated_tokens": lambda: RepeatedTokens(7, copy=4),
-    "markov_repeats": lambda: MarkovRepeats(9, half=4, successors=3),
+    "markov_repeats": lambda: MarkovRepeats(9, length=8, successors=3),
     "few_shot_labels": lambda: FewShotLabels(9, ((1, 2), (3, 4)), (5, 6), pairs=5),
     **FUNCTIONS,
 }

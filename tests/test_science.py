@@ -11,13 +11,20 @@ import pytest
 
 import icl
 import opto
+from icl import measures
 from icl.baselines.gradient_descent import one_step
 from icl.batches import batch
+from icl.compat import hugging_face
 from icl.data import HDF5Classes, make_omniglot
-from icl.experiments import evaluate
+from icl.experiments import evaluate, Experiment
+from icl.models.decoder import DecoderConfig
 from icl.presets.gradient_descent import lsa
 from icl.report.demo import Ablations, demo, DemoFindings, Effects
 from icl.tasks.exemplar_label import answers, exemplars_swapped
+from icl.tasks.tokens import MarkovRepeats, RepeatedTokens
+from icl.training import Training
+from icl.training.optimizers import Adam, Constant
+from icl.training.schedules import Every
 
 
 OMNIGLOT = Path(__file__).parents[1].parent / "shared/data/omniglot"
@@ -99,6 +106,52 @@ def test_a_subspace_at_the_labels_carries_the_class(demo_run):
     assert found.accuracy[0] > 0.85  # measured once: 0.95
     assert found.random[0] < 0.1
     assert found.untrained[0] < 0.3
+
+
+@pytest.mark.slow
+def test_an_induction_head_forms_over_the_steps_of_a_language_model(tmp_path):
+    """Olsson et al. 2022: both heads come at once, and random tokens are copied."""
+    task = MarkovRepeats(32, length=32, repeats=0.9)
+    model = DecoderConfig(d_mlp=64, tied=False, init_std=0.1)
+    training = Training(64_000, 64, checkpoint_at=Every(8000))
+    optimizer = Adam(Constant(3e-3))
+    icl.run_experiment(
+        Experiment(task, None, model, optimizer, training), tmp_path / "run"
+    )
+    for seen in icl.load(tmp_path / "run").run.checkpoints:
+        here = icl.load(tmp_path / "run", checkpoint=seen).model
+        hugging_face.save(here, tmp_path / f"steps/step{seen // 64}")
+    steps = hugging_face.training_steps(
+        f"{tmp_path}/steps/step*", RepeatedTokens(32, 16)
+    )
+    asked = {
+        "repeats": measures.repeat_attention(),
+        "previous": measures.previous_token_strength(queries="all"),
+        "loss": measures.task_metric(steps.task, "loss"),
+    }
+    found = icl.replay(steps, asked, data=batch(steps.task, 256, key=jax.random.key(0)))
+    np.testing.assert_array_equal(found.sequences, np.arange(9) * 125)
+    repeats, previous = (found[name].max(2) for name in ("repeats", "previous"))
+    # Attention to all earlier tokens alike would have .04.
+    assert (repeats[:2] < 0.2).all()
+    assert repeats[-1, 1] > 0.5  # measured once: 0.57
+    assert previous[-1, 0] > 0.5  # measured once: 0.71
+    # Most of the rise is between two or three checkpoints: a phase change.
+    rise = np.diff(repeats[:, 1])
+    assert np.convolve(rise, [1, 1], "valid").max() > 0.5 * (
+        repeats[-1, 1] - repeats[0, 1]
+    )
+    assert found["loss"][-1] < np.log(32) - 0.3 < found["loss"][0]
+    # Without the head, there is less of it.
+    layer, head = measures.strongest(found["repeats"][-1], layer=1)[0]
+    zero = [opto.Zero("blocks.*.attn.z", layer=layer, head=head)]
+    without = icl.replay(
+        steps,
+        {"loss": asked["loss"]},
+        data=batch(steps.task, 256, key=jax.random.key(0)),
+        edits=zero,
+    )
+    assert without["loss"][-1] > found["loss"][-1] + 0.1
 
 
 @pytest.mark.slow

@@ -47,10 +47,13 @@ def test_tokens_repeat():
 
 
 def test_the_small_language():
-    task = MarkovRepeats(12, half=6, successors=3, repeats=0.25)
+    task = MarkovRepeats(12, length=16, successors=3, repeats=0.25)
     ids, table = drawn(task, 4000), task.table()
     assert all(len({*row}) == 3 for row in table)
-    again = (ids[:, :6] == ids[:, 6:]).all(1)
+    places = np.arange(16)
+    repeats = [(ids == ids[:, places % size]).all(1) for size in range(2, 9)]
+    again = np.any(repeats, 0)
+    assert sum(x.any() for x in repeats) == 7
     assert again.mean() == pytest.approx(0.25, abs=0.03)
     for row in ids[~again]:
         assert all(b in table[a] for a, b in itertools.pairwise(row))

@@ -9,7 +9,7 @@ import dataclasses
 import os
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, TYPE_CHECKING
 
 import equinox as eqx
 import jax
@@ -37,10 +37,12 @@ class TokenTask(TaskConfig):
 
     loss_unit: ClassVar[str] = "nats"
 
-    @property
-    @abc.abstractmethod
-    def length(self) -> int:
-        """The number of tokens of a sequence."""
+    if TYPE_CHECKING:  # A field or a property.
+
+        @property
+        def length(self) -> int:
+            """The number of tokens of a sequence."""
+            ...
 
     @abc.abstractmethod
     def sample(self, *, key: PRNGKeyArray, seen: int | Int[Array, ""]) -> Tokens:
@@ -114,33 +116,31 @@ class MarkovRepeats(TokenTask):
     """A small language in which passages come again.
 
     Each token has a few successors, the same in all sequences, equally likely. With a
-    probability, the second half of a sequence is its first half again. So a model may
-    learn the successors in its weights, and repeats in context.
+    probability, a sequence is a passage that comes again until the end. Its length is
+    from an eighth to a half of the sequence, so that a position alone does not tell
+    what comes next. A model may learn the successors in its weights, and the passages
+    in context.
     """
 
     vocabulary: int = 64
     """The number of ids."""
-    half: int = 32
-    """The number of tokens of half a sequence."""
+    length: int = 64  # pyright: ignore[reportIncompatibleMethodOverride]
+    """The number of tokens of a sequence."""
     successors: int = 8
     """How many tokens may follow a token."""
     repeats: float = 0.5
-    """The probability that a sequence repeats its first half."""
+    """The probability that a sequence is a passage that comes again."""
     language: int = 0
     """The seed of the successors."""
 
     def __post_init__(self):
-        for name in ("vocabulary", "half", "successors"):
+        for name in ("vocabulary", "length", "successors"):
             positive(name, getattr(self, name))
         if self.successors > self.vocabulary:
             wanted = f"successors must be at most vocabulary={self.vocabulary}"
             raise ValueError(f"{wanted}, got {self.successors}")
         check_probability("repeats", self.repeats)
         check_index("language", self.language)
-
-    @property
-    def length(self) -> int:
-        return 2 * self.half
 
     def table(self) -> Int[np.ndarray, "id successor"]:
         """The tokens that may follow each token."""
@@ -149,7 +149,7 @@ class MarkovRepeats(TokenTask):
         return rng.permuted(every, axis=1)[:, : self.successors]
 
     def sample(self, *, key: PRNGKeyArray, seen: int | Int[Array, ""]) -> Tokens:
-        first, walk, again = jax.random.split(key, 3)
+        first, walk, again, passage = jax.random.split(key, 4)
         table = jnp.asarray(self.table())
 
         def step(here: Array, key: PRNGKeyArray) -> tuple[Array, Array]:
@@ -157,7 +157,9 @@ class MarkovRepeats(TokenTask):
 
         start = jax.random.randint(first, (), 0, self.vocabulary)
         _, ids = jax.lax.scan(step, start, jax.random.split(walk, self.length))
-        repeated = jnp.tile(ids[: self.half], 2)
+        least, most = max(1, self.length // 8), max(1, self.length // 2)
+        size = jax.random.randint(passage, (), least, most + 1)
+        repeated = ids[jnp.arange(self.length) % size]
         chosen = jax.random.bernoulli(again, self.repeats)
         return Tokens(jnp.where(chosen, repeated, ids))
 

@@ -16,7 +16,7 @@ import pytest
 from safetensors.numpy import load_file, save_file
 
 import opto
-from icl.compat.hugging_face import load, save
+from icl.compat.hugging_face import cached, load, save
 from icl.config import from_json, to_json
 from icl.models import Causal, LinearScaling, Llama3Scaling, Rope, Window
 from icl.models.decoder import (
@@ -314,6 +314,25 @@ def test_wrong_inputs_and_models(folder):
         save(built(dataclasses.replace(CONFIGS["plain"], soft_cap=3.0)), folder)
     with pytest.raises(ValueError, match="an even number of entries"):
         DecoderConfig(d_head=5)
+
+
+def test_a_model_in_the_cache(tmp_path, monkeypatch, folder):
+    monkeypatch.setenv("HF_HUB_CACHE", str(tmp_path / "hub"))
+    model = tmp_path / "hub/models--org--name"
+    snapshot = model / "snapshots/abc123"
+    snapshot.mkdir(parents=True)
+    for name in ("config.json", "model.safetensors"):
+        (snapshot / name).symlink_to(folder / name)
+    (model / "refs").mkdir()
+    (model / "refs/step512").write_text("abc123")
+    for revision in ("step512", "abc123"):
+        assert eqx.tree_equal(load(cached("org/name", revision)), load(folder))
+    with pytest.raises(ValueError, match="no revision 'main' in .*; it has step512"):
+        cached("org/name")
+    with pytest.raises(
+        ValueError, match="org/other is not in the cache .*snapshot_down"
+    ):
+        cached("org/other")
 
 
 # Memory, and transformers itself

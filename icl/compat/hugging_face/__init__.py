@@ -5,5 +5,6 @@ are read and written. Nothing is downloaded. Tokenisers and other file formats d
 belong here.
 """
 
+from ._cached import cached as cached
 from ._folder import load as load, save as save
 from ._steps import training_steps as training_steps

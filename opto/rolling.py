@@ -214,9 +214,13 @@ def _check_causal(model: Any, feed: Feed, first: int, *fillings: Any) -> None:
         raise ValueError(f"roll_out takes a causal model; {kind} sees what comes later")
 
 
-@eqx.filter_jit
-def _first_answer(model: Any, feed: Feed, first: int, inputs: Any) -> Array:
+def _answer_at(model: Any, feed: Feed, first: int, inputs: Any) -> Array:
     return feed.answer(ran_with(model, inputs, (), ()).outputs, first)
+
+
+# It runs once, so it is compiled quickly rather than well.
+_QUICKLY: Any = {"compiler_options": {"xla_backend_optimization_level": 0}}
+_first_answer: Any = eqx.filter_jit(_answer_at, **_QUICKLY)
 
 
 def _counted_from(edits: Any, newest: Any) -> Any:

@@ -194,7 +194,6 @@ class DecoderConfig(ModelConfig):
         empty = eqx.nn.Embedding(weight=jnp.zeros((count, self.d_model)))
         model = Decoder(
             empty,
-            Rotary(self.positions),
             tuple(map(self._block, masks, keys[3:])),
             self.norm.build(self.d_model),
             None if self.tied else linear_with(jnp.zeros((count, self.d_model))),
@@ -235,7 +234,6 @@ class Decoder(eqx.Module):
     """A language model: from the ids of a sequence to the next token's logits."""
 
     embedding: eqx.nn.Embedding
-    positions: Rotary
     blocks: tuple[TransformerBlock | ParallelBlock, ...]
     final_norm: RMSNorm | eqx.nn.LayerNorm
     untied: eqx.nn.Linear | None
@@ -270,7 +268,7 @@ class Decoder(eqx.Module):
         x = x * jnp.asarray(self.config.embedding_scale, x.dtype)
         x = tap("embed", tap("tok_embed", x, "seq d_model"), "seq d_model")
         counts = jnp.maximum(jnp.cumsum(real) - 1, 0)
-        positions = Rotary(self.positions.rope, counts)
+        positions = Rotary(self.config.positions, counts)
         for i, block in enumerate(self.blocks):
             x = block(x, positions, real=real, tap=tap.scope(f"blocks.{i}"))
         final = tap.scope("final")

@@ -1,18 +1,15 @@
 """A folder of Hugging Face as a model, and back."""
 
-import json
 import os
 from collections.abc import Mapping
 from pathlib import Path
 
 import numpy as np
-from safetensors.numpy import save as to_bytes
 
 from ...config import of_kind
-from ...files import write_bytes
 from ...models.gpt2 import GPT2Tokens
 from .._config import read_file
-from .._safetensors import INDEX, StoredArrays, WEIGHTS
+from .._safetensors import StoredArrays, write_folder
 from .._stored import body, empty, read, Stored, with_arrays, without_masks
 from ._settings import read_settings, write_settings
 
@@ -67,18 +64,7 @@ def save(model: GPT2Tokens, folder: str | os.PathLike[str]) -> None:
     settings = write_settings(model)
     found = read(model, _stored(model))
     arrays = {name if name == _HEAD else _PREFIX + name: x for name, x in found.items()}
-    folder = Path(folder)
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        reason = error.strerror or error
-        raise ValueError(f"cannot make the folder {folder}: {reason}") from None
-    # Hugging Face refuses files without this note.
-    weights = to_bytes(arrays, metadata={"format": "pt"})
-    write_bytes(folder / WEIGHTS, weights)
-    (folder / INDEX).unlink(missing_ok=True)
-    text = json.dumps(settings, indent=2) + "\n"
-    write_bytes(folder / "config.json", text.encode())
+    write_folder(Path(folder), settings, arrays)
 
 
 def _stored(model: GPT2Tokens) -> dict[str, Stored]:

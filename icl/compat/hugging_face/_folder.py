@@ -1,22 +1,19 @@
 """A folder of Hugging Face as a model, and back."""
 
 import dataclasses
-import json
 import os
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from safetensors.numpy import save as to_bytes
 
 from ...config import of_kind
-from ...files import write_bytes
 from ...models.decoder import Decoder, DecoderConfig
 from ...models.gpt2 import GPT2Tokens
 from ...protocols import Input, Interface
 from .. import gpt2
 from .._config import read_file
-from .._safetensors import INDEX, StoredArrays, WEIGHTS
+from .._safetensors import StoredArrays, write_folder
 from .._stored import empty, read, with_arrays
 from ._names import is_constant, names, UNEMBEDDINGS
 from ._settings import ARCHITECTURES, config_of
@@ -72,17 +69,7 @@ def save(model: Decoder | GPT2Tokens, folder: str | os.PathLike[str]) -> None:
     settings = _settings(model)
     arrays = read(model, names(model, settings["model_type"]))
     settings["dtype"] = model.embedding.weight.dtype.name
-    folder = Path(folder)
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        reason = error.strerror or error
-        raise ValueError(f"cannot make the folder {folder}: {reason}") from None
-    # Hugging Face refuses files without this note.
-    write_bytes(folder / WEIGHTS, to_bytes(arrays, metadata={"format": "pt"}))
-    (folder / INDEX).unlink(missing_ok=True)
-    text = json.dumps(settings, indent=2) + "\n"
-    write_bytes(folder / "config.json", text.encode())
+    write_folder(Path(folder), settings, arrays)
 
 
 def _settings(model: Decoder) -> dict[str, Any]:

@@ -163,8 +163,7 @@ def config_of(given: Mapping[str, Any]) -> tuple[DecoderConfig, int]:
         max_length=of.size("max_position_embeddings", 2048),
     )
     vocabulary = of.size("vocab_size")
-    of("use_bidirectional_attention")
-    if given.get("use_bidirectional_attention"):
+    if of("use_bidirectional_attention"):
         raise ValueError("use_bidirectional_attention must be false or absent")
     of.check_all_read()
     return config, vocabulary

@@ -77,7 +77,8 @@ for tokens in ("exemplar", "label", "query"):
 # %%
 ranks = [1, 2, 4, 8, 16]
 at = opto.At(SITE, pos="label").each("layer")
-search = dict(loss=answers.answer_loss, correct=answers.is_answered, batch_size=64)
+search = dict(loss=answers.answer_loss, correct=answers.is_answered)
+search |= dict(batch_size=min(64, len(wanted) // 2))
 found = [
     opto.align.find_subspace(
         *(model, inputs, source, wanted),
@@ -138,8 +139,8 @@ for tokens in ("exemplar", "label", "query"):
 learnt = found[ranks.index(rank)].bases[0]
 rng = np.random.default_rng(0)
 random = jnp.asarray(rng.normal(size=learnt.shape), jnp.float32)
-for name in ("train", "heldout_classes"):
-    these = trained.evaluations[name]
+kept = ("train", "heldout_classes")  # Not every run has the second.
+for name, these in ((n, s) for n, s in trained.evaluations.items() if n in kept):
     here, there = task.inputs(these), task.inputs(exemplars_swapped(these))
     right, other = here[1][:, -1], answers.other_answer(here[1])
     _, record = opto.run(model, *there, record=SITE)

@@ -106,6 +106,8 @@ def find_subspace(
     kept = examples - max(1, round(held_out * examples))
     if kept < 1:
         raise ValueError(f"held_out={held_out} leaves none of {examples} to train on")
+    if batch_size is not None and whole("batch_size", batch_size, 1) > kept:
+        raise ValueError(f"batch_size={batch_size}, but {kept} examples to train on")
     key = jax.random.key(seed)
     start = jax.random.normal(key, (count, rank, size))
 

@@ -86,10 +86,10 @@ def intervals(
     - `label`: What is measured, with its unit.
     - `of`: What the names stand for, such as heads.
     - `by`: What the groups are; the title of the legend.
-    - `scale`: The scale of the numbers. A linear axis shows 0.
+    - `scale`: The scale of the numbers.
     """
     names = groups_of(values)
-    drawn, lowest = {}, 0.0
+    drawn = {}
     with style():
         fig = figure(6.4, 0.9 + 0.34 * len(names))
         ax = fig.subplots()
@@ -100,7 +100,6 @@ def intervals(
                 (x, np.nan, np.nan) if np.ndim(x) == 0 else x for x in rows.values()
             ]
             value, low, high = np.array(triples, float).reshape(-1, 3).T
-            lowest = min(lowest, *(np.nan_to_num(x).min() for x in (value, low)))
             look = {"color": line_style(k)["color"], "lw": 1.2}
             # A mean can lie outside the interval, if that is of a transformed mean.
             middle, half = (low + high) / 2, (high - low) / 2
@@ -118,13 +117,12 @@ def intervals(
         ax.set_ylim(len(names) - 0.5, -0.5)
         ax.set_ylabel(of)
         ax.set_xscale(scale)
-        if scale == "linear":
-            ax.set_xlim(left=1.1 * lowest)
-        else:
+        if scale == "log":
             plain_log(ax.xaxis)
         ax.grid(axis="y", color="0.9", lw=0.8)
         ax.set_axisbelow(True)
         ax.set_xlabel(label)
-        fig.legend(loc="outside right center", title=by or None)
+        if len(values) > 1:
+            fig.legend(loc="outside right center", title=by or None)
         fig.drawn = drawn
     return fig

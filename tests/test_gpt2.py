@@ -29,6 +29,7 @@ from icl.models import (
 from icl.models.gpt2 import ExactGelu, GPT2Config, Relu
 from icl.presets import presets
 from icl.protocols import Input, Interface, ModelConfig
+from icl.roles import PADDING
 
 
 REFERENCE = pathlib.Path(__file__).parents[2] / "shared/data/gpt2_tiny"
@@ -514,6 +515,14 @@ def test_folded_norms_compute_the_same(interface):
     if interface is POINTS:
         inputs = jax.random.normal(next(keys), (4, 3)), jnp.arange(4.0)
     np.testing.assert_allclose(folded(*inputs), model(*inputs), rtol=1e-4, atol=1e-4)
+
+
+def test_padding_changes_no_other_token():
+    model, ids = built(TOKENS), jnp.array([3, 0, 6])
+    wanted, none = model(ids), PADDING
+    for padded in ([none, none, 3, 0, 6], [3, 0, 6, none, none], [3, none, 0, none, 6]):
+        padded = jnp.array(padded)
+        np.testing.assert_allclose(model(padded)[padded != none], wanted, atol=1e-6)
 
 
 def test_terms_sum_to_the_logits_and_the_lens_ends_there():

@@ -392,6 +392,7 @@ def settings(transformers):
         ("Qwen2", {"num_key_value_heads": 2, **window}),
         ("Qwen3", {"num_key_value_heads": 4, "head_dim": 10, "attention_bias": True}),
         ("Gemma", {"head_dim": 14, "num_key_value_heads": 2}),
+        ("GPT2", {"n_inner": 80}),
     ]
     return [
         getattr(transformers, f"{name}Config")(**sizes, **each) for name, each in given

@@ -3,6 +3,8 @@
 import dataclasses
 import itertools
 import re
+import subprocess
+import sys
 
 import jax
 import jax.numpy as jnp
@@ -152,11 +154,17 @@ def test_a_replay_over_training_steps(steps):
     edit = [opto.Zero("blocks.1.attn.z", head=1)]
     one = icl.replay(found, {"loss": asked["loss"]}, data=data, edits=edit)
     np.testing.assert_allclose(swept["loss"][:, 1, 1], one["loss"], rtol=1e-5)
+    # Folders and patterns need no other call; the set "train" is the default.
+    asked = {"repeats": asked["repeats"]}
+    listed = icl.replay(sorted(steps.glob("step*")), asked)
+    found = icl.replay(f"{steps}/step*", asked)
+    np.testing.assert_array_equal(listed["repeats"], found["repeats"])
+    assert (listed.seen, listed["repeats"].shape) == ("training steps", (3, 2, 2))
     # A step that was written anew is measured anew.
     model = CONFIG.build(REPEATED.interface, key=jax.random.key(9))
     hugging_face.save(model, steps / "step8")
     found = hugging_face.training_steps([steps / f"step{k}" for k in (0, 8, 100)])
-    changed = icl.replay(found, {"repeats": asked["repeats"]}, data=data)
+    changed = icl.replay(found, asked, data=data)
     same = (changed["repeats"] == replay["repeats"]).all((1, 2))
     np.testing.assert_array_equal(same, [True, False, True])
 
@@ -183,6 +191,33 @@ def test_a_step_of_another_model(steps, tmp_path):
     data = batch(REPEATED, 2, key=jax.random.key(1))
     with pytest.raises(ValueError, match="step 1 is another model than the last"):
         icl.replay(found, {"repeats": measures.repeat_attention()}, data=data)
+
+
+PEAK = """
+import resource, sys
+import icl
+from icl import measures
+icl.replay(sys.argv[1:], {"repeats": measures.repeat_attention()})
+print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024)
+"""
+
+
+@pytest.mark.slow
+def test_memory_does_not_grow_with_the_steps(tmp_path):
+    model = DecoderConfig(d_model=256).build(
+        dataclasses.replace(REPEATED, vocabulary=5000).interface, key=jax.random.key(0)
+    )
+    folders = [str(tmp_path / f"step{k}") for k in range(12)]
+    for folder in folders:
+        hugging_face.save(model, folder)
+    size = (tmp_path / "step0/model.safetensors").stat().st_size
+    peaks = []
+    for count in (3, 12):
+        given = [sys.executable, "-c", PEAK, *folders[:count]]
+        found = subprocess.run(given, capture_output=True, text=True, check=True)
+        peaks.append(int(found.stdout))
+    assert size > 1e7
+    assert peaks[1] - peaks[0] < size
 
 
 def test_texts_as_ids(tmp_path):

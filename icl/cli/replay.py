@@ -14,8 +14,10 @@ from .results import note_undefined
 class ReplayOptions(RunOptions):
     """Compute measures at a run's checkpoints and write them to a file.
 
-    In the file, `sequences` is the number of sequences seen at each checkpoint. Each
-    measure is an array `measures/NAME`; its attribute `axes` names the axes.
+    RUN may also be folders of a language model at several training steps, as Hugging
+    Face stores them: a pattern such as 'steps/step*'. In the file, `sequences` is the
+    number of sequences (or training steps) at each checkpoint. Each measure is an array
+    `measures/NAME`; its attribute `axes` names the axes.
     """
 
     EXAMPLE: ClassVar[str] = "icl replay runs/demo --measure induction_strength"
@@ -37,17 +39,16 @@ def replay(arguments: list[str]) -> None:
     """Runs the command."""
     options = parse(ReplayOptions, arguments, "replay")
     from .. import measures
-    from ..experiments import load
-    from ..replaying import check_replay_file, replay as replay_run
+    from ..replaying import check_replay_file, opened, replay as replay_run
     from .probe import edits_in_force
 
-    trained = load(options.run)
+    trained = opened(options.run)
     known = measures.names(trained.task, trained.model)
     if not options.measure:
         width = max(map(len, known))
         print("\n".join(f"{name:{width}}  {about}" for name, about in known.items()))
         raise ValueError("--measure is missing; the measures are listed above")
-    out = options.out or options.run / "replay.h5"
+    out = options.out or trained.run.path / "replay.h5"
     check_replay_file(out)
     asked = {
         text: measures.parse(text, trained.task, trained.model)

@@ -2,12 +2,12 @@
 
 import equinox as eqx
 import jax.numpy as jnp
-from jaxtyping import Array, Float, Int
+from jaxtyping import Array, Bool, Float, Int
 
 from opto import identity, Tap
 
 from ..checks import check_axes, check_prompt
-from ..roles import EXEMPLAR, LABEL
+from ..roles import EXEMPLAR, LABEL, PADDING
 from ._init import linear_with
 from ._layers import looked_up, per_token
 from ._positions import LearnedPositions
@@ -22,13 +22,16 @@ class AbstractGPT2(eqx.Module):
     final_norm: eqx.AbstractVar[eqx.nn.LayerNorm]
 
     def _normed(
-        self, x: Float[Array, "seq d_model"], tap: Tap
+        self,
+        x: Float[Array, "seq d_model"],
+        tap: Tap,
+        real: Bool[Array, " seq"] | None = None,
     ) -> Float[Array, "seq d_model"]:
         """The normed stream after all blocks, from embedded tokens."""
         x = tap("tok_embed", x, "seq d_model")
-        x = tap("embed", self.positions.embed(x), "seq d_model")
+        x = tap("embed", self.positions.embed(x, real), "seq d_model")
         for i, block in enumerate(self.blocks):
-            x = block(x, self.positions, tap=tap.scope(f"blocks.{i}"))
+            x = block(x, self.positions, real=real, tap=tap.scope(f"blocks.{i}"))
         final = tap.scope("final")
         x = final("in", x, "seq d_model")
         return final("normed", per_token(self.final_norm, x, final), "seq d_model")
@@ -53,11 +56,13 @@ class GPT2Tokens(AbstractGPT2):
     def __call__(
         self, ids: Int[Array, " seq"], *, tap: Tap = identity
     ) -> Float[Array, "seq label"]:
-        """The logits at each token. An id that does not exist gives NaN."""
+        """The logits at each token. `PADDING` and unknown ids are as in `Decoder`."""
         ids = jnp.asarray(ids)
         check_axes(ids=(ids, "seq"))
         ids = tap.scope("tokens")("id", ids, "seq")
-        x = self._normed(looked_up(self.embedding.weight, ids), tap)
+        real = ids != PADDING
+        x = looked_up(self.embedding.weight, jnp.where(real, ids, 0))
+        x = self._normed(x, tap, real)
         return tap("logits", per_token(self.unembed, x), "seq label")
 
 

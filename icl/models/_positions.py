@@ -207,12 +207,15 @@ class LearnedPositions(AbstractPositions):
 
     table: Float[Array, "max_length d_model"]
 
-    def embed(self, x):
+    def embed(self, x, real=None):
+        """With the vectors added. Only tokens that are `real` count as positions."""
         if len(x) > len(self.table):
             raise ValueError(
                 f"Learned positions end at {len(self.table)} tokens, got {len(x)}"
             )
-        return x + self.table[: len(x)]
+        if real is None:
+            return x + self.table[: len(x)]
+        return x + self.table[jnp.maximum(jnp.cumsum(real) - 1, 0)]
 
     def rotate(self, x, start):
         return x

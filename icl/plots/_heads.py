@@ -75,6 +75,7 @@ def heads_over_time(
     band: Interval | None = None,
     limits: Limits | None = None,
     phase_change: float | None = None,
+    seen: str = "sequences seen",
 ) -> DrawnFigure:
     """Draws a number for each head over training, with a panel for each layer.
 
@@ -88,7 +89,7 @@ def heads_over_time(
         draw traces under the means; NaN where a layer has fewer heads. Or several such
         arrays by name, with a column of panels for each and a row for each layer.
     - `groups`: `[trace]`, as for `traces`; `values` must then be one array with traces.
-    - `label`, `by`, `trace`, `band`, `limits`, `phase_change`: As for `traces`.
+    - `label`, `by`, `trace`, `band`, `limits`, `phase_change`, `seen`: As for `traces`.
 
     **Raises:** `ValueError` for arrays that do not fit together.
     """
@@ -101,7 +102,7 @@ def heads_over_time(
     if groups is None:
         panels = _panels_of_layers(given, label, limits)
         columns = len(given) if isinstance(values, Mapping) else 4
-        look = Look(columns, "head", trace, band, phase_change)
+        look = Look(columns, "head", trace, band, phase_change, seen=seen)
         return draw(sequences, panels, look)
     (array, *more), panels = given.values(), []
     if more or array.ndim != 4:

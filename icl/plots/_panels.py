@@ -85,6 +85,7 @@ class Look:
     band: Interval | None = None
     phase_change: float | None = None
     middle: Middle = "mean"
+    seen: str = "sequences seen"
 
 
 def draw(sequences: np.ndarray, panels: Sequence[Panel], look: Look) -> DrawnFigure:
@@ -99,7 +100,7 @@ def draw(sequences: np.ndarray, panels: Sequence[Panel], look: Look) -> DrawnFig
     rows = math.ceil(len(panels) / columns)
     alike = len({(panel.label, panel.limits) for panel in panels}) == 1
     count = max(panel.values.shape[1] for panel in panels)
-    unit, text = unit_of(float(sequences.max(initial=0)))
+    unit, text = unit_of(float(sequences.max(initial=0)), look.seen)
     thin = any(_several(panel, key) for panel in panels)
     title = f"{look.middle} by {look.by}" if thin and look.by else look.by
     with style():

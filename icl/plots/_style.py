@@ -57,11 +57,11 @@ def figure(width: float, height: float, drawn: Drawn | None = None) -> DrawnFigu
     return DrawnFigure(drawn, figsize=(width, height), layout="constrained")
 
 
-def unit_of(largest: float) -> tuple[float, str]:
-    """The unit of sequences seen on an axis up to `largest`, and the axis label."""
+def unit_of(largest: float, seen: str = "sequences seen") -> tuple[float, str]:
+    """The unit on an axis of `seen` up to `largest`, and the axis label."""
     if largest >= 2e6:
-        return 1e6, "sequences seen (millions)"
-    return 1e3, "sequences seen (thousands)"
+        return 1e6, f"{seen} (millions)"
+    return 1e3, f"{seen} (thousands)"
 
 
 def sequences_axis(ax: Axes, label: str, *, small: bool = False) -> None:

@@ -25,6 +25,7 @@ def traces(
     phase_change: float | None = None,
     columns: int = 4,
     middle: Middle = "mean",
+    seen: str = "sequences seen",
 ) -> DrawnFigure:
     """Draws values over training: thin traces, and the mean of each group on top.
 
@@ -47,6 +48,7 @@ def traces(
     - `phase_change`: Where to draw a vertical line, in sequences seen.
     - `columns`: The number of panels side by side.
     - `middle`: What is drawn on top; the median, if some traces are unlike the others.
+    - `seen`: What `sequences` counts; a `Replay` has it as `seen`.
 
     **Returns:**
 
@@ -63,7 +65,7 @@ def traces(
         Panel(array, chosen, name, name, label, limits, level)
         for name, array in as_panels(values).items()
     ]
-    look = Look(columns, by, trace, band, phase_change, middle)
+    look = Look(columns, by, trace, band, phase_change, middle, seen)
     return draw(sequences, panels, look)
 
 

@@ -14,6 +14,7 @@ from jaxtyping import PyTree
 import opto
 from opto.toolkit import raise_wrong, ran_with, several, warn_without_effect
 
+from ..compat import hugging_face
 from ..edits.ablation import on_batch
 from ..experiments import load, Trained
 from ..experiments.sets import find_set
@@ -39,9 +40,12 @@ _CHECKED = 4096
 # Edits, which may be swept.
 Edits = Sequence[Any]
 
+# What can be replayed: see `replay`.
+Replayable = str | os.PathLike | Run | Trained | Sequence[str | os.PathLike]
+
 
 def replay(
-    run: str | os.PathLike | Run | Trained,
+    run: Replayable,
     measures: Mapping[str, AnyMeasure],
     *,
     data: str | PyTree = "train",
@@ -69,7 +73,9 @@ def replay(
 
     **Arguments:**
 
-    - `run`: A run's folder, or what `icl.load` gives.
+    - `run`: A run's folder, or what `icl.load` gives. Or folders of Hugging Face, as a
+        list or a pattern with `*`: a model at several training steps, as
+        `icl.compat.hugging_face.training_steps` reads them.
     - `measures`: What to measure, by name; see `icl.measures`.
     - `data`: The name of one of the run's evaluation sets; or `dense` or `dense:N`
         (every sequence of 100 or N pairs of classes); or what `icl.dense_set` gives; or
@@ -89,9 +95,7 @@ def replay(
     and for edits that cannot apply to these sequences.
     """
     _check(measures, edits)
-    if not isinstance(run, Trained):
-        run = load(run.path if isinstance(run, Run) else run)
-    trained = run
+    trained = opened(run)
     chosen = _chosen(trained.run, checkpoints)
     sequences = _sequences(trained, data)
     batch = batch_of(trained, sequences)
@@ -120,11 +124,12 @@ def replay(
         for name, value in values.items()
     }
     labels = {name: measure.label for name, measure in plain.items()}
-    return Replay(np.asarray(chosen, np.int64), values, axes, labels)
+    steps = np.asarray(chosen, np.int64)
+    return Replay(steps, values, axes, labels, trained.run.seen)
 
 
 def replays(
-    runs: Iterable[str | os.PathLike | Run | Trained],
+    runs: Iterable[Replayable],
     measures: Mapping[str, AnyMeasure],
     **arguments: Any,
 ) -> list[Replay]:
@@ -133,6 +138,20 @@ def replays(
     **Arguments:** As for `replay`. A set's name means each run's own set of that name.
     """
     return [replay(run, measures, **arguments) for run in runs]
+
+
+def opened(run: Replayable) -> Trained:
+    """What can be replayed, ready for analysis; see `replay`."""
+    if isinstance(run, Trained):
+        return run
+    if isinstance(run, Run):
+        return load(run.path)
+    if isinstance(run, str | os.PathLike):
+        pattern = os.fspath(run)
+        if os.path.exists(pattern) or "*" not in pattern:
+            return load(run)
+        return hugging_face.training_steps(pattern)
+    return hugging_face.training_steps(run)
 
 
 # What is asked

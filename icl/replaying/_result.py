@@ -23,16 +23,18 @@ class Replay(ArraysByShape):
 
     **Attributes:**
 
-    - `sequences`: Sequences seen at each checkpoint, `[checkpoint]`.
+    - `sequences`: Sequences seen at each checkpoint, `[checkpoint]`; see `seen`.
     - `values`: For each measure, by name, `[checkpoint, ...]`.
     - `axes`: For each measure, the names of its axes: `"checkpoint layer head"`.
     - `labels`: For each measure, its label on the axis of a figure.
+    - `seen`: What `sequences` counts: sequences seen, or training steps.
     """
 
     sequences: np.ndarray
     values: Mapping[str, np.ndarray]
     axes: Mapping[str, str]
     labels: Mapping[str, str]
+    seen: str = "sequences seen"
 
     def __getitem__(self, name: str) -> np.ndarray:
         return self.values[name]
@@ -57,7 +59,8 @@ class Replay(ArraysByShape):
             return axes, value, {"long_name": self.labels[name]}
 
         variables = {name: variable(name, x) for name, x in self.values.items()}
-        return xarray.Dataset(variables, {"checkpoint": self.sequences})
+        at = "checkpoint", self.sequences, {"long_name": self.seen}
+        return xarray.Dataset(variables, {"checkpoint": at})
 
     def save(self, file: str | os.PathLike, **about: str) -> None:
         """Writes `sequences` and each measure to an HDF5 file, whole or not at all.
@@ -72,6 +75,7 @@ class Replay(ArraysByShape):
             opened.attrs.update({**about, "kind": _MARK})
             opened["sequences"] = self.sequences
             opened["sequences"].attrs["axes"] = "checkpoint"
+            opened["sequences"].attrs["label"] = self.seen
             for name, value in self.values.items():
                 opened[f"measures/{name}"] = value
                 attributes = opened[f"measures/{name}"].attrs
@@ -91,6 +95,7 @@ class Replay(ArraysByShape):
                     {name: np.asarray(found[name]) for name in found},
                     {name: found[name].attrs["axes"] for name in found},
                     {name: found[name].attrs["label"] for name in found},
+                    opened["sequences"].attrs.get("label", "sequences seen"),
                 )
         except (OSError, KeyError) as error:
             raise ValueError(f"{file} is not a replay: {error}") from None

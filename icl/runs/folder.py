@@ -7,7 +7,7 @@ import operator
 import os
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 from ..checksums import (
     Checked,
@@ -27,6 +27,9 @@ from .log import last_logged, Log
 
 class Run:
     """A run folder for reading: its config, log and checkpoints."""
+
+    seen: ClassVar[str] = "sequences seen"
+    """What the numbers of its checkpoints count."""
 
     def __init__(self, path: str | os.PathLike):
         """**Raises:** `ValueError` if there is no run at `path`."""

@@ -67,7 +67,12 @@ def save(model: Decoder | GPT2Tokens, folder: str | os.PathLike[str]) -> None:
         return gpt2.save(model, folder)
     of_kind(model, Decoder, "save")
     settings = _settings(model)
-    arrays = read(model, names(model, settings["model_type"]))
+    family, vocabulary = settings["model_type"], len(model.embedding.weight)
+    stored = names(model, family)
+    known = names(empty(model.config, _interface(vocabulary)), family)
+    if others := sorted(stored.keys() ^ known.keys()):
+        raise ValueError(f"the model and its config differ in {', '.join(others)}")
+    arrays = read(model, stored)
     settings["dtype"] = model.embedding.weight.dtype.name
     write_folder(Path(folder), settings, arrays)
 

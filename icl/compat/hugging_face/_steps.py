@@ -13,6 +13,7 @@ import equinox as eqx
 import jax
 import numpy as np
 
+from ...batches import batch
 from ...checksums import Checked
 from ...experiments import Experiment, Trained
 from ...models.decoder import Decoder
@@ -31,6 +32,8 @@ class Steps(Run):
 
     What replays find is stored in the folder that holds them all.
     """
+
+    seen = "training steps"
 
     def __init__(self, folders: Mapping[int, Path]):
         """**Arguments:** `folders`: By training step."""
@@ -89,8 +92,8 @@ def training_steps(
 
     - `folders`: A glob, or a list of folders whose names end in a number, the step; or
         folders by step.
-    - `task`: Gives the metrics; by default `RepeatedTokens`, with as many ids as the
-        model has.
+    - `task`: Gives the metrics and an evaluation set `train` of 64 sequences; by
+        default `RepeatedTokens`, with as many ids as the model has.
 
     **Raises:** `ValueError` as `load`, and for folders without steps or with the same.
     """
@@ -99,7 +102,9 @@ def training_steps(
     if task is None:
         task = RepeatedTokens(len(model.embedding.weight))
     experiment = Experiment(task=task, model=_config(model))
-    return Trained(run, experiment, model, task.build(None), (), {})
+    built = task.build(None)
+    sets = {"train": batch(built, 64, key=jax.random.key(0))}
+    return Trained(run, experiment, model, built, (), sets)
 
 
 def _config(model: Decoder | GPT2Tokens) -> ModelConfig:

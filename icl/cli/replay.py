@@ -39,10 +39,10 @@ def replay(arguments: list[str]) -> None:
     """Runs the command."""
     options = parse(ReplayOptions, arguments, "replay")
     from .. import measures
-    from ..replaying import check_replay_file, opened, replay as replay_run
+    from ..replaying import check_replay_file, replay as replay_run, trained_of
     from .probe import edits_in_force
 
-    trained = opened(options.run)
+    trained = trained_of(options.run)
     known = measures.names(trained.task, trained.model)
     if not options.measure:
         width = max(map(len, known))

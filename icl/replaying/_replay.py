@@ -95,7 +95,7 @@ def replay(
     and for edits that cannot apply to these sequences.
     """
     _check(measures, edits)
-    trained = opened(run)
+    trained = trained_of(run)
     chosen = _chosen(trained.run, checkpoints)
     sequences = _sequences(trained, data)
     batch = batch_of(trained, sequences)
@@ -140,7 +140,7 @@ def replays(
     return [replay(run, measures, **arguments) for run in runs]
 
 
-def opened(run: Replayable) -> Trained:
+def trained_of(run: Replayable) -> Trained:
     """What can be replayed, ready for analysis; see `replay`."""
     if isinstance(run, Trained):
         return run

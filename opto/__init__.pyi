@@ -11,6 +11,7 @@ from . import (
     patching as patching,
     rolling as rolling,
     toolkit as toolkit,
+    view as view,
 )
 from ._derived import Freeze as Freeze
 from ._discover import sites as sites
@@ -31,3 +32,4 @@ from ._tapped import Tapped as Tapped, tapped as tapped
 from ._text import parse as parse
 from .graft import Graft as Graft
 from .rolling import roll_out as roll_out
+from .view import explore as explore, show as show, show_lens as show_lens

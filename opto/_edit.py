@@ -106,7 +106,7 @@ class Edit(AbstractEdit, Selection):
     fields in its `__init__`, after `super().__init__(site, **where)`.
 
     `edit.text()` is the text form that `opto.parse` reads back. `repr` is the same, but
-    shows arrays of over 100 numbers by their type and shape.
+    shows arrays of over 100 numbers by type, shape and a digest.
     """
 
     strength: Float[Array, "..."]

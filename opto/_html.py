@@ -1,8 +1,6 @@
 """Records as a notebook shows them: a table, and attention patterns as pictures."""
 
-import base64
 import html
-import io
 from collections.abc import Mapping
 from typing import Any
 
@@ -11,14 +9,23 @@ import jax
 import numpy as np
 from jax.core import Tracer
 
+from ._maps import Maps
 
-# At most this many heads are drawn, so that a notebook stays readable.
-_MOST_HEADS = 64
+
+# At most this many heads of a site are drawn, and pictures up to this many bytes, so
+# that a notebook stays readable. `opto.show` draws all.
+_MOST_HEADS, _MOST_BYTES = 64, 500_000
 
 
 def document(values: Mapping[str, tuple[Any, tuple[str, ...] | None]]) -> str:
     """HTML of recorded values, with their axes where these are known."""
-    rows = "".join(_row(name, value, axes) for name, (value, axes) in values.items())
+    rows, drawn = "", 0
+    for name, (value, axes) in values.items():
+        picture = _pictures(value, axes) if drawn < _MOST_BYTES else ""
+        drawn += len(picture)
+        about = html.escape(name), html.escape(dims(value, axes))
+        cells = f"<code>{about[0]}</code>", about[1], picture
+        rows += "<tr>" + "".join(f"<td>{cell}</td>" for cell in cells) + "</tr>"
     head = "<tr><th>site</th><th>value</th><th></th></tr>"
     return f"<table><thead>{head}</thead><tbody>{rows}</tbody></table>"
 
@@ -41,30 +48,15 @@ def _kind(leaf: Any) -> str:
     return f"{leaf.dtype}{list(leaf.shape)}"
 
 
-def _row(name: str, value: Any, axes: tuple[str, ...] | None) -> str:
-    picture = ""
-    if axes and axes[-2:] == ("seq", "kv_seq") and not isinstance(value, Tracer):
-        # Shows the first example, unless the value is empty.
-        first = (0,) * (value.ndim - len(axes))
-        picture = _patterns(np.asarray(value[first], np.float32)) if value.size else ""
-    cells = f"<code>{html.escape(name)}</code>", html.escape(dims(value, axes)), picture
-    return "<tr>" + "".join(f"<td>{cell}</td>" for cell in cells) + "</tr>"
-
-
-def _patterns(heads: np.ndarray) -> str:
-    """A picture of each head's pattern: queries down, keys across, darker is more."""
-    heads = heads.reshape(-1, *heads.shape[-2:])[:_MOST_HEADS]
-    return "".join(_picture(head, i) for i, head in enumerate(heads))
-
-
-def _picture(pattern: np.ndarray, index: int) -> str:
-    from matplotlib import image
-
-    shown = np.where(np.abs(pattern) < 1e9, pattern, np.nan)  # Hides masked scores.
-    low, high = min(0.0, np.nanmin(shown, initial=0.0)), np.nanmax(shown, initial=1.0)
-    file = io.BytesIO()
-    image.imsave(file, shown, vmin=low, vmax=high, cmap="Greys", format="png")
-    data = base64.b64encode(file.getvalue()).decode()
-    style = "image-rendering:pixelated;width:64px;border:1px solid #999;margin:2px"
-    title = f"head {index}: {low:.2g} white, {high:.2g} black"
-    return f'<img style="{style}" title="{title}" src="data:image/png;base64,{data}">'
+def _pictures(value: Any, axes: tuple[str, ...] | None) -> str:
+    """Pictures of the patterns of the first example, if it is attention."""
+    if not axes or axes[-2:] != ("seq", "kv_seq") or isinstance(value, Tracer):
+        return ""
+    if not value.size:
+        return ""
+    first = np.asarray(value[(0,) * (value.ndim - len(axes))], np.float32)
+    heads = first.reshape(1, -1, *first.shape[-2:])[:, :_MOST_HEADS]
+    heads = np.where(np.abs(heads) < 1e9, heads, np.nan)  # Masked scores stay blank.
+    names = [f"head {k}" for k in range(heads.shape[1])]
+    groups, no = [""] * len(names), [[]]
+    return Maps(heads, names, groups, no, no, "query", "key", "").html(alone=False)

@@ -1,6 +1,7 @@
 """Values as text that reads back as the same values, unless it would be too long."""
 
 import abc
+import hashlib
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -19,8 +20,8 @@ class Written(abc.ABC):
     def text(self, most: int | None = None) -> str:
         """The text form, which `opto.parse` reads back.
 
-        **Arguments:** `most`: An array of more numbers is shown by its type and shape
-            only, `float32[1000]`. Then the text does not read back.
+        **Arguments:** `most`: An array of more numbers is shown by its type, shape and
+            a digest, `float32[1000, 'sha 3f2a1c']`. Then it does not read back.
         """
 
     def __repr__(self) -> str:
@@ -30,8 +31,12 @@ class Written(abc.ABC):
 def literal(value: Any, most: int | None = None) -> str:
     """A literal that reads back as the same value, array for array; see `Written`."""
     if eqx.is_array(value):
-        if isinstance(value, Tracer) or (most and value.size > most):
+        if isinstance(value, Tracer):
             return f"{value.dtype}{list(value.shape)}"
+        if most and value.size > most:
+            digest = hashlib.sha256(np.asarray(value).tobytes()).hexdigest()[:6]
+            shape = ", ".join(map(str, value.shape))
+            return f"{value.dtype}[{shape}, 'sha {digest}']"
         return _array(np.asarray(value))
     if isinstance(value, Mapping):
         items = (f"{key!r}: {literal(x, most)}" for key, x in value.items())

@@ -77,7 +77,7 @@ class Record(eqx.Module, Mapping[str, Any]):
 
         **Raises:** `ValueError` if nothing matches or the sites differ in shape.
         """
-        names, layer = self._names(site), None
+        names, layer = self.names(site), None
         if not any("layer" in (self.axes_of(name) or ()) for name in names):
             layer = where.pop("layer", None)
             names = _in_layers(site, names, layer)
@@ -89,7 +89,8 @@ class Record(eqx.Module, Mapping[str, Any]):
             raise ValueError(f"the sites {', '.join(names)} differ in shape: {shapes}")
         return jnp.stack(values)
 
-    def _names(self, site: str) -> list[str]:
+    def names(self, site: str) -> list[str]:
+        """The recorded sites of a name, the end of one, or a glob; as for `pick`."""
         named("site", site)
         exact, end = glob(site), glob(f"**.{site}")
         names = [name for name in self if exact.fullmatch(name)]

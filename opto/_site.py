@@ -4,6 +4,7 @@ import dataclasses
 import functools
 import re
 from collections.abc import Callable, Iterator, Mapping
+from typing import Any
 
 import numpy as np
 
@@ -106,6 +107,9 @@ class Sites(Mapping[str, Site]):
             # close over a value that is gone.
             return frozenset()
 
+    def __reduce__(self) -> Any:
+        return _with_unread, (self._table, self.unread)
+
     def __getitem__(self, name: str) -> Site:
         return self._table[name]
 
@@ -186,3 +190,8 @@ class Sites(Mapping[str, Site]):
         last = pattern.split(".")[-1]
         ends = [name for name in self if name.split(".")[-1] == last]
         return f"; sites: {', '.join(ends or list(self))}"
+
+
+def _with_unread(table: Mapping[str, Site], unread: frozenset[str]) -> Sites:
+    """What was pickled: the sites that a model does not use are known."""
+    return Sites(table, lambda: unread)

@@ -1,5 +1,6 @@
 """Texts of edits: reading them back, the user's own edits and kinds, mistakes."""
 
+import hashlib
 import re
 
 import equinox as eqx
@@ -226,10 +227,12 @@ def test_long_arrays_are_shown_by_type_and_shape():
     values = {"x": np.arange(101.0), "y": np.arange(100.0)}
     edit = Patch("*", values)
     numbers = ", ".join(f"{x}.0" for x in range(100))
-    assert repr(edit) == f"Patch('*', values={{'x': float32[101], 'y': [{numbers}]}})"
+    digest = hashlib.sha256(np.arange(101, dtype=np.float32).tobytes()).hexdigest()[:6]
+    long = f"float32[101, 'sha {digest}']"
+    assert repr(edit) == f"Patch('*', values={{'x': {long}, 'y': [{numbers}]}})"
     nested = CopyFromPattern(heads="1:1", edits=[edit])
-    assert "float32[101]" in repr(nested)
-    assert "float32[101]" not in nested.text()
+    assert long in repr(nested)
+    assert long not in nested.text()
     with pytest.raises(ValueError, match="expected a string, a number or a list"):
         parse(repr(edit))
 

@@ -9,11 +9,13 @@ import math
 import string
 from typing import Any
 
+import jax
 import matplotlib as mpl
 import numpy as np
 from matplotlib import image
 
 from .. import measures
+from ..batches import size_of
 from ..edits.tokens import token_roles
 from ..tasks.exemplar_label.answers import token_letters
 from .subject import Subject
@@ -34,7 +36,8 @@ def patterns(subject: Subject) -> str:
     every = len(subject.trained.run.checkpoints)
     scale = _Scale.of(weights)
     shown = scale.bytes(weights)
-    tokens = _tokens(subject, weights.shape[1])
+    few = jax.tree.map(lambda x: x[: weights.shape[1]], subject.batch)
+    tokens = token_texts(subject, few)
     data = {
         "checkpoints": checkpoints,
         "heads": names,
@@ -132,14 +135,13 @@ class _Scale:
         return np.rint(255 * stops[:, :3]).astype(int).tolist()
 
 
-def _tokens(subject: Subject, sequences: int) -> list[list[str]]:
-    """The name of the token at each position, for some sequences."""
+def token_texts(subject: Subject, batch: Any) -> list[list[str]]:
+    """The name of the token at each position, for each sequence of a batch."""
     trained = subject.trained
-    roles = token_roles(trained.model, trained.task, subject.batch)
+    roles = token_roles(trained.model, trained.task, batch)
     if not roles:
-        return [subject.token_names] * sequences
-    labels = np.asarray(subject.batch.labels)[:sequences]
-    return [token_letters(roles, row) for row in labels.tolist()]
+        return [subject.token_names] * size_of(batch)
+    return [token_letters(roles, row) for row in np.asarray(batch.labels).tolist()]
 
 
 def _affordable(size: int) -> tuple[int, int]:

@@ -33,6 +33,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "replay": ("replay", "measures over a run's checkpoints"),
     "plot": ("plot", "figures of a run, by kind"),
     "report": ("report", "one page about a run, for a browser"),
+    "llc-scan": ("llc_scan", "settings of the local learning coefficient"),
     "look": ("look", "a run in a browser: edit heads, move through training"),
     "figure": ("figure", "a figure of a paper from nothing"),
     "sites": ("sites", "what can be recorded and edited in a run's model"),

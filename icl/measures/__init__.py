@@ -5,6 +5,13 @@ it. `icl.replay` chooses the checkpoints; measures of a single paper belong to i
 folder of `sweeps.studies`. A new public file here is found when a text is read.
 """
 
+from ._development import (
+    model_outputs as model_outputs,
+    outputs_pca as outputs_pca,
+    OutputsPCA as OutputsPCA,
+    Stage as Stage,
+    stages as stages,
+)
 from ._heads import (
     attention_patterns as attention_patterns,
     induction_strength as induction_strength,
@@ -23,6 +30,13 @@ from ._hessian import (
     largest_eigenvalues as largest_eigenvalues,
 )
 from ._layers import strongest as strongest
+from ._llc import (
+    LLC as LLC,
+    llc as llc,
+    llc_scale as llc_scale,
+    llc_summary as llc_summary,
+    llc_trace as llc_trace,
+)
 from ._measure import (
     AnyMeasure as AnyMeasure,
     EachSequence as EachSequence,
@@ -36,6 +50,11 @@ from ._measure import (
     Under as Under,
 )
 from ._metrics import metric_names as metric_names, task_metric as task_metric
+from ._sgld import (
+    RMSpropSGLD as RMSpropSGLD,
+    sampled_losses as sampled_losses,
+    SGLD as SGLD,
+)
 from ._text import names as names, parse as parse, register as register
 from ._weights import (
     composition as composition,

@@ -145,6 +145,22 @@ def _hessian(
     model: Any, task: Any, batch: PyTree, edits: tuple[opto.toolkit.AbstractEdit, ...]
 ) -> tuple[Callable[[Float[Array, " n"]], Float[Array, " n"]], int]:
     """The Hessian's product with a vector, and the number of weights."""
+    total, flat = total_loss(model, task, edits)
+
+    def product(vector: Float[Array, " n"]) -> Float[Array, " n"]:
+        def of(examples: PyTree) -> Float[Array, " n"]:
+            gradient = jax.grad(lambda flat: total(flat, examples))
+            return jax.jvp(gradient, (flat,), (vector,))[1]
+
+        return summed(of, batch) / size_of(batch)
+
+    return product, flat.size
+
+
+def total_loss(
+    model: Any, task: Any, edits: tuple[opto.toolkit.AbstractEdit, ...]
+) -> tuple[Callable[[Array, PyTree], Float[Array, ""]], Float[Array, " n"]]:
+    """The sum of the losses of examples, as a function of flat weights; and these."""
     weights, rest = trained_part(model)
     flat, unflatten = ravel_pytree(weights)
     forward = opto.toolkit.lift(task.forward)
@@ -158,17 +174,10 @@ def _hessian(
 
         return jnp.sum(jax.vmap(one)(examples))
 
-    def product(vector: Float[Array, " n"]) -> Float[Array, " n"]:
-        def of(examples: PyTree) -> Float[Array, " n"]:
-            gradient = jax.grad(lambda flat: total(flat, examples))
-            return jax.jvp(gradient, (flat,), (vector,))[1]
-
-        return _summed(of, batch) / size_of(batch)
-
-    return product, flat.size
+    return total, flat
 
 
-def _summed(of: Callable[[PyTree], Array], batch: PyTree) -> Array:
+def summed(of: Callable[[PyTree], Array], batch: PyTree) -> Array:
     """The sum over pieces of a batch, one after another to bound the memory."""
     size = size_of(batch)
     whole = size // _PIECE

@@ -30,6 +30,13 @@ def trained_part(model: PyTree, freeze: Sequence[str] = ()) -> tuple[PyTree, PyT
     return eqx.partition(model, chosen)
 
 
+def named_weights(model: PyTree, pattern: str) -> PyTree:
+    """Which arrays a path names, as `check_freeze` takes it; `**` names all."""
+    named = _frozen([pattern]) if pattern != "**" else lambda name: True
+    is_named = lambda path, _: named(_name(path))
+    return jax.tree_util.tree_map_with_path(is_named, model)
+
+
 def _is_untrained(node: object) -> bool:
     return isinstance(node, Untrained)
 

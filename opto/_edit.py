@@ -143,9 +143,9 @@ class Edit(AbstractEdit, Selection):
         is not finite: it keeps its value below strength 1 and takes the new one at 1.
         """
         new = jnp.asarray(self.replacement(value, site)).astype(value.dtype)
-        blend = _blend(value, new, self.strength)
+        mixed = blend(value, new, self.strength)
         mask = self.where.mask(site)
-        return blend if mask is None else jnp.where(mask, blend, value)
+        return mixed if mask is None else jnp.where(mask, mixed, value)
 
     def check(self, table: Sites) -> None:
         """Raises `ValueError` if this edit cannot apply at all the sites it names."""
@@ -282,16 +282,17 @@ def _selection(edit: Any) -> dict[str, Any]:
     return keywords
 
 
-def _blend(old: Array, new: Array, strength: Array) -> Array:
+def blend(old: Array, new: Array, strength: Array) -> Array:
+    """`(1 - strength) * old + strength * new`, exact at both ends."""
     # 0 * inf is NaN, so values that are not finite are not multiplied, such as scores
     # that a model masks with -inf.
     finite = jnp.isfinite(old) & jnp.isfinite(new)
     with jax.numpy_dtype_promotion("standard"):
-        blend = (1 - strength) * jnp.where(finite, old, jnp.zeros_like(old))
-        blend = blend + strength * jnp.where(finite, new, jnp.zeros_like(new))
-        blend = blend.astype(old.dtype)
+        mixed = (1 - strength) * jnp.where(finite, old, jnp.zeros_like(old))
+        mixed = mixed + strength * jnp.where(finite, new, jnp.zeros_like(new))
+        mixed = mixed.astype(old.dtype)
     ends = jnp.where(strength == 1, new, old)
     if jnp.issubdtype(old.dtype, jnp.inexact):
-        return jnp.where(finite, blend, ends)
+        return jnp.where(finite, mixed, ends)
     # A product with the strength rounds large whole numbers.
-    return jnp.where((strength == 0) | (strength == 1), ends, blend)
+    return jnp.where((strength == 0) | (strength == 1), ends, mixed)

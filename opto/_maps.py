@@ -132,15 +132,14 @@ class Maps:
 
 
 def asset(name: str) -> str:
-    """A script or style of this folder."""
+    """A script or style of `opto/view`."""
     file = importlib.resources.files("opto.view").joinpath(name)
     return file.read_text(encoding="utf-8")
 
 
 def script_json(data: Any) -> str:
     """JSON that can stand in a script: no text of it ends the script."""
-    text = json.dumps(data, separators=(",", ":"))
-    return text.replace("<", "\\u003c").replace("\u2028", "").replace("\u2029", "")
+    return json.dumps(data, separators=(",", ":")).replace("<", "\\u003c")
 
 
 def _largest(values: np.ndarray, step: int) -> np.ndarray:

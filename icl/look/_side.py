@@ -1,6 +1,7 @@
 """A run as a page shows it: what it answers at a checkpoint, and its curves."""
 
 import contextlib
+import dataclasses
 import functools
 from typing import Any
 
@@ -12,12 +13,10 @@ import numpy as np
 from opto.view import about, Explorer, reply
 
 from .. import measures
-from ..experiments.sets import find_set
 from ..report.grouping import Inapplicable
 from ..report.patterns import token_texts
 from ..report.subject import Subject
 from ..tasks.exemplar_label import ExemplarLabelTask
-from ..tasks.exemplar_label.dense import GroupedSequences
 
 
 # The metric is the mean over this many sequences.
@@ -77,8 +76,7 @@ class Side:
         return eqx.combine(jax.tree.map(jnp.asarray, arrays), self.trained.model)
 
     def _built(self, name: str) -> Explorer:
-        found = find_set(self.trained, name)
-        every = found.sequences if isinstance(found, GroupedSequences) else found
+        every = dataclasses.replace(self.subject, data=name).batch
         batch = jax.tree.map(lambda x: x[:_MOST_SEQUENCES], every)
         task = self.trained.task
 

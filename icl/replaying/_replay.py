@@ -14,7 +14,7 @@ from jaxtyping import PyTree
 import opto
 from opto.toolkit import raise_wrong, ran_with, several, warn_without_effect
 
-from ..compat import hugging_face
+from .. import compat
 from ..edits.ablation import on_batch
 from ..experiments import load, Trained
 from ..experiments.sets import find_set
@@ -150,8 +150,8 @@ def trained_of(run: Replayable) -> Trained:
         pattern = os.fspath(run)
         if os.path.exists(pattern) or "*" not in pattern:
             return load(run)
-        return hugging_face.training_steps(pattern)
-    return hugging_face.training_steps(run)
+        return compat.hugging_face.training_steps(pattern)
+    return compat.hugging_face.training_steps(run)
 
 
 # What is asked

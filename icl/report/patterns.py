@@ -4,7 +4,6 @@ import base64
 import dataclasses
 import html
 import io
-import json
 import math
 import string
 from typing import Any
@@ -13,6 +12,8 @@ import jax
 import matplotlib as mpl
 import numpy as np
 from matplotlib import image
+
+from opto.view import script_json
 
 from .. import measures
 from ..batches import size_of
@@ -63,7 +64,7 @@ def patterns(subject: Subject) -> str:
         else f"{len(checkpoints)} of its {every}",
         data=html.escape(subject.data),
         roles=_ROLES if hasattr(subject.batch, "labels") else "",
-        json=_json(data),
+        json=script_json(data),
     )
 
 
@@ -177,8 +178,3 @@ def _png(pattern: np.ndarray, colours: str) -> str:
     file = io.BytesIO()
     image.imsave(file, pattern, vmin=0, vmax=255, cmap=colours, format="png")
     return f"data:image/png;base64,{base64.b64encode(file.getvalue()).decode()}"
-
-
-def _json(data: Any) -> str:
-    """JSON that is safe in a page: nothing in it can end the script."""
-    return json.dumps(data, separators=(",", ":")).replace("<", "\\u003c")

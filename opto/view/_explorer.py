@@ -13,7 +13,7 @@ from jaxtyping import Array, Float
 from .._check_edits import as_edits
 from .._checks import one_number
 from .._discover import sites
-from .._edit import AbstractEdit, Edit
+from .._edit import AbstractEdit, blend, Edit
 from .._maps import MOST_EXAMPLES
 from .._run import run
 from .._site import layer_of, Site
@@ -217,8 +217,7 @@ class _Gates(Edit):
         place = site.axes.index("head")
         shape = [-1 if k == place else 1 for k in range(value.ndim)]
         share = self.amounts.reshape(shape).astype(value.dtype)
-        target = self.target.astype(value.dtype)
-        return jnp.where(share == 0, value, (1 - share) * value + share * target)
+        return blend(value, self.target.astype(value.dtype), share)
 
 
 def _number(value: Any) -> float | None:

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import scipy.special
 from jaxtyping import ArrayLike
 
 from .._maps import Maps
@@ -136,8 +137,7 @@ def show_lens(
     if labels is not None and len(labels) != values.shape[-1]:
         wanted = f"{values.shape[-1]} texts"
         raise ValueError(f"labels: wanted {wanted}, got {len(labels)}")
-    shifted = np.exp(values - values.max(-1, keepdims=True))
-    shares = shifted / shifted.sum(-1, keepdims=True)
+    shares = scipy.special.softmax(values, -1)
     best = np.argsort(-shares, -1, kind="stable")[..., :top]
     of = np.take_along_axis(shares, best, -1)
     text = lambda k: str(k) if labels is None else str(labels[k])
@@ -155,7 +155,7 @@ def show_lens(
     ]
     texts = _texts(tokens, example, len(values), values.shape[2])
     rows = [[*names]] * len(values)
-    maps = of[..., :1].swapaxes(1, 1)[..., 0][:, None]
+    maps = of[..., 0][:, None]
     about = "site", "token", "logit lens: most probable label"
     return Shown(Maps(maps, [""], [""], rows, texts, *about, words))
 

@@ -20,7 +20,7 @@ from sweeps.execute._alive import process
 from sweeps.folder import Folder, Job, last_lines, Report
 from sweeps.plan import JobEstimate
 from sweeps.text import duration, memory, table
-from sweeps.watch import _status, status
+from sweeps.watch import _look, _status, status
 from sweeps.watch._look import KILLED, look
 
 
@@ -140,6 +140,13 @@ def test_a_run_whose_process_was_killed_is_stopped(study):
     # It resumes from there.
     assert (seen["a"].sequences, seen["a"].rate, seen["a"].error) == (16, 0.0, KILLED)
     assert study.status() == 0
+
+
+def test_a_run_that_finishes_during_a_look_is_finished(study, monkeypatch):
+    study.job("000", ["a"], cluster="slurm", job_id="7")
+    study.at("a", 16)
+    monkeypatch.setattr(_look, "queue", lambda jobs: study.at("a", TOTAL) or {})
+    assert study.states() == {"a": "finished"}
 
 
 def test_a_run_that_stopped_when_asked_to_has_no_error(study):

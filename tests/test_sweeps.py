@@ -362,6 +362,19 @@ def test_a_queued_run_of_another_config_is_told_of(tmp_path, monkeypatch):
         plan(Folder(tmp_path), asked, Debug(), 8, measure=False)
 
 
+def test_a_job_that_ends_during_a_launch_is_not_launched_again(tmp_path, monkeypatch):
+    found = experiments(tmp_path)
+    folder = begun(tmp_path, found, {"wide": {0}})
+
+    def ends(jobs):
+        (folder.run("wide") / "resume" / f"{1280:012d}.eqx").touch()
+        return {}
+
+    monkeypatch.setattr(_launch, "alive_jobs", ends)
+    launch = planned(tmp_path, "wide")
+    assert (launch.finished, launch.jobs) == (("wide",), ())
+
+
 def test_a_moved_study_is_told_of(capsys, tmp_path):
     begun(tmp_path / "old", experiments(tmp_path / "old"), {})
     (tmp_path / "old").rename(tmp_path / "new")

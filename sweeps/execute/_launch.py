@@ -123,9 +123,10 @@ class _Standing:
 def _standing(folder: Folder, asked: Wanted) -> _Standing:
     experiments, chosen = asked.experiments, asked.chosen
     wanted = {n: e for n, e in experiments.items() if n in chosen}
-    finished = [n for n, e in wanted.items() if folder.finished(n, e)]
     made = list(folder.jobs.values()) if folder.sweep.is_dir() else []
+    # The queue before the runs: a job may end in between, and its runs are finished.
     alive = alive_jobs(made)
+    finished = [n for n, e in wanted.items() if folder.finished(n, e)]
     queued = [job for job in made if job.name in alive]
     held = {run for job in queued for run in job.runs}
     _check_planned(folder, {n: e for n, e in wanted.items() if n in held})

@@ -61,6 +61,8 @@ def look(folder: Folder) -> tuple[dict[str, Seen], str]:
     for run, total in totals.items():
         job = job_of.get(run)
         place = places.get(job.name, "gone") if job else "gone"
+        if place == "gone" and at[run] < total:
+            at[run] = folder.sequences(run)  # Its job may just have finished it.
         seen[run] = _see(folder, run, job, place, at[run], total)
     return _after_needs(seen, jobs, places), note
 

@@ -278,6 +278,8 @@ def test_disturbed_in_every_way_it_ends_with_the_same_bits(
     cluster.hasten(start)
     cluster.hasten(graft)
     # Meanwhile, an impatient user launches the study again.
+    first_jobs = (seeds, wide)
+    cluster.wait(lambda: {cluster.jobs()[job] for job in first_jobs} <= ENDED, LONG)
     before = cluster.jobs()
     code, _, errors = study.launch()
     assert code == 0

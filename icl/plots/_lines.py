@@ -1,5 +1,6 @@
 """Curves against any number: steps, layers, scales, sizes of a task."""
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
@@ -42,6 +43,7 @@ def lines(
     x: str,
     y: str,
     scale: Literal["linear", "log"] = "linear",
+    columns: int | None = None,
 ) -> DrawnFigure:
     """Draws curves in panels side by side, each panel with its own limits.
 
@@ -51,17 +53,21 @@ def lines(
         eight names without a colour of their own, lines are dashed.
     - `x`, `y`: What the numbers are, with their units.
     - `scale`: Of the vertical axis.
+    - `columns`: Panels in a row; `None` puts all in one.
 
     **Raises:** `ValueError` if there is no panel, or for arrays of unequal lengths.
     """
     if not panels:
         raise ValueError("panels must have at least one panel, got none")
+    columns = min(len(panels), columns or len(panels))
+    rows = math.ceil(len(panels) / columns)
     every = [(name, line) for each in panels.values() for name, line in each.items()]
     names = list(dict.fromkeys(name for name, line in every if not line.colour))
     styles = {name: line_style(k) for k, name in enumerate(names)}
     with style():
-        fig = figure(1.8 + 3.0 * len(panels), 2.8)
-        axes = fig.subplots(1, len(panels), squeeze=False)[0]
+        fig = figure(1.8 + 3.0 * columns, 0.4 + 2.4 * rows)
+        grid = fig.subplots(rows, columns, squeeze=False)
+        axes = grid.flat[: len(panels)]
         drawn = {}
         for ax, (title, curves) in zip(axes, panels.items(), strict=True):
             for name, line in curves.items():
@@ -73,7 +79,10 @@ def lines(
             ax.set_yscale(scale)
             if scale == "log":
                 plain_log(ax.yaxis)
-        axes[0].set_ylabel(y)
+        for ax in grid.flat[len(panels) :]:
+            ax.remove()
+        for ax in grid[:, 0]:
+            ax.set_ylabel(y)
         add_groups(fig, axes)
         fig.drawn = drawn
     return fig

@@ -48,7 +48,8 @@ def llc_grid(
             f"chain {chain}": plots.Line(np.arange(1, steps + 1), each)
             for chain, each in enumerate(_running(subject, found[str(k)][0]))
         }
-    return plots.lines(panels, x="steps", y="local learning coefficient so far")
+    label = "local learning\ncoefficient so far"
+    return plots.lines(panels, x="steps", y=label, columns=len(localizations))
 
 
 def _running(subject: Subject, losses: np.ndarray) -> np.ndarray:

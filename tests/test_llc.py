@@ -136,6 +136,13 @@ def trained(small_run):
 SETTINGS = dict(draws=20, burn_in=5, chains=3, step_size=1e-6, batch_size=8)
 
 
+def test_weights_that_stay_keep_the_loss(trained):
+    """Whichever sequences a step draws: only the change of their loss counts."""
+    measure = measures.llc_trace(20, 3, 1e-16, batch_size=4)
+    (trace,) = icl.replay(trained, {"x": measure}, checkpoints=[-1])["x"]
+    np.testing.assert_allclose(trace, trace[0, 0], rtol=1e-5)
+
+
 def test_a_measure_at_every_checkpoint(trained):
     measure = measures.llc(**SETTINGS)
     trace = measures.llc_trace(25, 3, 1e-6, batch_size=8)

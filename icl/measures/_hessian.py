@@ -145,7 +145,8 @@ def _hessian(
     model: Any, task: Any, batch: PyTree, edits: tuple[opto.toolkit.AbstractEdit, ...]
 ) -> tuple[Callable[[Float[Array, " n"]], Float[Array, " n"]], int]:
     """The Hessian's product with a vector, and the number of weights."""
-    total, flat = total_loss(model, task, edits)
+    losses, flat = each_loss(model, task, edits)
+    total = lambda flat, examples: jnp.sum(losses(flat, examples))
 
     def product(vector: Float[Array, " n"]) -> Float[Array, " n"]:
         def of(examples: PyTree) -> Float[Array, " n"]:
@@ -157,24 +158,24 @@ def _hessian(
     return product, flat.size
 
 
-def total_loss(
+def each_loss(
     model: Any, task: Any, edits: tuple[opto.toolkit.AbstractEdit, ...]
-) -> tuple[Callable[[Array, PyTree], Float[Array, ""]], Float[Array, " n"]]:
-    """The sum of the losses of examples, as a function of flat weights; and these."""
+) -> tuple[Callable[[Array, PyTree], Float[Array, " sequence"]], Float[Array, " n"]]:
+    """The losses of examples, as a function of flat weights; and these weights."""
     weights, rest = trained_part(model)
     flat, unflatten = ravel_pytree(weights)
     forward = opto.toolkit.lift(task.forward)
 
-    def total(flat: Float[Array, " n"], examples: PyTree) -> Float[Array, ""]:
+    def losses(flat: Float[Array, " n"], examples: PyTree) -> Float[Array, " sequence"]:
         whole = eqx.combine(unflatten(flat), rest)
 
         def one(example: PyTree) -> Float[Array, ""]:
             outputs = forward(whole, example, edits=edits)
             return task.metrics(outputs, example)["loss"]
 
-        return jnp.sum(jax.vmap(one)(examples))
+        return jax.vmap(one)(examples)
 
-    return total, flat
+    return losses, flat
 
 
 def summed(of: Callable[[PyTree], Array], batch: PyTree) -> Array:

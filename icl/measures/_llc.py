@@ -21,7 +21,7 @@ from jaxtyping import Array, ArrayLike, Float, PyTree
 from ..batches import size_of
 from ..checks import check_not_negative, check_scale, positive
 from ..training.freezing import named_weights, trained_part
-from ._hessian import summed, total_loss
+from ._hessian import each_loss
 from ._measure import OfModel
 from ._sgld import RMSpropSGLD, sampled_losses, Sampler, SGLD
 from ._text import register
@@ -47,7 +47,7 @@ def llc(
     r"""The local learning coefficient around the weights, by sampling: `[chain]`.
 
     `measures.llc_summary` gives the mean over chains with its standard error, and warns
-    where chains disagree. The loss at the centre is that of the whole batch. All
+    where chains disagree. The loss at the centre is that of all sequences. All
     checkpoints get the same noise, so that their differences are less noisy.
 
     **Arguments:**
@@ -100,8 +100,9 @@ def llc_trace(
 ) -> OfModel:
     """The losses along the chains of `llc`, after the whole batch's: `[chain, step]`.
 
-    The first entry of each chain is the loss at the centre on all sequences; then come
-    the losses before each step, each on the step's own sequences.
+    The first entry of each chain is the loss at the centre on all sequences. Then comes
+    the loss before each step: the centre's, and by how much that of the step's own
+    sequences has changed since.
 
     **Arguments:** `steps` is the number of steps; the others as for `llc`.
     """
@@ -119,13 +120,18 @@ def llc_trace(
 
     def fn(model: Any, task: Any, batch: PyTree, edits: tuple) -> Array:
         moving = _moving(model, weights, heads)
-        total, flat = total_loss(model, task, edits)
+        losses, flat = each_loss(model, task, edits)
         count = size_of(batch)
+        one = lambda example: losses(flat, jax.tree.map(lambda x: x[None], example))[0]
+        there = jax.lax.map(one, batch, batch_size=min(batch_size, count))
+        centre = there.mean()
 
         def loss(flat: Array, key: Any) -> Array:
             which = jax.random.randint(key, (min(batch_size, count),), 0, count)
             some = jax.tree.map(lambda x: x[which], batch)
-            return total(flat, some) / len(which)
+            # What the step's sequences lose at the centre is known: without it, the
+            # noise of small batches would hide the change.
+            return centre + jnp.mean(losses(flat, some) - there[which])
 
         def chain(key: Any) -> Array:
             return sampled_losses(
@@ -140,9 +146,8 @@ def llc_trace(
                 moving=moving,
             )
 
-        centre = summed(lambda some: total(flat, some), batch) / count
-        losses = jax.vmap(chain)(jax.random.split(jax.random.key(seed), chains))
-        return jnp.concatenate([jnp.full((chains, 1), centre), losses], 1)
+        along = jax.vmap(chain)(jax.random.split(jax.random.key(seed), chains))
+        return jnp.concatenate([jnp.full((chains, 1), centre), along], 1)
 
     return OfModel(fn, "chain step", "loss along a chain")
 
@@ -184,7 +189,7 @@ def llc_scale(batch: PyTree, temperature: float | None = None) -> float:
 
 
 def _moving(model: Any, weights: str, heads: str) -> Array:
-    """1 for the weights that move, 0 for others; flat, as those of `total_loss`."""
+    """1 for the weights that move, 0 for others; flat, as those of `each_loss`."""
     every, _ = trained_part(model)
     if heads:
         chosen = _of_heads(every, model, heads)

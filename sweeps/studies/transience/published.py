@@ -14,12 +14,12 @@ from ...figures import Published
 PAPER = "Singh et al. 2023, transience"
 STORY = (
     "With classes as the public code makes them (characters, rotated and mirrored), "
-    "answers to flipped labels come above one half in four of five seeds and then go "
-    "away in all four: they end at .07 to .28 after 3.2 million sequences, and still "
-    "fall. Our rule asks for a peak above .6 and an end below .2 in one seed, which "
-    "two have. What the model can do in context does not go away (.75 to .85). Features "
-    "are synthetic and fixed; the paper learns its features along with the model, in "
-    "code that is not public."
+    "answers to flipped labels come above one half in four of five seeds and then "
+    "go away in all four: they end at .07 to .28 after 3.2 million sequences, and "
+    "still fall. Our rule asks for a peak above .6 and an end below .2 in one seed, "
+    "which two have. What the model can do in context does not go away (.75 to "
+    ".85). Features are synthetic and fixed; the paper learns its features along "
+    "with the model, in code that is not public."
 )
 
 _IMAGES = "features are learned along with the model, in code that is not public"

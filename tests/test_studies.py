@@ -23,6 +23,7 @@ from icl.training.schedules import Every, Exactly
 from sweeps.plan import groups, needs
 from sweeps.studies.attention import runs as attention
 from sweeps.studies.coopetition import runs as coopetition
+from sweeps.studies.development import runs as development
 from sweeps.studies.gradient_descent.layerwise import runs as layerwise
 from sweeps.studies.gradient_descent.noise import runs as noise
 from sweeps.studies.gradient_descent.order import runs as order
@@ -49,6 +50,7 @@ STUDIES = {
     "noise": noise,
     "layerwise": layerwise,
     "attention": attention,
+    "development": development,
 }
 SCALES = ("smoke", "small", "paper")
 every_study = pytest.mark.parametrize("study", STUDIES)
@@ -78,6 +80,8 @@ def experiments(study, scale):
         ("layerwise", 2 * (5 + 2 + 4 + 3)),
         # Eight kinds and three windows.
         ("attention", 8 + 3),
+        # Regression and an induction head.
+        ("development", 5 * 2),
     ],
 )
 def test_a_paper_has_its_runs(study, count):
@@ -346,9 +350,7 @@ def test_the_transience_papers_numbers():
 @every_scale
 def test_too_little_data_is_refused_in_a_line(study, scale):
     few = LowRankClasses(num_classes=31, num_exemplars=1)
-    with pytest.raises(
-        ValueError, match="needs .*; got 31|got 31 of 1|no --data"
-    ) as caught:
+    with pytest.raises(ValueError, match="got 31 |no --data") as caught:
         list_trials(STUDIES[study], scale, FOLDER, few)
     assert "\n" not in str(caught.value)
 

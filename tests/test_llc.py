@@ -4,17 +4,21 @@ import itertools
 import math
 import warnings
 
+import equinox as eqx
 import h5py
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 from commands import call
+from jax.flatten_util import ravel_pytree
 
 import icl
 import opto
 from icl import measures
 from icl.measures import RMSpropSGLD, sampled_losses, SGLD
+from icl.models.regression_transformer import RegressionTransformerConfig
+from icl.tasks.regression import GaussianInputs, LinearRegression, RegressionExample
 
 
 def chains(loss, centre, *, count=8, burn_in=1000, **settings):
@@ -123,6 +127,100 @@ def test_a_deep_linear_network():
     found = chains(loss, centre, burn_in=20_000, **settings)
     wanted = deep_linear(widths, rank)
     check(found, wanted, within=0.08)
+
+
+class Bowl(eqx.Module):
+    """Predicts values as `w · x`: the loss is quadratic in the weights."""
+
+    w: jax.Array
+
+    def __call__(self, x, y, *, tap):
+        return x[-4:] @ self.w
+
+
+def test_half_the_effective_dimension_of_a_bowl():
+    """Σ a / 2(a + γ/nβ) of the Hessian's eigenvalues, by the measures of both."""
+    task = LinearRegression(6, 4, GaussianInputs(), queries=4)
+    rng = np.random.default_rng(0)
+    sizes = np.array([1.2, 1, 0.8, 0.5, 0.3, 0.2])
+    x = (sizes * rng.normal(size=(256, 8, 6))).astype(np.float32)
+    y = rng.normal(size=(256, 8)).astype(np.float32)
+    w = np.linalg.lstsq(x[:, 4:].reshape(-1, 6), y[:, 4:].ravel())[0]
+    model, zeros = Bowl(jnp.asarray(w)), jnp.zeros((256, 6))
+    batch = RegressionExample(jnp.asarray(x), jnp.asarray(y), zeros, num_queries=4)
+    scale = measures.llc_scale(batch)
+    measure = measures.llc(4000, 1000, 16, 1e-3, 10.0, batch_size=64)
+    found = np.asarray(jax.jit(lambda: measure.fn(model, task, batch, ()))())
+    wanted = measures.effective_dimension(10.0 / scale, 6).fn(model, task, batch, ())
+    check(found, float(wanted) / 2)
+
+
+# devinterp 2.0.1: what `benchmarks/llc_torch.py numbers` printed.
+DEVINTERP = {
+    "sgld": {
+        "losses": "0.0470116 0.0470057 0.0470002 0.0469949 0.0469899 0.0469851 "
+        "0.0469804 0.0469759 0.0469716",
+        "step_size": 5e-4,
+        "mean": 1.39657,
+        "error": 0.01738,
+    },
+    "rmsprop": {
+        "losses": "0.0470116 0.0469603 0.0469300 0.0469193 0.0469512 0.0470736 "
+        "0.0474511 0.0483948 0.0505294",
+        "step_size": 2e-4,
+        "mean": 1.52196,
+        "error": 0.01184,
+    },
+}
+
+
+@pytest.fixture(scope="module")
+def small_regression():
+    """The model and sequences of `benchmarks/llc_torch.py`, drawn by NumPy."""
+    task = LinearRegression(2, 4, GaussianInputs(), queries=4)
+    config = RegressionTransformerConfig(1, 8, 2)
+    model = config.build(task.interface, key=jax.random.key(0))
+    arrays, static = eqx.partition(model, eqx.is_inexact_array)
+    flat, unflatten = ravel_pytree(arrays)
+    rng = np.random.default_rng(0)
+    draw = lambda *shape: rng.normal(size=shape).astype(np.float32)
+    model = eqx.combine(unflatten(jnp.asarray(draw(flat.size))), static)
+    x, y, noise = draw(256, 8, 2), draw(256, 8), draw(256, 4)
+    y[:, 4:] = np.asarray(jax.vmap(model)(x, y)) + 0.3 * noise
+    x, y = jnp.asarray(x), jnp.asarray(y)
+    return task, model, RegressionExample(x, y, jnp.zeros((256, 2)), num_queries=4)
+
+
+@pytest.mark.parametrize("sampler", DEVINTERP)
+def test_steps_are_those_of_devinterp(small_regression, sampler):
+    """Without noise that counts, and with all sequences at each step."""
+    task, model, batch = small_regression
+    arrays, static = eqx.partition(model, eqx.is_inexact_array)
+    flat, unflatten = ravel_pytree(arrays)
+
+    def loss(flat, key):
+        outputs = jax.vmap(eqx.combine(unflatten(flat), static))(batch.x, batch.y)
+        return 0.5 * jnp.mean((outputs - batch.y[:, 4:]) ** 2)
+
+    still = dict(scale=2e12, localization=4e12, step_size=1e-14, steps=9)
+    kind = {"sgld": SGLD(), "rmsprop": RMSpropSGLD()}[sampler]
+    key = jax.random.key(0)
+    found = jax.jit(lambda: sampled_losses(loss, flat, key=key, sampler=kind, **still))
+    wanted = [float(x) for x in DEVINTERP[sampler]["losses"].split()]
+    np.testing.assert_allclose(found(), wanted, rtol=1e-4)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("sampler", DEVINTERP)
+def test_an_estimate_is_that_of_devinterp(small_regression, sampler):
+    task, model, batch = small_regression
+    theirs = DEVINTERP[sampler]
+    measure = measures.llc(
+        *(600, 0, 32, theirs["step_size"], 100.0), batch_size=64, sampler=sampler
+    )
+    found = np.asarray(jax.jit(lambda: measure.fn(model, task, batch, ()))())
+    error = math.hypot(theirs["error"], found.std(ddof=1) / math.sqrt(32))
+    assert abs(found.mean() - theirs["mean"]) < min(2 * error, 0.05 * found.mean())
 
 
 # As a measure

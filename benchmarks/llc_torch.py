@@ -114,8 +114,8 @@ def rates(file: Path, batch_size: int) -> dict[str, Any]:
     """Draws a second with one thread or two, and as devinterp's README calls it."""
     given = np.load(file)
     model = regression(given["weights"], 5, layers=4, width=64, heads=4)
-    how = {"lr": 1e-7, "n_beta": 145.0, "localization": 100.0, "num_chains": 1}
-    how |= {"batch_size": batch_size, "num_draws": 200}
+    how: dict[str, Any] = {"lr": 1e-7, "n_beta": 145.0, "num_chains": 1}
+    how |= {"localization": 100.0, "batch_size": batch_size, "num_draws": 200}
     found: dict[str, Any] = {}
     for name, threads, observed in (
         ("one thread", 1, False),
@@ -149,12 +149,12 @@ def numbers() -> None:
     torch.set_num_threads(1)
     model, x, y = small()
     for method in "sgmcmc_sgld", "rmsprop_sgld":
-        how = {"sampling_method": method, "num_init_loss_batches": 4}
+        how: dict[str, Any] = {"sampling_method": method, "num_init_loss_batches": 4}
         # With such a small step, noise does not count.
         still = {"lr": 1e-14, "n_beta": 2e12, "localization": 4e12, "batch_size": 256}
         found = estimate(model, x, y, num_chains=1, num_draws=9, **still, **how)
         print(method, "losses:", found.loss_trace.values[0].tolist(), flush=True)
-        moving = {"lr": 5e-4 if method == "sgmcmc_sgld" else 2e-4}
+        moving: dict[str, Any] = {"lr": 5e-4 if method == "sgmcmc_sgld" else 2e-4}
         moving |= {"n_beta": 256 / np.log(256), "localization": 100.0, "batch_size": 64}
         moving |= {"num_chains": 32, "num_draws": 600, **how}
         # Otherwise all chains see the same batches.

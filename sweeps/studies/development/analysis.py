@@ -28,6 +28,8 @@ SETTINGS = {
 """Of `measures.llc` for regression. Its chains forget their start in 220 steps."""
 GENTLE = {**SETTINGS, "step_size": 1e-5, "batch_size": 64}
 """For the induction head, where larger steps overshoot."""
+FEW = {**SETTINGS, "chains": 2}
+"""For the change of strategies, whose steps take four times as long."""
 WHOLE = {"all": "**"}
 LAYERS = {**WHOLE, "layer 0": "blocks.0", "layer 1": "blocks.1"}
 """The weights that move, by name."""
@@ -96,6 +98,20 @@ def risen_and_fallen(found: Developed) -> dict[str, float]:
         "loss at the peak": loss[peak],
         "loss at the end": loss[-3:].mean(),
         "half of the rise ÷ half of the fall": rise / fall,
+    }
+
+
+def while_strategies_change(found: Developed) -> dict[str, float]:
+    """The largest coefficient and the last, with the losses there."""
+    curve = found.coefficients["all"]
+    peak = int(curve.argmax())
+    return {
+        "LLC at its peak": curve[peak],
+        "LLC at the end": curve[-1],
+        "LLC at its peak ÷ at the end": curve[peak] / curve[-1],
+        "loss at the peak": found.loss[peak],
+        "loss at the end": found.loss[-1],
+        "peak at": found.seen[peak],
     }
 
 

@@ -6,7 +6,7 @@ import numpy as np
 
 from icl import plots
 
-from ...analysis import HALF
+from ...analysis import HALF, logged_curve
 from ...figures import (
     by_seed,
     Exceeds,
@@ -67,9 +67,36 @@ def _induction(runs: Runs) -> Measured:
     return Measured(values, plots.lines(panels, x=_X, y="", columns=2))
 
 
-def _lines(runs: Runs, found: list[Developed], of) -> Mapping[str, plots.Line]:
+def _strategies(runs: Runs) -> Measured:
+    folders = runs.folders["main"]
+    found = [analysis.developed(folder, settings=analysis.FEW) for folder in folders]
+    parts = iter(found)
+    values = by_seed(
+        folders, lambda folder: analysis.while_strategies_change(next(parts))
+    )
+    logged = [logged_curve(x, "in_context_accuracy", data="flip") for x in folders]
+    panels = {
+        "loss (nats)": _lines(runs, found, lambda each: each.loss, _millions),
+        "local learning coefficient": _lines(
+            runs, found, lambda each: each.coefficients["all"], _millions
+        ),
+        "accuracy on flipped labels": {
+            f"seed {seed}": plots.Line(_millions(at[1:]), accuracy[1:])
+            for seed, (at, accuracy) in zip(runs.seeds, logged, strict=True)
+        },
+    }
+    return Measured(values, plots.lines(panels, x="10⁶ sequences seen", y=""))
+
+
+def _millions(seen: np.ndarray) -> np.ndarray:
+    return seen / 1e6
+
+
+def _lines(
+    runs: Runs, found: list[Developed], of, along=np.log10
+) -> Mapping[str, plots.Line]:
     return {
-        f"seed {seed}": plots.Line(np.log10(each.seen), of(each))
+        f"seed {seed}": plots.Line(along(each.seen), of(each))
         for seed, each in zip(runs.seeds, found, strict=True)
     }
 
@@ -134,5 +161,32 @@ FIGURES = (
             Exceeds("all: at its peak", "all: at the end", 3.0),
         ),
         fresh=SEEDS,
+    ),
+    # Written before seeds 21 to 24 were measured; three checkpoints of 20 were seen.
+    Figure(
+        "development/strategies",
+        "the learning coefficient while the preference for the context comes and goes",
+        "not from a paper: the runs of Singh et al. 2023, arXiv 2311.08360",
+        cost="60 min, and 20 to measure",
+        about="local learning coefficient of all weights; accuracy on flipped labels",
+        study="transience",
+        runs={"main": "classes-12800*-seed-{seed} | classes-64-seed-{seed}"},
+        measure=_strategies,
+        rows={
+            **rows_of(_LLC, ("LLC at its peak", "LLC at the end")),
+            **rows_of(QUOTIENT, ["LLC at its peak ÷ at the end"]),
+            **rows_of(_LOSS, ("loss at the peak", "loss at the end")),
+            **rows_of(SEQUENCES, ["peak at"]),
+        },
+        # What the weights do in the end is the simpler of the two strategies.
+        claims=(
+            Together(
+                (
+                    Times("LLC at its peak", "LLC at the end", 1.1),
+                    Exceeds("loss at the peak", "loss at the end", 0.02),
+                )
+            ),
+        ),
+        fresh=(21, 22, 23, 24),
     ),
 )

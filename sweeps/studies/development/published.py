@@ -18,6 +18,7 @@ PUBLISHED = (
         absent="text of the Pile; `icl.replay` takes such a model's training steps",
     ),
     Published("ours", "the induction head's phase change", "development/induction"),
+    Published("ours", "two strategies in turn", "development/strategies"),
 )
 """Figures of Hoogland et al. 2024, "Loss landscape degeneracy and stagewise
 development in transformers" (arXiv 2402.02364), known to us from public pages."""

@@ -192,9 +192,10 @@ class Experiment:
             it has none, or for a new run (`None`).
         """
         task = self.task.build(data)
-        check_task(task, self.task)
+        example = example_of(task)
+        check_task(task, self.task, example)
         model, edits = self._model(task), self._edits(heads)
-        check_scores("the task", task, model, task)
+        check_scores("the task", task, model, task, example)
         if self.start is not None:
             model = self.start.into(model)
         if run is not None:
@@ -206,7 +207,7 @@ class Experiment:
             for name, setting in self.evaluations.items()
         }
         for name, sampler in samplers.items():
-            check_scores(f"evaluation set {name!r}", sampler, model, task)
+            check_scores(f"evaluation set {name!r}", sampler, model, task, example)
         return Member(
             model,
             task,

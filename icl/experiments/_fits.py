@@ -13,17 +13,19 @@ from ..batches import example_of
 from ..protocols import ExperimentTask, TaskConfig
 
 
-def check_task(task: Any, config: TaskConfig) -> None:
+def check_task(task: Any, config: TaskConfig, example: PyTree) -> None:
     """Raises `ValueError` unless a task's inputs are those of its interface.
 
-    **Arguments:** `config`: The config that built it. Only the config says how rows
-        become numbers.
+    **Arguments:**
+
+    - `config`: The config that built it. Only the config says how rows become numbers.
+    - `example`: `example_of(task)`.
     """
     kind = type(task).__name__
     if getattr(task, "summaries", config.summaries) != config.summaries:
         wanted = f"define them only in the config, {type(config).__name__}"
         raise ValueError(f"the task {kind} has summaries of its own: {wanted}")
-    given = jax.eval_shape(task.inputs, example_of(task))
+    given = jax.eval_shape(task.inputs, example)
     got, wanted = (", ".join(map(_struct, x)) for x in (given, task.interface.structs))
     if got != wanted:
         what = f"the task {kind}: its interface has {wanted}"
@@ -38,7 +40,11 @@ def _struct(x: jax.ShapeDtypeStruct) -> str:
 
 
 def check_scores(
-    what: str, sampler: ExperimentTask, model: eqx.Module, trained: ExperimentTask
+    what: str,
+    sampler: ExperimentTask,
+    model: eqx.Module,
+    trained: ExperimentTask,
+    trained_example: PyTree,
 ) -> None:
     """Raises `ValueError` for examples that the training task cannot score.
 
@@ -47,6 +53,7 @@ def check_scores(
     - `what`: Their name in messages.
     - `sampler`: Draws the examples.
     - `model`: A model built for `trained`.
+    - `trained_example`: `example_of(trained)`; to draw it takes a tenth of a second.
     """
     own, known = sampler.interface, trained.interface
     # Ids are looked up in a table, which would not report a wrong one.
@@ -60,9 +67,11 @@ def check_scores(
         or own.num_queries != known.num_queries
     ):
         raise ValueError(f"{what} is {own}, but the model is for {known}")
-    example, theirs = example_of(sampler), example_of(trained)
-    if sampler is not trained and eqx.tree_equal(example, theirs):
-        return  # Scored like those of training, which were checked before.
+    example = trained_example
+    if sampler is not trained:
+        example = example_of(sampler)
+        if eqx.tree_equal(example, trained_example):
+            return  # Scored like those of training, which were checked before.
 
     def score(model: eqx.Module, example: PyTree) -> dict[str, Array]:
         found = trained.metrics(

@@ -84,12 +84,12 @@ def evaluator(sharing: int = 1) -> Callable[..., dict[str, dict[str, Array]]]:
 
     def evaluate(member: Any, state: State) -> dict[str, dict[str, Array]]:
         model = eqx.combine(state.model, member.model)
+        # Sets of one shape are traced once.
+        score = jax.jit(
+            lambda part: evaluate_batch(model, member.task, part, member.edits)
+        )
         return {
-            name: _shared(
-                sharing,
-                batch,
-                lambda part: evaluate_batch(model, member.task, part, member.edits),
-            )
+            name: _shared(sharing, batch, score)
             for name, batch in member.evaluations.items()
         }
 

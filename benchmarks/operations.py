@@ -1,13 +1,21 @@
 """Where the time of a training step goes; `python benchmarks/operations.py`.
 
-The program that `fit` runs is profiled on one device, for one member and for eight.
-Each operation's own time, without the operations inside it, is added up by phase. The
-phases are in the compiled program: `sample` and `optimizer` are named scopes of the
-training step, and JAX marks what differentiation adds as a transpose.
+The program that `fit` runs is profiled on one device, for one member and for eight, at
+the settings of `train_step.py`. Each operation's own time, without the operations
+inside it, is added up by phase and kind. The phases are in the compiled program:
+`sample` and `optimizer` are named scopes of the training step, and JAX marks what
+differentiation adds as a transpose. Kinds are what the operation's own program has:
 
-Matrix products are listed apart, beside the time that their arithmetic takes at the
-rate of a 1024^3 float32 product in the same process. A profile itself costs time, so
-compare its rows with each other, and steps per second with `train_step.py`.
+- *products* of matrices;
+- *functions*: exponentials, tanh, logarithms, roots and powers;
+- *sums* over an axis;
+- *copies* that move or transpose, and compute nothing;
+- *other*: additions, products of numbers, comparisons.
+
+The second table is what the arithmetic alone would take: the products at the rate of a
+1024^3 float32 product, the functions at the rate of a long array, both measured in the
+same process. A profile itself costs time, so compare its rows with each other, and
+steps per second with `train_step.py`.
 """
 
 import argparse
@@ -16,24 +24,43 @@ import dataclasses
 import math
 import re
 import tempfile
+import time
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
 import jax
 import jax.numpy as jnp
-from train_step import matmul_cpu_seconds
+from train_step import matmul_cpu_seconds, setting, STEPS
 
-from icl.presets.induction import induction
 from icl.training import _steps
 from icl.training._members import Members
 
 
 PHASES = ("sample", "forward", "backward", "optimizer", "loop and copies")
-_NAME = r"%?([\w.-]+)"
-_INSTRUCTION = re.compile(rf"^\s*(?:ROOT )?{_NAME} = \w+\[([\d,]*)\]")
-_COMPUTATION = re.compile(rf"^(?:ENTRY )?{_NAME} \(.*\{{$")
-_DOT = re.compile(rf" dot\({_NAME}, .*lhs_contracting_dims=\{{([\d,]*)\}}")
+KINDS = ("products", "functions", "sums", "copies", "other")
+FUNCTIONS = {
+    "exponential": jnp.exp,
+    "tanh": jnp.tanh,
+    "log": jnp.log,
+    "log-plus-one": jnp.log1p,
+    "sqrt": jnp.sqrt,
+    "rsqrt": jax.lax.rsqrt,
+    "power": lambda x: x**1.7,
+    "cosine": jnp.cos,
+    "sine": jnp.sin,
+    "erf": jax.lax.erf,
+}
+"""By their name in the program. None is a polynomial only: each costs some products."""
+_MOVES = {
+    *("copy", "transpose", "bitcast", "broadcast", "slice", "concatenate", "pad"),
+    *("parameter", "constant", "reshape", "get-tuple-element", "iota", "tuple"),
+}
+_INSTRUCTION = re.compile(
+    r"^\s*(?:ROOT )?%?(?P<name>[\w.-]+) = (?P<shape>\(.*?\)|\S+) (?P<code>[\w-]+)\("
+    r"(?P<operands>[^)]*)\)(?P<rest>.*)$"
+)
+_COMPUTATION = re.compile(r"^(?:ENTRY )?%?([\w.-]+) \(.*\{$")
 
 
 @dataclasses.dataclass
@@ -41,13 +68,28 @@ class Operation:
     """What the compiled program says about one of its operations."""
 
     phase: str
+    codes: set[str]
+    """The names of what it does."""
     flops: int
     """Of the matrix products in it; 0 if it has none."""
+    functions: collections.Counter
+    """How many values of each of `FUNCTIONS` it computes."""
+
+    @property
+    def kind(self) -> str:
+        """One of `KINDS`, the dearest that it has."""
+        if self.codes & {"dot", "convolution"}:
+            return "products"
+        if self.functions:
+            return "functions"
+        if self.codes & {"reduce", "reduce-window"}:
+            return "sums"
+        return "copies" if self.codes <= _MOVES else "other"
 
 
-def compiled_steps(members: int) -> tuple[Any, tuple[Any, ...]]:
+def compiled_steps(name: str, members: int) -> tuple[Any, tuple[Any, ...]]:
     """The compiled training program of some members, and its arguments."""
-    experiment = induction()
+    experiment = setting(name)
     base, training = experiment.build(), experiment.training
     chosen = [dataclasses.replace(base, train_seed=seed) for seed in range(members)]
     together = Members(chosen)
@@ -60,32 +102,43 @@ def compiled_steps(members: int) -> tuple[Any, tuple[Any, ...]]:
 
 def operations(text: str) -> dict[str, Operation]:
     """The operations of a compiled program's text by name."""
-    shapes = {
-        m[1]: m[2] for line in text.splitlines() if (m := _INSTRUCTION.match(line))
-    }
-    flops: collections.Counter = collections.Counter()
-    inside = ""
+    inside: dict[str, list[re.Match]] = collections.defaultdict(list)
+    shapes: dict[str, list[int]] = {}
+    computation = ""
     for line in text.splitlines():
         if found := _COMPUTATION.match(line):
-            inside = found[1]
-        elif (dot := _DOT.search(line)) and (given := _INSTRUCTION.match(line)):
-            left = _sizes(shapes[dot[1]])
-            summed = math.prod(left[axis] for axis in _sizes(dot[2]))
-            flops[inside] += 2 * math.prod(_sizes(given[2])) * summed
+            computation = found[1]
+        elif found := _INSTRUCTION.match(line):
+            inside[computation].append(found)
+            shapes[found["name"]] = _sizes(found["shape"])
     return {
-        found[1]: Operation(_phase(line), _called(line, flops))
-        for line in text.splitlines()
-        if (found := re.match(rf"^\s*(?:ROOT )?{_NAME} = ", line))
+        line["name"]: _operation(line, inside, shapes)
+        for lines in list(inside.values())
+        for line in lines
     }
 
 
-def _sizes(text: str) -> list[int]:
-    return [int(size) for size in text.split(",") if size]
+def _operation(line: re.Match, inside: dict, shapes: dict) -> Operation:
+    called = re.search(r"(?:calls|to_apply)=%?([\w.-]+)", line["rest"])
+    lines = [line, *(inside[called[1]] if called else [])]
+    codes = {each["code"] for each in lines} - {"fusion", "call"}
+    functions: collections.Counter = collections.Counter()
+    flops = 0
+    for each in lines:
+        size = math.prod(shapes[each["name"]])
+        if each["code"] in FUNCTIONS:
+            functions[each["code"]] += size
+        if each["code"] == "dot":
+            left = shapes[re.findall(r"%([\w.-]+)", each["operands"])[0]]
+            over = re.search(r"lhs_contracting_dims=\{([\d,]*)\}", each["rest"])
+            summed = over[1].split(",") if over and over[1] else []
+            flops += 2 * size * math.prod(left[int(axis)] for axis in summed)
+    return Operation(_phase(line["rest"]), codes, flops, functions)
 
 
-def _called(line: str, flops: collections.Counter) -> int:
-    found = re.search(rf"calls={_NAME}", line)
-    return flops[found[1]] if found else 0
+def _sizes(shape: str) -> list[int]:
+    found = re.match(r"\w+\[([\d,]*)\]", shape)
+    return [int(size) for size in found[1].split(",") if size] if found else []
 
 
 def _phase(line: str) -> str:
@@ -100,8 +153,10 @@ def _phase(line: str) -> str:
     return "forward" if "jvp(" in name else "loop and copies"
 
 
-def profile(compiled: Any, arguments: tuple[Any, ...], steps: int):
-    """Each operation's own nanoseconds in so many steps."""
+def profile(
+    compiled: Any, arguments: tuple[Any, ...], steps: int
+) -> tuple[collections.Counter, collections.Counter]:
+    """Each operation's own nanoseconds in so many steps, and how often it ran."""
     count = jnp.int32(steps)
     jax.block_until_ready(compiled(*arguments, count))
     with tempfile.TemporaryDirectory() as folder:
@@ -111,9 +166,12 @@ def profile(compiled: Any, arguments: tuple[Any, ...], steps: int):
         data = jax.profiler.ProfileData.from_file(str(file))
         lines = [line for plane in data.planes for line in plane.lines]
         own: collections.Counter = collections.Counter()
+        times: collections.Counter = collections.Counter()
         for line in lines:
-            own.update(_own_times(e for e in line.events if "hlo_op" in dict(e.stats)))
-    return own
+            events = [e for e in line.events if "hlo_op" in dict(e.stats)]
+            own.update(_own_times(events))
+            times.update(event.name for event in events)
+    return own, times
 
 
 def _own_times(events: Iterable[Any]) -> collections.Counter:
@@ -130,41 +188,63 @@ def _own_times(events: Iterable[Any]) -> collections.Counter:
     return own
 
 
-def table(members: int, steps: int) -> None:
-    """Prints the phases of a step of each member."""
-    compiled, arguments = compiled_steps(members)
+def nanoseconds(function: Any, size: int = 2**18, repeats: int = 20) -> float:
+    """The time of one value of a function, in an array that fits the cache."""
+    x = jnp.linspace(0.1, 2.0, size)
+    compiled = jax.jit(function)
+    compiled(x).block_until_ready()
+    start = time.process_time()
+    for _ in range(repeats):
+        compiled(x).block_until_ready()
+    return 1e9 * (time.process_time() - start) / repeats / size
+
+
+def tables(name: str, members: int, steps: int) -> None:
+    """Prints the phases of a step of each member, and the time of its arithmetic."""
+    compiled, arguments = compiled_steps(name, members)
     known = operations(compiled.as_text())
-    own, each = profile(compiled, arguments, steps), steps * members
-    rate = 2 * 1024**3 / (1e9 * matmul_cpu_seconds())  # operations per nanosecond
-    print(f"\nmembers: {members}; microseconds of one step of one member\n")
-    print("| phase | all | products | their arithmetic | ratio | operations |")
-    print("| --- |" + 5 * " --: |")
+    own, times = profile(compiled, arguments, steps)
+    each = 1e3 * steps * members  # From nanoseconds of all to microseconds of one.
+    print(f"\n{name}, members: {members}; microseconds of one step of one member\n")
+    print(f"| phase | all | {' | '.join(KINDS)} | operations |")
+    print("| --- |" + (len(KINDS) + 2) * " --: |")
     rows = [(phase, [n for n in own if known[n].phase == phase]) for phase in PHASES]
+    whole = sum(own.values()) / each
     for phase, names in [*rows, ("step", [*own])]:
-        products = [name for name in names if known[name].flops]
-        spent = sum(own[name] for name in products) / each / 1e3
-        least = sum(known[name].flops for name in products) / rate / 1e3
-        whole = sum(own[name] for name in names) / each / 1e3
-        ratio = f"{spent / least:.1f}" if least else "–"
-        cells = (
-            phase,
-            f"{whole:.0f}",
-            f"{spent:.0f}",
-            f"{least:.0f}",
-            ratio,
-            len(names),
-        )
+        spent = [
+            sum(own[n] for n in names if known[n].kind == kind) / each for kind in KINDS
+        ]
+        cells = (phase, *(f"{x:.0f}" for x in (sum(spent), *spent)), len(names))
         print("| " + " | ".join(map(str, cells)) + " |", flush=True)
+    rate = 2 * 1024**3 / (1e9 * matmul_cpu_seconds())  # operations per nanosecond
+    products = sum(times[n] * known[n].flops for n in own) / rate / each
+    values: collections.Counter = collections.Counter()
+    for n in own:
+        for function, count in known[n].functions.items():
+            values[function] += times[n] * count
+    functions = sum(n * nanoseconds(FUNCTIONS[f]) for f, n in values.items()) / each
+    limit = products + functions
+    print("\n| arithmetic of | µs | share of the step |\n| --- | --: | --: |")
+    for what, time_of in (
+        ("products", products),
+        ("functions", functions),
+        ("both", limit),
+    ):
+        print(f"| {what} | {time_of:.0f} | {time_of / whole:.2f} |", flush=True)
 
 
 def main() -> None:
-    """Prints a table for each number of members."""
+    """Prints the tables of each setting and number of members."""
     parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--settings", nargs="+", default=["induction"], choices=STEPS)
     parser.add_argument("--members", type=int, nargs="+", default=[1, 8])
-    parser.add_argument("--steps", type=int, default=100)
+    parser.add_argument(
+        "--steps", type=int, help="by default a hundredth of train_step's"
+    )
     options = parser.parse_args()
-    for members in options.members:
-        table(members, options.steps)
+    for name in options.settings:
+        for members in options.members:
+            tables(name, members, options.steps or max(5, STEPS[name] // 100))
 
 
 if __name__ == "__main__":

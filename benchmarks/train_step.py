@@ -10,6 +10,8 @@
   of interleaved tokens; batches of 2048 new tasks with 10 pairs of 10 components, as in
   the public code of von Oswald et al. (2023), which takes 10.3 ms for `lsa`, a ratio of
   .65, on two idle cores.
+- `functions-22` and `functions-82`: GPT-2 of three layers of 64 on prompts of linear
+  functions: 11 points of 5 components, and 41 of 20; batches of 64.
 
 The steps go through `icl.fit` into a run folder, with evaluations, checkpoints and the
 log, for 1, 8 and 32 members, on one host device and on one for each core.
@@ -44,6 +46,8 @@ STEPS = {
     "encoder-128": 200,
     "lsa": 1000,
     "softmax-copy": 100,
+    "functions-22": 200,
+    "functions-82": 50,
 }
 """The settings, and how many steps are timed."""
 
@@ -60,6 +64,8 @@ def setting(name: str) -> Any:
         experiment = getattr(gradient_descent, name.replace("-", "_"))()
         training = dataclasses.replace(experiment.training, batch_size=2048)
         return dataclasses.replace(experiment, training=training, evaluations={})
+    if name.startswith("functions"):
+        return _functions(points={"functions-22": 11, "functions-82": 41}[name])
     # Older commits, with which `against.py` compares, lack this preset.
     from icl.presets.likelihood_ratio import shifted_mean, shifted_mean_published
 
@@ -68,6 +74,21 @@ def setting(name: str) -> Any:
     experiment = shifted_mean()
     task = dataclasses.replace(experiment.task, context=16)
     return dataclasses.replace(experiment, task=task, evaluations={})
+
+
+def _functions(points: int) -> Any:
+    from icl.experiments import Experiment
+    from icl.models.gpt2 import SIZES
+    from icl.tasks.functions import InContextFunction
+    from icl.training import Training
+
+    model = dataclasses.replace(SIZES["tiny"], max_length=2 * points)
+    return Experiment(
+        task=InContextFunction(dim=(points - 1) // 2, points=points),
+        model=model,
+        training=Training(64, 64),
+        evaluations={},
+    )
 
 
 def measure(name: str, members: int, devices: int, steps: int) -> dict[str, Any]:

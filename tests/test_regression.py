@@ -29,7 +29,6 @@ from icl.report import figures
 from icl.report.grouping import Inapplicable
 from icl.report.subject import Subject
 from icl.tasks.regression import (
-    _random,
     CorrelatedInputs,
     GaussianInputs,
     LinearRegression,
@@ -120,7 +119,7 @@ def test_numbers_have_the_bits_of_jax(x64):
         keys = jax.random.split(jax.random.key(3), 40)
         pairs = [
             (functools.partial(of.uniform, minval=-0.7, maxval=0.9), of.normal)
-            for of in (_random, jax.random)
+            for of in (icl.random, jax.random)
         ]
         for shape in ((11, 10), (7,)):
             for ours, theirs in zip(*pairs, strict=True):
@@ -130,6 +129,9 @@ def test_numbers_have_the_bits_of_jax(x64):
                 )
                 assert found.dtype == wanted.dtype
                 np.testing.assert_array_equal(found, wanted)
+        for num in (2, 3, 1000):
+            both = (of.split(keys[0], num) for of in (icl.random, jax.random))
+            np.testing.assert_array_equal(*map(jax.random.key_data, both))
 
 
 @each_task

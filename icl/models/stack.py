@@ -15,6 +15,7 @@ from jaxtyping import Array, Float
 from opto import identity, Tap
 
 from ..checks import check_one_of, check_scale
+from ..compile import computed_once
 from ._faster_attention import attended
 from ._layers import per_token
 from ._mlp import MLP
@@ -103,11 +104,13 @@ def stacked(
     `blocks.1`, … changes only that application. The last application computes only the
     rows of the queries, which come last, unless `tap` asks for a site there.
     """
-    stream, after = tap("embed", x, "seq d_model"), []
+    # Queries, keys and values read the stream: XLA would compute it for each of them.
+    stream, after = computed_once(tap("embed", x, "seq d_model")), []
     for i in range(num_layers):
         block, name = blocks[i % len(blocks)], f"blocks.{i}"
         last = i == num_layers - 1 and not tap.wants(name)
         start = len(x) - num_queries if last else 0
         stream = block(stream, positions, start=start, tap=tap.scope(name))
+        stream = computed_once(stream)
         after.append(stream)
     return after

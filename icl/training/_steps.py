@@ -16,6 +16,7 @@ from opto.toolkit import ran_with
 from ..batches import first_of, size_of
 from ..devices import on_cpu
 from ..protocols import MOST_SEEN
+from ..random import split
 from ._members import BATCH
 from .freezing import trained_part
 from .schedules import Training
@@ -149,7 +150,7 @@ def _step(member: Any, state: State, training: Training, sharing: int):
     key = jax.random.fold_in(jax.random.key(member.train_seed), state.step)
     # A curriculum has ended by then.
     seen = batch_size * jnp.minimum(state.step, MOST_SEEN // batch_size)
-    keys = jax.random.split(key, batch_size)
+    keys = split(key, batch_size)
     if sharing > 1:
         keys = keys.reshape(sharing, -1)[jax.lax.axis_index(BATCH)]
     keys = keys.reshape(-1, training.microbatch_size or len(keys))

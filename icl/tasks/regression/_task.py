@@ -13,8 +13,8 @@ from opto import identity, Tap
 
 from ...checks import check_not_negative, check_scale, finite, positive
 from ...protocols import Input, Interface, Summary, TaskConfig
+from ...random import normal, split
 from ...summaries import Correlation
-from ._random import normal
 from .inputs import CorrelatedInputs, InputDistribution, UniformInputs
 from .orderings import AsDrawn, EasyToHard, HardToEasy, Ordering
 from .pair_noise import PairNoise, placed
@@ -142,7 +142,7 @@ class LinearRegression(TaskConfig):
         self, *, key: PRNGKeyArray, seen: int | Int[Array, ""] = 0
     ) -> RegressionExample:
         """Draws one example; the distribution does not depend on `seen`."""
-        x_key, w_key, noise_key = jax.random.split(key, 3)
+        x_key, w_key, noise_key = split(key, 3)
         pair_key, order_key = (jax.random.fold_in(key, n) for n in (3, 4))
         x = self.draw_points(self.context + self.queries, key=x_key)
         weights = self.draw_weights(key=w_key)
@@ -161,7 +161,7 @@ class LinearRegression(TaskConfig):
 
     def _with_noisy(self, noise: PairNoise, x, y, *, key: PRNGKeyArray):
         context = self.context
-        which_key, key = jax.random.split(key)
+        which_key, key = split(key)
         noisy = jax.random.bernoulli(which_key, noise.probability, (context,))
         pairs = x[:context], y[:context]
         new_x, new_y = noise.apply(*pairs, self, key=key)

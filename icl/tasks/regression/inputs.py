@@ -8,7 +8,7 @@ import numpy as np
 from jaxtyping import Float, PRNGKeyArray
 
 from ...checks import check_scale
-from ._random import normal, uniform
+from ...random import normal, uniform
 
 
 class Moments(NamedTuple):

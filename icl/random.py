@@ -1,7 +1,7 @@
 """Random numbers with the bits of `jax.random`, at a lower cost on CPUs.
 
 JAX computes Threefry on CPUs as a loop over whole arrays, to compile faster. Written
-without a loop, XLA fuses it: the numbers of this task then cost a third.
+without a loop, XLA fuses it: the numbers of in-context regression then cost a third.
 """
 
 import math
@@ -9,7 +9,9 @@ import math
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float, PRNGKeyArray, UInt32
+from jaxtyping import Array, Float, Key, PRNGKeyArray, UInt32
+
+from .compile import computed_once
 
 
 _ROTATIONS = (13, 15, 26, 6), (17, 29, 16, 24)
@@ -33,8 +35,16 @@ def normal(key: PRNGKeyArray, shape: tuple[int, ...]) -> Float[Array, "..."]:
     if not _is_threefry(key):
         return jax.random.normal(key, shape)
     low = float(np.nextafter(np.float32(-1), np.float32(0)))
-    where = uniform(key, shape, minval=low, maxval=1.0)
+    # In one loop with Threefry, the inverse of the error function is slow on a CPU.
+    where = computed_once(uniform(key, shape, minval=low, maxval=1.0))
     return np.float32(np.sqrt(2)) * jax.lax.erf_inv(where)
+
+
+def split(key: PRNGKeyArray, num: int = 2) -> Key[Array, " {num}"]:
+    """As `jax.random.split`, to the same bits."""
+    if not _is_threefry(key):
+        return jax.random.split(key, num)
+    return jax.random.wrap_key_data(jnp.stack(_words(key, num), -1))
 
 
 def _is_threefry(key: PRNGKeyArray) -> bool:
@@ -45,7 +55,14 @@ def _is_threefry(key: PRNGKeyArray) -> bool:
 
 
 def _bits(key: PRNGKeyArray, count: int) -> UInt32[Array, " {count}"]:
-    """Threefry-2x32 of the counters 0, 1, …, its two words combined.
+    first, second = _words(key, count)
+    return first ^ second
+
+
+def _words(
+    key: PRNGKeyArray, count: int
+) -> tuple[UInt32[Array, " {count}"], UInt32[Array, " {count}"]]:
+    """Threefry-2x32 of the counters 0, 1, …: its two words.
 
     20 rounds (Salmon et al. 2011, "Parallel random numbers: as easy as 1, 2, 3").
     """
@@ -59,4 +76,4 @@ def _bits(key: PRNGKeyArray, count: int) -> UInt32[Array, " {count}"]:
             y = x ^ ((y << rotation) | (y >> (32 - rotation)))
         x = x + keys[(group + 1) % 3]
         y = y + keys[(group + 2) % 3] + np.uint32(group + 1)
-    return x ^ y
+    return x, y

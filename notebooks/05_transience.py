@@ -183,7 +183,8 @@ table_of("transience/preference", scale=study.scale)
 # .75 to .85 at the end), while the paper's falls to .6. All end in their weights
 # (`ciwl` .91 to .98).
 #
-# *flip first above 0.5* can be noise at chance: seed 21 is at 144,000 a moment above it.
+# *flip first above 0.5* can be noise at chance: seed 21 is above it at 144,000, and
+# then below it again.
 
 # %% [markdown]
 # ## Controls: how exemplars vary

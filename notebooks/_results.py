@@ -33,25 +33,29 @@ HEAD = """# The papers' numbers and ours
 `python notebooks/_results.py` makes this file from the results of `icl figure NAME
 --scale small --out runs`, each run on two cores of a shared machine. Some are also
 drawn at scale `paper`, the published size. The numbers of each seed are in
-[results/](results). At scale `small` the induction study has the
-published lengths, evaluated less often. The studies of coopetition and transience have
-ten times the learning rate and fewer sequences, so their times are not the papers'.
-*Synthetic* classes (`icl.data.LowRankClasses`) stand in for the papers' ResNet features
-of Omniglot, whose drawings were not available where these were made. Targets are the
-papers' numbers, mostly of one seed, read off figures to about 2 %.
+[results/](results). At scale `small` the induction study has the published lengths,
+evaluated less often. The studies of coopetition and transience have ten times the
+learning rate and fewer sequences, so their times are not the papers'. *Synthetic*
+classes stand in for the papers' ResNet features of Omniglot, whose drawings were not
+available where these were made: `icl.data.LowRankClasses`, and in the studies of
+transience and coopetition `TransformedClasses`, characters under eight transforms, cut
+into classes as in the papers' public code (which a figure took stands in its section).
+Targets are the papers' numbers, mostly of one seed, read off figures to about 2 %.
 
 **How it is judged.** Each claim was written down before the runs that it is judged on.
 It is decided seed by seed, and holds if it holds in at least four of five seeds. If a
 finding had been seen before its claim was written, the claim is judged on other seeds,
-which the section names. A number *holds* if it is near the target (times, losses and
-quotients within a factor of 1.25, accuracies and attention within 0.05); else it
-*differs*. An event is *not reproduced* if it came in the paper but in half of our seeds
-or fewer; so is a claim that fails. What was not run, or cannot be decided, is *absent*.
-A figure's row counts its claims that hold and its numbers in range, and names the
-number that is farthest from the paper's.
-Numbers are means over seeds with 95 % intervals (Student's t; for accuracies and
-attention it is computed on their angle, so that it stays within bounds). If some seeds
-never got there, the number is the median over all seeds, with how many did.
+which the section names. Some claims are about seeds that fulfil a condition, which they
+name; with fewer than half of the seeds they cannot be decided. If the published numbers
+mean the published size only, they are compared at that size only. A number *holds* if
+it is near the target (times, losses and quotients within a factor of 1.25, accuracies
+and attention within 0.05); else it *differs*. An event is *not reproduced* if it came
+in the paper but in half of our seeds or fewer; so is a claim that fails. What was not
+run, or cannot be decided, is *absent*. A figure's row counts its claims that hold and
+its numbers in range, and names the number that is farthest from the paper's. Numbers
+are means over seeds with 95 % intervals (Student's t; for accuracies and attention it
+is computed on their angle, so that it stays within bounds). If some seeds never got
+there, the number is the median over all seeds, with how many did.
 
 The preset `induction`, which the demo and the benchmarks train, has `init_seed=3`. It
 was chosen from the seeds 0 to 7, which cross half of ln 2 between 225 and 380 thousand

@@ -11,7 +11,11 @@ from opto.hints import did_you_mean
 from .options import CommandOptions, parse
 
 
-SYNTHETIC = {"low-rank": "LowRankClasses", "gaussian": "GaussianClasses"}
+SYNTHETIC = {
+    "low-rank": "LowRankClasses",
+    "transformed": "TransformedClasses",
+    "gaussian": "GaussianClasses",
+}
 """The names of the classes in `icl.data`. Importing the classes would import JAX."""
 NAMES = ("omniglot", "clusters", *SYNTHETIC)
 

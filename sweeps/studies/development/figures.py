@@ -60,7 +60,7 @@ def _induction(runs: Runs) -> Measured:
     values = by_seed(folders, lambda folder: analysis.across_change(next(parts), HALF))
     panels = {"loss (nats)": _lines(runs, found, lambda each: each.loss)}
     for name in analysis.LAYERS:
-        title = "coefficient of all weights" if name == "all" else f"of {name}'s"
+        title = f"coefficient of {'all weights' if name == 'all' else name}"
         panels[title] = _lines(
             runs, found, lambda each, name=name: each.coefficients[name]
         )

@@ -22,6 +22,8 @@ HERE = Path(__file__).parents[1]
 # The benchmarks to compare. In the first, each row is a process with its own peak.
 COMMANDS = {
     "train_step": "--settings induction --members 1 8 --steps 10000".split(),
+    "train_step others": "--settings lsa softmax-copy functions-22 functions-82 "
+    "encoder-128 --members 1".split(),
     "replay": ["--rounds", "3"],
     "edits": [],
     "sweep": ["--runs", "8"],
@@ -65,7 +67,7 @@ def _tables(text: str) -> Iterator[list[list[str]]]:
 
 def run(checkout: Path, name: str) -> Numbers:
     """The numbers that a benchmark prints for a checkout; raises if it fails."""
-    script = HERE / f"benchmarks/{name}.py"
+    script = HERE / f"benchmarks/{name.split()[0]}.py"
     command = [sys.executable, str(script), *COMMANDS[name]]
     # The checkout's packages come before those of the environment.
     env = {**os.environ, "PYTHONPATH": str(checkout)}

@@ -21,10 +21,10 @@ import jax
 import jax.numpy as jnp
 import optax
 
-from icl import compile as _compile
+from icl import compile as _compile, random
 from icl.devices import cores
 from icl.experiments import Experiment
-from icl.models import _layers, LinearAttention, TransformerConfig
+from icl.models import _layers, LinearAttention, stack, TransformerConfig
 from icl.models.attention import _kernels, _products
 from icl.presets.coopetition import coopetition, coopetition_12_layers
 from icl.presets.functions import (
@@ -32,10 +32,11 @@ from icl.presets.functions import (
     function_linear,
     function_linear_three_layers,
 )
-from icl.presets.gradient_descent import lsa, regression_transformer
+from icl.presets.gradient_descent import lsa, regression_transformer, softmax_copy
 from icl.presets.induction import induction
 from icl.presets.likelihood_ratio import shifted_mean, shifted_mean_published
 from icl.tasks.exemplar_label import Context, ExemplarLabelTask
+from icl.tasks.regression import _task as _regression
 from icl.training import (
     _members,
     _sharing,
@@ -113,6 +114,20 @@ def computed_by_each_reader():
     return mock.patch.object(_layers, "computed_once", lambda x: x)
 
 
+def stream_by_each_reader():
+    return mock.patch.object(stack, "computed_once", lambda x: x)
+
+
+@contextlib.contextmanager
+def numbers_of_jax() -> Iterator[None]:
+    with (
+        mock.patch.object(_steps, "split", jax.random.split),
+        mock.patch.object(_regression, "split", jax.random.split),
+        mock.patch.object(random, "computed_once", lambda x: x),
+    ):
+        yield
+
+
 def sums_over_tokens():
     return mock.patch.object(_layers, "_rows", lambda vector, count: vector)
 
@@ -163,6 +178,16 @@ def choices() -> Iterator[Choice]:
         for preset, steps in WITH_BIASES.items():
             name = f"{what}: {preset.__name__}"
             yield Choice(name, other, experiment=preset(), steps=steps)
+    for preset in (lsa, softmax_copy):
+        base = preset()
+        training = dataclasses.replace(base.training, batch_size=2048)
+        large = dataclasses.replace(base, training=training, evaluations={})
+        for other, what in (
+            (numbers_of_jax, "keys without loops, the error function apart, against"),
+            (stream_by_each_reader, "a stack's stream computed once, against"),
+        ):
+            name = f"{what} not: {preset.__name__}"
+            yield Choice(name, other, experiment=large, steps=20)
     for count in (8, 32):
         name = f"{count} members one after the other, against side by side"
         yield Choice(name, side_by_side, members=count)

@@ -12,9 +12,7 @@ import zlib
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-import matplotlib as mpl
 import numpy as np
-from PIL import Image
 
 
 # At most this many numbers are in a page, and bytes of them.
@@ -178,6 +176,8 @@ def _codes(
 
 
 def _map(low: float) -> Any:
+    import matplotlib as mpl  # A tenth of a second, for who draws.
+
     return mpl.colormaps["RdBu_r" if low < 0 else "Blues"]
 
 
@@ -187,6 +187,8 @@ def _colours(low: float) -> list[list[int]]:
 
 def _png(values: np.ndarray, low: float, high: float) -> str:
     """A picture of 255 colours, which keep the order of the numbers."""
+    from PIL import Image
+
     codes, *_ = _codes(values, np.uint8, (low, high))
     picture = Image.fromarray(codes)
     colours = _map(low)(np.linspace(0, 1, 255))[:, :3]

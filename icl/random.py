@@ -44,7 +44,8 @@ def split(key: PRNGKeyArray, num: int = 2) -> Key[Array, " {num}"]:
     """As `jax.random.split`, to the same bits."""
     if not _is_threefry(key):
         return jax.random.split(key, num)
-    return jax.random.wrap_key_data(jnp.stack(_words(key, num), -1))
+    words = jnp.stack(_words(key, num), -1)
+    return jax.random.wrap_key_data(words, impl="threefry2x32")
 
 
 def _is_threefry(key: PRNGKeyArray) -> bool:

@@ -19,6 +19,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 
@@ -171,17 +172,29 @@ def unasked() -> None:
 def warm() -> None:
     """Prints how long a call takes that has been compiled, on one short sequence."""
     model, inputs = setting(2, 2, 1)
-    edits = [opto.Zero("blocks.1.attn.z", head=3)]
-    calls = 200
+    arrays, rest = eqx.partition(model, eqx.is_array)
+    bare = jax.jit(lambda arrays, *x: jax.vmap(eqx.combine(arrays, rest))(*x))
+    zero = functools.partial(opto.Zero, "blocks.1.attn.z", head=3)
+    edits, calls = [zero()], 200
 
-    def repeat(edits: Any) -> Any:
-        outs = [opto.run(model, *inputs, edits=edits)[0] for _ in range(calls)]
-        return outs[-1]
+    def repeat(call: Callable[[], Any]) -> Callable[[], Any]:
+        return lambda: [call() for _ in range(calls)][-1]
 
-    seconds = timed({"no edit": lambda: repeat(()), "one edit": lambda: repeat(edits)})
+    seconds = timed(
+        {
+            "the model's own call, jitted": repeat(lambda: bare(arrays, *inputs)),
+            "no edit": repeat(lambda: opto.run(model, *inputs)[0]),
+            "one edit": repeat(lambda: opto.run(model, *inputs, edits=edits)[0]),
+            "a new edit in each call": repeat(
+                lambda: opto.run(model, *inputs, edits=[zero()])[0]
+            ),
+        }
+    )
     print("\nA warm `opto.run`, 2 layers, 5 tokens, batch 1\n")
+    least = next(iter(seconds.values()))
     for name, value in seconds.items():
-        print(f"- {name}: {1e3 * value / calls:.2f} ms")
+        ratio = f"{value / least:.1f} times"
+        print(f"- {name}: {1e3 * value / calls:.2f} ms, {ratio}")
 
 
 def opened() -> None:

@@ -69,7 +69,8 @@ def check_given(
 ) -> None:
     """Raises `ValueError` for edits that cannot apply, or contradict each other."""
     for edit in edits:
-        edit.check(table)
+        # To bind a method of an Equinox module takes a tenth of a millisecond.
+        type(edit).check(edit, table)
     check_together(edits, table, recorded)
 
 

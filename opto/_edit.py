@@ -152,7 +152,7 @@ class Edit(AbstractEdit, Selection):
         sites = table.match(self.site)
         self.where.check(sites)
         check_strength(self.strength)
-        self.check_values(sites)
+        type(self).check_values(self, sites)  # As in `check_given`.
 
     def check_values(self, sites: Sequence[Site]) -> None:
         """Raises `ValueError` if the new values do not fit at all of `sites`."""

@@ -21,12 +21,12 @@ from pathlib import Path
 HERE = Path(__file__).parents[1]
 # The benchmarks to compare. In the first, each row is a process with its own peak.
 COMMANDS = {
-    "train_step": "--settings induction --members 1 8 --steps 10000".split(),
-    "train_step others": "--settings lsa softmax-copy functions-22 functions-82 "
-    "encoder-128 --members 1".split(),
-    "replay": ["--rounds", "3"],
-    "edits": [],
-    "sweep": ["--runs", "8"],
+    "train_step": "train_step --settings induction --members 1 8 --steps 10000",
+    "other_steps": "train_step --members 1 --settings lsa softmax-copy functions-22 "
+    "functions-82 encoder-128",
+    "replay": "replay --rounds 3",
+    "edits": "edits",
+    "sweep": "sweep --runs 8",
 }
 # More is better in these columns. Of the others, those with a unit in LESS are
 # compared, except the time of a matrix product, which depends only on the machine.
@@ -67,8 +67,8 @@ def _tables(text: str) -> Iterator[list[list[str]]]:
 
 def run(checkout: Path, name: str) -> Numbers:
     """The numbers that a benchmark prints for a checkout; raises if it fails."""
-    script = HERE / f"benchmarks/{name.split()[0]}.py"
-    command = [sys.executable, str(script), *COMMANDS[name]]
+    script, *options = COMMANDS[name].split()
+    command = [sys.executable, str(HERE / f"benchmarks/{script}.py"), *options]
     # The checkout's packages come before those of the environment.
     env = {**os.environ, "PYTHONPATH": str(checkout)}
     done = subprocess.run(

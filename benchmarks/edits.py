@@ -191,9 +191,9 @@ def warm() -> None:
         }
     )
     print("\nA warm `opto.run`, 2 layers, 5 tokens, batch 1\n")
-    least = next(iter(seconds.values()))
+    bare_call = next(iter(seconds.values()))
     for name, value in seconds.items():
-        ratio = f"{value / least:.1f} times"
+        ratio = f"{value / bare_call:.1f} times"
         print(f"- {name}: {1e3 * value / calls:.2f} ms, {ratio}")
 
 

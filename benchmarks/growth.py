@@ -20,15 +20,13 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+from operations import compiled_steps
+from train_step import gpt2_on_functions
 
 import icl
 from icl import measures, plots
-from icl.experiments import Experiment
-from icl.models.gpt2 import SIZES
 from icl.presets.induction import induction
-from icl.tasks.functions import InContextFunction
-from icl.training import _steps, Training
-from icl.training._members import Members
+from icl.training import Training
 from icl.training.schedules import Every
 
 
@@ -58,26 +56,9 @@ class Work:
 
 def step(sizes: dict[str, int], steps: int) -> Work:
     """Some training steps of these sizes."""
-    points, batch = sizes["tokens"] // 2, sizes["batch"]
-    model = dataclasses.replace(
-        SIZES["tiny"],
-        num_layers=sizes["layers"],
-        d_model=sizes["width"],
-        max_length=sizes["tokens"],
-    )
-    training = Training(batch, batch)
-    base = Experiment(
-        task=InContextFunction(dim=5, points=points),
-        model=model,
-        training=training,
-        evaluations={},
-    ).build()
-    chosen = [dataclasses.replace(base, train_seed=k) for k in range(sizes["members"])]
-    members = Members(chosen)
-    states = members.stack([_steps.initial_state(each, batch) for each in chosen])
-    arguments = members._own, states, members._shared
-    jitted = members._jitted(_steps.stepper(training))
-    compiled = jitted.lower(*arguments, jnp.int32(1)).compile()
+    shape = {"num_layers": sizes["layers"], "d_model": sizes["width"]}
+    experiment = gpt2_on_functions(sizes["tokens"] // 2, 5, sizes["batch"], **shape)
+    compiled, arguments = compiled_steps(experiment, sizes["members"])
     count = jnp.int32(steps)
     memory = compiled.memory_analysis().temp_size_in_bytes
     flops = compiled.cost_analysis()["flops"]

@@ -85,7 +85,9 @@ class Regression(Module):
 
 def regression(weights: np.ndarray, dim: int, **shape: int) -> Regression:
     model = Regression(dim, **shape)
-    assert sum(x.numel() for x in model.parameters()) == len(weights)
+    wanted = sum(x.numel() for x in model.parameters())
+    if len(weights) != wanted:
+        raise ValueError(f"weights must be {wanted} numbers, got {len(weights)}")
     utils.vector_to_parameters(torch.tensor(weights), model.parameters())
     return model
 

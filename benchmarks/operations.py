@@ -33,6 +33,7 @@ import jax
 import jax.numpy as jnp
 from train_step import matmul_cpu_seconds, setting, STEPS
 
+from icl.experiments import Experiment
 from icl.training import _steps
 from icl.training._members import Members
 
@@ -87,9 +88,8 @@ class Operation:
         return "copies" if self.codes <= _MOVES else "other"
 
 
-def compiled_steps(name: str, members: int) -> tuple[Any, tuple[Any, ...]]:
+def compiled_steps(experiment: Experiment, members: int) -> tuple[Any, tuple[Any, ...]]:
     """The compiled training program of some members, and its arguments."""
-    experiment = setting(name)
     base, training = experiment.build(), experiment.training
     chosen = [dataclasses.replace(base, train_seed=seed) for seed in range(members)]
     together = Members(chosen)
@@ -201,7 +201,7 @@ def nanoseconds(function: Any, size: int = 2**18, repeats: int = 20) -> float:
 
 def tables(name: str, members: int, steps: int) -> None:
     """Prints the phases of a step of each member, and the time of its arithmetic."""
-    compiled, arguments = compiled_steps(name, members)
+    compiled, arguments = compiled_steps(setting(name), members)
     known = operations(compiled.as_text())
     own, times = profile(compiled, arguments, steps)
     each = 1e3 * steps * members  # From nanoseconds of all to microseconds of one.

@@ -65,7 +65,8 @@ def setting(name: str) -> Any:
         training = dataclasses.replace(experiment.training, batch_size=2048)
         return dataclasses.replace(experiment, training=training, evaluations={})
     if name.startswith("functions"):
-        return _functions(points={"functions-22": 11, "functions-82": 41}[name])
+        points = {"functions-22": 11, "functions-82": 41}[name]
+        return gpt2_on_functions(points, dim=(points - 1) // 2)
     # Older commits, with which `against.py` compares, lack this preset.
     from icl.presets.likelihood_ratio import shifted_mean, shifted_mean_published
 
@@ -76,17 +77,18 @@ def setting(name: str) -> Any:
     return dataclasses.replace(experiment, task=task, evaluations={})
 
 
-def _functions(points: int) -> Any:
+def gpt2_on_functions(points: int, dim: int, batch_size: int = 64, **shape: int) -> Any:
+    """GPT-2 on prompts of linear functions; `shape` has fields of its config."""
     from icl.experiments import Experiment
     from icl.models.gpt2 import SIZES
     from icl.tasks.functions import InContextFunction
     from icl.training import Training
 
-    model = dataclasses.replace(SIZES["tiny"], max_length=2 * points)
+    model = dataclasses.replace(SIZES["tiny"], max_length=2 * points, **shape)
     return Experiment(
-        task=InContextFunction(dim=(points - 1) // 2, points=points),
+        task=InContextFunction(dim=dim, points=points),
         model=model,
-        training=Training(64, 64),
+        training=Training(batch_size, batch_size),
         evaluations={},
     )
 

@@ -3,7 +3,7 @@
 import math
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 from jaxtyping import Float
@@ -19,12 +19,15 @@ BySeed = dict[str, Float[np.ndarray, " seed"]]
 """The numbers of all seeds by name."""
 
 
+_Measured = TypeVar("_Measured")
 _Measure = Callable[[Path], Mapping[str, float]]
 
 
-def by_seed(folders: Iterable[Path], of: _Measure) -> BySeed:
-    """The numbers that `of` measures on the run of each seed."""
-    rows = [of(folder) for folder in folders]
+def by_seed(
+    each: Iterable[_Measured], of: Callable[[_Measured], Mapping[str, float]]
+) -> BySeed:
+    """The numbers of `of` for each seed: of its run's folder, or what was measured."""
+    rows = [of(one) for one in each]
     return {name: np.array([row[name] for row in rows], float) for name in rows[0]}
 
 

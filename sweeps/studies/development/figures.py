@@ -37,8 +37,7 @@ _X = "log₁₀ of sequences seen"
 def _regression(runs: Runs) -> Measured:
     folders = runs.folders["regression"]
     found = [analysis.developed(folder) for folder in folders]
-    parts = iter(found)
-    values = by_seed(folders, lambda folder: analysis.risen_and_fallen(next(parts)))
+    values = by_seed(found, analysis.risen_and_fallen)
     shares = [analysis.essential(folder).shares.sum() for folder in folders]
     values[_SHARE] = np.array(shares)
     panels = {
@@ -56,8 +55,7 @@ def _induction(runs: Runs) -> Measured:
         analysis.developed(folder, analysis.LAYERS, analysis.GENTLE)
         for folder in folders
     ]
-    parts = iter(found)
-    values = by_seed(folders, lambda folder: analysis.across_change(next(parts), HALF))
+    values = by_seed(found, lambda each: analysis.across_change(each, HALF))
     panels = {"loss (nats)": _lines(runs, found, lambda each: each.loss)}
     for name in analysis.LAYERS:
         title = f"coefficient of {'all weights' if name == 'all' else name}"
@@ -70,10 +68,7 @@ def _induction(runs: Runs) -> Measured:
 def _strategies(runs: Runs) -> Measured:
     folders = runs.folders["main"]
     found = [analysis.developed(folder, settings=analysis.FEW) for folder in folders]
-    parts = iter(found)
-    values = by_seed(
-        folders, lambda folder: analysis.while_strategies_change(next(parts))
-    )
+    values = by_seed(found, analysis.while_strategies_change)
     logged = [logged_curve(x, "in_context_accuracy", data="flip") for x in folders]
     panels = {
         "loss (nats)": _lines(runs, found, lambda each: each.loss, _millions),

@@ -97,7 +97,8 @@ def learning_curves(
     - `threshold`: Where to draw a horizontal line on the loss.
     """
     level = None if threshold is None else named_level(threshold, threshold_unit)
-    panels = [_panel(losses, "loss", loss_label, (0, None), level)]
+    limits = _loss_limits(*losses.values())
+    panels = [_panel(losses, "loss", loss_label, limits, level)]
     if accuracies:
         panels.append(_panel(accuracies, "accuracy", accuracy_label, (0, 1.02), None))
     look = Look(by="evaluation set", trace=trace, band=band, phase_change=phase_change)
@@ -108,7 +109,7 @@ def _panel(
     by_set: Mapping[str, np.ndarray],
     name: str,
     label: str,
-    limits: Limits,
+    limits: Limits | None,
     threshold: tuple[float, str] | None,
 ) -> Panel:
     columns = {key: _columns(values) for key, values in by_set.items()}
@@ -116,6 +117,14 @@ def _panel(
     values = np.concatenate([*columns.values()], 1)
     look = {"label": label, "limits": limits, "threshold": threshold}
     return Panel(values, np.concatenate(groups), name, **look)
+
+
+def _loss_limits(*losses: ArrayLike) -> Limits | None:
+    """The limits of an axis of losses: from 0, unless that would flatten the curves."""
+    every = np.concatenate([np.ravel(each) for each in losses] or [[]])
+    found = every[np.isfinite(every)]
+    flat = len(found) and found.min() > 0.2 * found.max()
+    return None if flat else (0, None)
 
 
 def _columns(values: ArrayLike) -> np.ndarray:
@@ -140,7 +149,7 @@ def training_loss(
     - `changes`: The sequences seen at which the training data change.
     - `label`: What the loss is, with its unit.
     """
-    look = {"label": label, "limits": (0, None), "trace": "seed"}
+    look = {"label": label, "limits": _loss_limits(loss), "trace": "seed"}
     fig = traces(sequences, _columns(loss), **look)
     ax = fig.axes[0]
     marks = np.asarray(changes, float)

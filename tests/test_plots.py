@@ -252,7 +252,7 @@ def test_a_median_is_not_moved_by_a_trace_that_failed():
 @pytest.mark.parametrize(("last", "from_zero"), [(0.01, True), (1.2, False)])
 def test_an_axis_of_losses_starts_at_0_unless_that_flattens_them(last, from_zero):
     found = plots.learning_curves(X, {"train": np.linspace(2, last, 6)})
-    assert (found.axes[0].get_ylim()[0] == 0) is from_zero
+    assert bool(found.axes[0].get_ylim()[0] == 0) is from_zero
 
 
 def test_an_event_that_never_came_is_an_arrow():

@@ -183,6 +183,9 @@ def warm() -> None:
     seconds = timed(
         {
             "the model's own call, jitted": repeat(lambda: bare(arrays, *inputs)),
+            "the same, and its result is there": repeat(
+                lambda: jax.block_until_ready(bare(arrays, *inputs))
+            ),
             "no edit": repeat(lambda: opto.run(model, *inputs)[0]),
             "one edit": repeat(lambda: opto.run(model, *inputs, edits=edits)[0]),
             "a new edit in each call": repeat(

@@ -34,6 +34,8 @@ def split(edits: Any, table: Sites, batch: tuple[int, ...]) -> tuple[Any, Any, A
 
     _check_selections(edits, table, batch)
     is_mapped = lambda x: isinstance(x, Values | PerExample)
+    if not any(map(is_mapped, jax.tree.leaves(edits, is_leaf=is_mapped))):
+        return None, edits, edits
     spec = jax.tree.map(decide, edits, is_leaf=is_mapped)
     if not any(jax.tree.leaves(spec)):
         return None, edits, edits

@@ -1,6 +1,6 @@
 """The sites of a model, found by a trace that computes nothing."""
 
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import equinox as eqx
@@ -13,6 +13,7 @@ from jax.extend.core import Literal
 
 from ._checks import takes_tap
 from ._examples import one_example
+from ._flat import Flat
 from ._site import Site, Sites
 from ._tap import VisitorTap
 
@@ -126,15 +127,17 @@ def _check_value(name: str, value: Any, axes: tuple[str, ...]) -> None:
 _TABLES: dict[Any, Sites] = {}
 
 
-def known_sites(model: Any, example: Sequence[Any]) -> Sites:
+def known_sites(model: Any, example: Sequence[Any], flat: Flat | None = None) -> Sites:
     """`discover`, remembered for models and inputs of the same structure.
 
     `discover` traces the model, which would slow down a loop over small runs. A
     function is recognised by its identity, as `jax.jit` does for `run`; `find_sites`
     traces it every time.
+
+    **Arguments:** `flat`: The model taken apart, if that was done before.
     """
-    key = structure_of((model, example))
-    if key is None:
+    key = (flat or Flat(model)).key(), Flat(example).key()
+    if None in key:
         return discover(model, *example)
     table = _TABLES.get(key)
     if table is None:
@@ -142,27 +145,6 @@ def known_sites(model: Any, example: Sequence[Any]) -> Sites:
             _TABLES.clear()
         table = _TABLES[key] = discover(model, *example)
     return table
-
-
-def structure_of(tree: Any) -> Hashable | None:
-    """All that a compiled program depends on: a tree without its arrays' numbers.
-
-    `None` if a static part of the tree cannot be hashed.
-    """
-    leaves, structure = jax.tree.flatten(tree)
-    # 1, 1.0 and True are equal, but not the same program.
-    parts = [
-        (x.shape, x.dtype, getattr(x, "weak_type", False))
-        if _has_shape(x)
-        else (x, type(x))
-        for x in leaves
-    ]
-    key = (structure, *parts)
-    try:
-        hash(key)
-    except TypeError:
-        return None
-    return key
 
 
 def _has_shape(leaf: Any) -> bool:

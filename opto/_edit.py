@@ -13,7 +13,7 @@ import numpy as np
 from jaxtyping import Array, ArrayLike, Float
 
 from ._checks import named
-from ._discover import structure_of
+from ._flat import Flat
 from ._literal import literal, Written
 from ._site import Site, Sites
 from ._swept import AbstractSwept, Each
@@ -156,7 +156,7 @@ class Edit(AbstractEdit, Selection):
 
     def check_values(self, sites: Sequence[Site]) -> None:
         """Raises `ValueError` if the new values do not fit at all of `sites`."""
-        structure = structure_of(self)
+        structure = Flat(self).key()
         for site in sites:
             if jnp.issubdtype(site.dtype, jnp.integer) and not holds_tracer(self):
                 self._check_integers(site)

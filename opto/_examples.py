@@ -55,10 +55,17 @@ def one_example(
         )
         raise ValueError(f"the inputs' batch axes differ ({got})")
     lead = len(batches[0])
+    if lead == 0:
+        return inputs, 0
     example = tuple(
-        jax.ShapeDtypeStruct(np.shape(x)[lead:], jnp.result_type(x)) for x in inputs
+        jax.ShapeDtypeStruct(shape, _dtype(x))
+        for x, shape in zip(inputs, shapes, strict=True)
     )
-    return (inputs, 0) if lead == 0 else (example, lead)
+    return example, lead
+
+
+def _dtype(x: Any) -> Any:
+    return x.dtype if isinstance(x, jax.Array) else jnp.result_type(x)
 
 
 def _check_sizes(shapes: Sequence[tuple[int, ...]], declared: Sequence[str]) -> None:

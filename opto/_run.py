@@ -28,6 +28,7 @@ from ._effects import (
     warn_without_effect,
 )
 from ._examples import batch_shape, one_example
+from ._flat import Flat, Static
 from ._record import Record, Request, requested
 from ._site import Site, Sites
 from ._stack import alternatives
@@ -124,14 +125,14 @@ def ran_with(
         check_before_graft(edits, known_sites(model, example))
     model, inputs, edits = swapped(model, inputs, edits)
     example, lead = one_example(model, inputs)
-    table = known_sites(model, example)
+    flat = Flat(model)
+    table = known_sites(model, example, flat)
     requests = requested(record, table)
     mapped, rest, seen = split(edits, table, batch_shape(inputs, lead))
     check_given(seen, table, requests)
     check_donors(model, inputs, seen)
-    out, values, findings, changes = _run(
-        model, inputs, mapped, rest, tuple(requests.items()), lead
-    )
+    call = Flat((inputs, mapped, rest, tuple(requests.items()), lead))
+    out, values, findings, changes = _run(*flat.partition(), *call.partition())
     return Ran(out, values, edits, table, findings, changes)
 
 
@@ -206,7 +207,10 @@ def lift(fn: Callable[..., PyTree]) -> Callable[..., PyTree]:
 
 
 @eqx.filter_jit
-def _run(model, inputs, mapped, rest, requests, lead):
+def _run(arrays, static: Static, given, call: Static):
+    model = static.with_arrays(arrays)
+    inputs, mapped, rest, requests, lead = call.with_arrays(given)
+
     def one(mapped, *example):
         table = known_sites(model, example)
         edits = rest if mapped is None else eqx.combine(mapped, rest)

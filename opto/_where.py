@@ -214,7 +214,7 @@ def known(x: Any, dtype: Any = None) -> Array:
     now = contextlib.nullcontext if holds_tracer(x) else jax.ensure_compile_time_eval
     with now(), np.errstate(over="ignore"):
         array = jnp.asarray(x, dtype)
-        return array.astype(array.dtype)
+        return array.astype(array.dtype) if array.weak_type else array
 
 
 def holds_tracer(x: Any) -> bool:

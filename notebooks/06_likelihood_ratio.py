@@ -76,10 +76,11 @@ plots.dots(
 table_of("likelihood-ratio/bayes")
 
 # %% [markdown]
-# The logit is too small where the log-odds are large: its slope on them is above 1. `A
-# wide` has a shift three times as wide as in training. There the Bayes predictor still
-# assumes the training shift, and loses almost nothing. So the loss out of distribution
-# is the model's, not the task's; the last section looks for its cause.
+# The logit is too small where the log-odds are large: the slope of the log-odds on the
+# logit is above 1. `A wide` has a shift three times as wide as in training. There the
+# Bayes predictor still assumes the training shift, and loses almost nothing. So the
+# loss out of distribution is the model's, not the task's; the last section looks for
+# its cause.
 #
 # **At the published size**: 16 components, 32 pairs, a shift of standard deviation 3
 # (9 if wide), a model of 128, 15,620 steps of 64 sequences, three seeds. The accuracies
@@ -122,8 +123,7 @@ table_of("likelihood-ratio/escape")
 #
 # The **read-out** of a layer is the last layer applied to the query's token there. A
 # **probe** is the best linear map of that token, fitted to half of the sequences and
-# judged on the other half. Layer 0 below is the embedded query, layer $l$ the stream
-# after $l$ blocks.
+# judged on the other half. After 0 blocks this token is the embedded query.
 
 # %%
 by_layer = {

@@ -255,6 +255,19 @@ def test_an_axis_of_losses_starts_at_0_unless_that_flattens_them(last, from_zero
     assert bool(found.axes[0].get_ylim()[0] == 0) is from_zero
 
 
+@pytest.mark.parametrize(
+    ("low", "high", "written"), [(0.11, 0.7, ["0.2", "0.3"]), (0.01, 1.5, ["0.1", "1"])]
+)
+def test_a_short_logarithmic_axis_has_numbers(low, high, written):
+    line = plots.Line(np.arange(2), np.array([low, high]))
+    found = plots.lines({"": {"a": line}}, x="x", y="y", scale="log")
+    found.canvas.draw()
+    axis = found.axes[0].yaxis
+    texts = {t.get_text() for t in axis.get_ticklabels(which="both")}
+    assert texts >= {*written}
+    assert not any("e" in text or "$" in text for text in texts)
+
+
 def test_an_event_that_never_came_is_an_arrow():
     figure = plots.intervals({"ours": {"a": 1.0, "b": math.inf}}, label="steps")
     (ax,) = figure.axes

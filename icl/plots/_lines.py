@@ -7,7 +7,7 @@ from typing import Literal
 
 import numpy as np
 from jaxtyping import Float, Num
-from matplotlib.ticker import LogFormatter, NullLocator
+from matplotlib.ticker import NullLocator
 
 from ._drawn import DrawnFigure, joined, Quantity
 from ._style import add_groups, figure, line_style, LINES, plain_log, style
@@ -180,8 +180,7 @@ def learning_times(
         if any(np.isfinite(quantity.values).any() for quantity in drawn.values()):
             axes[0].set_yscale("log")
         for ax in axes:
-            ax.yaxis.set_major_formatter("{x:g}")
-            ax.yaxis.set_minor_formatter(LogFormatter())  # Avoids mathtext.
+            plain_log(ax.yaxis)
         axes[0].set_ylabel(label)
         add_groups(fig, axes, by, "upper")
         fig.drawn = drawn

@@ -9,7 +9,7 @@ import matplotlib as mpl
 from matplotlib.axes import Axes
 from matplotlib.axis import Axis
 from matplotlib.figure import Figure
-from matplotlib.ticker import NullFormatter
+from matplotlib.ticker import LogFormatter
 
 from ._drawn import Drawn, DrawnFigure, PLAIN
 
@@ -77,9 +77,19 @@ def _sheet() -> mpl.RcParams:
 
 
 def plain_log(axis: Axis) -> None:
-    """Writes the numbers of a logarithmic axis as they are, not as powers of ten."""
+    """Writes the numbers of a logarithmic axis as they are, not as powers of ten.
+
+    An axis of less than a decade has numbers between the powers, too.
+    """
     axis.set_major_formatter("{x:g}")  # Avoids mathtext.
-    axis.set_minor_formatter(NullFormatter())
+    axis.set_minor_formatter(_Between())
+
+
+class _Between(LogFormatter):
+    """Numbers where Matplotlib would write any, but never as a power of ten."""
+
+    def __call__(self, x: float, pos: int | None = None) -> str:
+        return f"{x:g}" if super().__call__(x, pos) else ""
 
 
 def groups_of(panels: Mapping[str, Iterable[str]]) -> list[str]:

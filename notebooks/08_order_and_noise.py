@@ -16,8 +16,8 @@
 #
 # Models of in-context regression are trained on ordered and on noisy contexts. A public
 # study (`transformers_icl_by_gd_experiments`) reports effects of both; some come from
-# its code (`specs/gd.md`): its read-out of a positional channel, a rate 60 times too
-# small for the comparison with gradient descent (GD), and noise on single tokens.
+# its code: its read-out of a positional channel, a rate 60 times too small for the
+# comparison with gradient descent (GD), and noise on single tokens.
 #
 # Here noise is on pairs, noisy pairs are mixed with clean ones, and a model is judged
 # against the GD that is **best for the same noise**. The runs are from `python -m

@@ -532,6 +532,7 @@ def test_it_trains_in_a_thread():
     ("make", "words"),
     [
         (lambda: [], "at least one member"),
+        (lambda: induction(), "got Experiment; icl.run_experiment trains an experim"),
         (lambda: [member(train_seed=2**32)], "train_seed"),
         (lambda: [member(edits=(opto.Zero("term"),))], "did you mean 'terms'"),
         (lambda: [member(optax.adam(1e-3))], "optimizer must be of type Adam or"),

@@ -151,6 +151,12 @@ class SubjectOptions(RunOptions):
     """An evaluation set to use. The default is the first. Tasks with exemplar-label
     sequences also have dense (every label pair and order of 100 pairs of classes) and
     dense:N (of N pairs)."""
+
+
+@dataclasses.dataclass(frozen=True)
+class MarkedOptions(SubjectOptions):
+    """A run, the sequences, the edits, and the loss that marks the phase change."""
+
     threshold: float | None = None
     """A loss, in the unit of the task's losses. Figures mark the phase change where the
     set's loss first falls to it. Figure 5b of the induction-head paper uses 0.347 nats,

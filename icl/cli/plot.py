@@ -12,8 +12,8 @@ from typing import ClassVar, Literal, TYPE_CHECKING
 import tyro
 
 from ..text import aligned
-from .options import parse, SubjectOptions
-from .report import subject_of
+from .options import MarkedOptions, parse
+from .report import marked_subject
 from .results import check_folder, note
 
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 @dataclasses.dataclass(frozen=True)
-class PlotOptions(SubjectOptions):
+class PlotOptions(MarkedOptions):
     """Draw figures of a run, each to a file, with its numbers in a file beside it.
 
     A file's name is the kind of figure, followed by the options that differ from the
@@ -67,7 +67,7 @@ def plot(arguments: list[str]) -> None:
     out = options.out or options.run / "figures"
     check_folder(out)
     subject = dataclasses.replace(
-        subject_of(options),
+        marked_subject(options),
         metric=options.metric,
         by=options.by,
         checkpoint=options.checkpoint,

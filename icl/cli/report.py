@@ -5,7 +5,7 @@ import math
 from pathlib import Path
 from typing import ClassVar, TYPE_CHECKING
 
-from .options import parse, SubjectOptions
+from .options import MarkedOptions, parse, SubjectOptions
 
 
 if TYPE_CHECKING:
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 @dataclasses.dataclass(frozen=True)
-class ReportOptions(SubjectOptions):
+class ReportOptions(MarkedOptions):
     """Write an HTML page about a run. It needs no network and no other file.
 
     It shows the config, learning curves, heads over training, and attention patterns at
@@ -31,7 +31,7 @@ def report(arguments: list[str]) -> None:
     options = parse(ReportOptions, arguments, "report")
     from ..report.page import check_page, write_report
 
-    subject = subject_of(options)
+    subject = marked_subject(options)
     out = options.out or options.run / "report.html"
     check_page(out)
     print(write_report(subject, out))
@@ -40,18 +40,26 @@ def report(arguments: list[str]) -> None:
 def subject_of(options: SubjectOptions) -> "Subject":
     """The run, set and edits that the options name.
 
-    **Raises:** `ValueError` for a run or a set that does not exist, and for an edit or
-    a threshold that does not fit.
+    **Raises:** `ValueError` for a run or a set that does not exist, and for an edit
+    that does not fit.
     """
     from ..experiments import load
     from ..experiments.sets import check_set
     from ..report.subject import Subject
     from .probe import edits_in_force
 
-    level = options.threshold
-    if level is not None and not (math.isfinite(level) and level > 0):
-        raise ValueError(f"--threshold must be a loss above 0, got {level}")
     trained = load(options.run)
     edits = None if options.as_trained else edits_in_force(options, trained)
     data = check_set(trained, options.on)
-    return Subject(trained, data, edits, threshold=level)
+    return Subject(trained, data, edits)
+
+
+def marked_subject(options: MarkedOptions) -> "Subject":
+    """The same, with the loss that marks the phase change.
+
+    **Raises:** `ValueError` as `subject_of`, and for a threshold that is no loss.
+    """
+    level = options.threshold
+    if level is not None and not (math.isfinite(level) and level > 0):
+        raise ValueError(f"--threshold must be a loss above 0, got {level}")
+    return dataclasses.replace(subject_of(options), threshold=level)

@@ -33,10 +33,17 @@ from .schedules import Training
 def prepare(members: Sequence[Member], training: Training) -> Members:
     """Members as one program on this machine's devices, for `fit`.
 
-    **Raises:** `ValueError` if there are none, or if they differ in more than numbers.
+    **Raises:** `ValueError` if there are none, for something else than members, or if
+    they differ in more than numbers.
     """
     if not members:
         raise ValueError("fit needs at least one member")
+    for member in members:
+        if not isinstance(member, Member):
+            wanted = "members must be of icl.Member, which Experiment.build makes"
+            way = "icl.run_experiment trains an experiment"
+            got = type(member).__name__
+            raise ValueError(f"{wanted}, got {got}; {way}")
     return Members(members, devices_of(members, training))
 
 
@@ -79,7 +86,7 @@ def fit(
     `FloatingPointError` or a signal, the run folders can be resumed.
     """
     if not isinstance(members, Members):
-        several = [members] if isinstance(members, Member) else list(members)
+        several = members if isinstance(members, Sequence) else [members]
         members = prepare(several, training)
     runs = [runs] if isinstance(runs, RunWriter) else list(runs)
     for name, given in (("runs", runs), ("loggers", loggers)):

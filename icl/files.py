@@ -81,6 +81,22 @@ def check_writable(folder: Path) -> None:
                 part.rmdir()
 
 
+def check_page(argument: str, path: Path, mark: str) -> None:
+    """Raises `ValueError` unless a page may be written there.
+
+    **Arguments:** `mark`: What pages of this kind have near their start. A new one may
+        replace them, and no other file.
+    """
+    if path.is_dir() or not path.parent.is_dir():
+        raise ValueError(f"{argument} must be a file in a folder that exists: {path}")
+    if path.suffix != ".html":
+        raise ValueError(f"{argument} must end in .html, got {path}")
+    if path.exists() and mark.encode() not in path.read_bytes()[:1000]:
+        way = "was not written by this command; name another file"
+        raise ValueError(f"{argument}: {path} exists and {way}")
+    check_writable(path.parent)
+
+
 def write_hdf5(
     path: Path, fill: Callable[[h5py.File], None], owner: str | None = None
 ) -> None:

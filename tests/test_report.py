@@ -224,7 +224,7 @@ def test_a_report_replaces_reports_alone(capsys, run, tmp_path):
     page.write_text("<p>mine")
     status, _, err = call(capsys, "report", run, "--out", page)
     assert (status, page.read_text()) == (2, "<p>mine")
-    assert "exists and is not a report" in err
+    assert "exists and was not written by this command" in err
     page.unlink()
     assert call(capsys, "report", run, "--out", page)[0] == 0
     assert call(capsys, "report", run, "--out", page)[0] == 0

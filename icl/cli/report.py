@@ -29,11 +29,12 @@ class ReportOptions(MarkedOptions):
 def report(arguments: list[str]) -> None:
     """Runs the command."""
     options = parse(ReportOptions, arguments, "report")
-    from ..report.page import check_page, write_report
+    from ..files import check_page
+    from ..report.page import MARK, write_report
 
     subject = marked_subject(options)
     out = options.out or options.run / "report.html"
-    check_page(out)
+    check_page("out", out, MARK)
     print(write_report(subject, out))
 
 

@@ -10,7 +10,7 @@ from typing import Any
 
 from opto.view import asset, script_json
 
-from ..files import check_writable, write_bytes
+from ..files import check_page, write_bytes
 from ._side import Side
 
 
@@ -38,11 +38,7 @@ def export(sides: Sequence[Side], path: Path) -> Path:
 
     **Raises:** `ValueError` for a file that is not such a page.
     """
-    if path.suffix != ".html" or not path.parent.is_dir():
-        raise ValueError(f"export: wanted an .html file in a folder, got {path}")
-    if path.exists() and _MARK not in path.read_text(errors="replace")[:1000]:
-        raise ValueError(f"export: {path} exists and is another file")
-    check_writable(path.parent)
+    check_page("export", path, _MARK)
     stored = {str(k): _answers(side, len(sides)) for k, side in enumerate(sides)}
     write_bytes(path, page(sides, stored).encode())
     return path

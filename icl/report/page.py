@@ -13,7 +13,7 @@ from pathlib import Path
 import matplotlib as mpl
 
 from .. import measures, plots
-from ..files import check_writable, write_bytes
+from ..files import write_bytes
 from ..plots import DrawnFigure
 from .facts import config_parts, final_table, meta_table, subtitle
 from .figures import learning
@@ -22,18 +22,8 @@ from .patterns import patterns
 from .subject import Subject
 
 
-_MARK = b'<meta name="generator" content="icl report">'
-
-
-def check_page(path: Path) -> None:
-    """Raises `ValueError` unless a report may be written there."""
-    if path.is_dir() or not path.parent.is_dir():
-        raise ValueError(f"out must be a file in a folder that exists, got {path}")
-    if path.suffix != ".html":
-        raise ValueError(f"out must end in .html, got {path}")
-    if path.exists() and _MARK not in path.read_bytes()[:1000]:
-        raise ValueError(f"out: {path} exists and is not a report; name another file")
-    check_writable(path.parent)
+MARK = '<meta name="generator" content="icl report">'
+"""What the start of a report has."""
 
 
 def write_report(subject: Subject, path: Path) -> Path:

@@ -59,4 +59,4 @@ def _pictures(value: Any, axes: tuple[str, ...] | None) -> str:
     heads = np.where(np.abs(heads) < 1e9, heads, np.nan)  # Masked scores stay blank.
     names = [f"head {k}" for k in range(heads.shape[1])]
     groups, no = [""] * len(names), [[]]
-    return Maps(heads, names, groups, no, no, "query", "key", "").html(alone=False)
+    return Maps(heads, names, groups, no, no, "query", "key", "").pictures()

@@ -87,22 +87,22 @@ class Maps:
             "examples": len(self.values),
         }
 
-    def html(self, *, alone: bool = True) -> str:
-        """The pictures, and with `alone` the script that makes them answer."""
-        static = "".join(self._still())
-        if not alone:
-            return static
+    def pictures(self) -> str:
+        """Small pictures of the first example."""
+        return "".join(self._still())
+
+    def html(self) -> str:
+        """The pictures, and the script that makes them answer."""
         data = script_json(self.data())
         name = "opto-" + hashlib.sha256(data.encode()).hexdigest()[:12]
         start = f"start(document.querySelectorAll('#{name}'), {data})"
         return (
-            f'<div id="{name}" class="opto-maps">{static}</div>'
+            f'<div id="{name}" class="opto-maps">{self.pictures()}</div>'
             f"<style>{asset('maps.css')}</style>"
             f"<script>(() => {{\n{asset('maps.js')}\n{start};\n}})();</script>"
         )
 
     def _still(self) -> Iterator[str]:
-        """Small pictures of the first example."""
         first = self.values[:1, :_MOST_SMALL]
         low, high = _limits(first)
         if self.label:

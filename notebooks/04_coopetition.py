@@ -29,7 +29,10 @@
 # $10^{-5}$) and 4.8 million sequences (paper: 64 million). The features of the classes
 # are small (`scale`) and their exemplars vary by a quarter (`class_spread`). We
 # searched for this setting with seed 5: with features of full size, a model ends in
-# **in-weights learning** (IWL), which needs no heads.
+# **in-weights learning** (IWL), which needs no heads. **This copy is of runs on those
+# first classes** (`LowRankClasses`), where in-context learning stays. With classes made
+# as in the public code (`TransformedClasses`, the study's now) it comes and goes; see
+# `coopetition/1b` in `RESULTS.md` beside this notebook.
 #
 # The runs are from `python -m sweeps coopetition --out runs/coopetition`, with other
 # seeds.

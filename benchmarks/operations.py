@@ -14,8 +14,8 @@ differentiation adds as a transpose. Kinds are what the operation's own program 
 
 The second table is what the arithmetic alone would take: the products at the rate of a
 1024^3 float32 product, the functions at the rate of a long array, both measured in the
-same process. A profile itself costs time, so compare its rows with each other, and
-steps per second with `train_step.py`.
+same process. A profile itself costs time, so compare its rows with each other. The last
+line is the time of a step without it; `torch_step.py` has the same of PyTorch.
 """
 
 import argparse
@@ -199,6 +199,16 @@ def nanoseconds(function: Any, size: int = 2**18, repeats: int = 20) -> float:
     return 1e9 * (time.process_time() - start) / repeats / size
 
 
+def cpu_ms(compiled: Any, arguments: tuple[Any, ...], steps: int) -> float:
+    """CPU time of a step in ms, without a profile: the least of some rounds."""
+    spent = []
+    for _ in range(6):
+        start = time.process_time()
+        jax.block_until_ready(compiled(*arguments, jnp.int32(steps)))
+        spent.append(time.process_time() - start)
+    return 1e3 * min(spent) / steps
+
+
 def tables(name: str, members: int, steps: int) -> None:
     """Prints the phases of a step of each member, and the time of its arithmetic."""
     compiled, arguments = compiled_steps(setting(name), members)
@@ -231,6 +241,8 @@ def tables(name: str, members: int, steps: int) -> None:
         ("both", limit),
     ):
         print(f"| {what} | {time_of:.0f} | {time_of / whole:.2f} |", flush=True)
+    alone = cpu_ms(compiled, arguments, steps) / members
+    print(f"\n{name}, without a profile: {alone:.2f} ms of CPU time", flush=True)
 
 
 def main() -> None:

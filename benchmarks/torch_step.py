@@ -14,8 +14,8 @@ batches that are drawn anew:
 - `softmax-copy`: a layer of softmax attention and one without softmax on interleaved
   tokens, batches of 2048.
 
-Compare it with `train_step.py` on the same machine. Times are the smallest of some
-rounds, of two threads.
+Compare its CPU time with the last line of `operations.py` on the same machine. Times
+are the smallest of some rounds, of two threads.
 """
 
 # pyright: reportMissingImports=false, reportUntypedBaseClass=false

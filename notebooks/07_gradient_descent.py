@@ -143,7 +143,7 @@ table_of("gd/second_basin")
 #
 # The loss along the way from the trained weights to the construction, for the two-layer
 # models, and the loss with one of both layers replaced. All seeds are the construction:
-# along no way does the loss change by 1 %, and either layer can be replaced.
+# the loss changes by less than 1 % along the way, and either layer can be replaced.
 
 # %%
 second = [study.path / name for name in study if name.startswith("lsa-2-seed")]

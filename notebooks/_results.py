@@ -51,11 +51,12 @@ mean the published size only, they are compared at that size only. A number *hol
 it is near the target (times, losses and quotients within a factor of 1.25, accuracies
 and attention within 0.05); else it *differs*. An event is *not reproduced* if it came
 in the paper but in half of our seeds or fewer; so is a claim that fails. What was not
-run, or cannot be decided, is *absent*. A figure's row counts its claims that hold and
-its numbers in range, and names the number that is farthest from the paper's. Numbers
-are means over seeds with 95 % intervals (Student's t; for accuracies and attention it
-is computed on their angle, so that it stays within bounds). If some seeds never got
-there, the number is the median over all seeds, with how many did.
+run, or cannot be decided, is *absent*. Diagrams of the papers are left out. A figure's
+row counts its claims that hold and its numbers in range, and names the number that is
+farthest from the paper's. Numbers are means over seeds with 95 % intervals (Student's
+t; for accuracies and attention it is computed on their angle, so that it stays within
+bounds). If some seeds never got there, the number is the median over all seeds, with
+how many did.
 
 The preset `induction`, which the demo and the benchmarks train, has `init_seed=3`. It
 was chosen from the seeds 0 to 7, which cross half of ln 2 between 225 and 380 thousand
@@ -188,8 +189,9 @@ def figures_of(
         cells = each.number, each.shows, where(each)
         tallies = [Tally.of(part(one, each)) for one in found.get(each.figure, ())]
         if not tallies:
-            reason = each.absent or "not drawn yet"
-            yield f"| {' | '.join(cells)} | – | – | absent: {reason} |"
+            why = "drawn, not judged" if each.notebook else "absent"
+            reason = each.reason or "not drawn yet"
+            yield f"| {' | '.join(cells)} | – | – | {why}: {reason} |"
         for one in tallies:
             told = one.claims or "–", one.numbers or "–", one.remarks or ""
             yield f"| {' | '.join((*cells, *told))} |"

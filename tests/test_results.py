@@ -129,7 +129,7 @@ def test_each_figure_is_of_a_published_one():
     stems = {path.stem for path in FOLDER.glob("[0-9]*.py")}
     assert {each.notebook for each in PUBLISHED if each.notebook} <= stems
     for each in PUBLISHED:
-        assert bool(each.figure) != bool(each.absent), each
+        assert bool(each.figure) != bool(each.reason), each
 
 
 def test_a_table_of_what_was_drawn(tmp_path, monkeypatch):

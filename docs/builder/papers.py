@@ -65,7 +65,7 @@ def _overview(results: Any, told: dict[str, list[Any]]) -> str:
     for folder, module in papers().items():
         every = module.PUBLISHED
         there = [each for each in every if each.figure in told]
-        absent = len(every) - len(there)
+        absent = sum(not e.notebook and e.figure not in told for e in every)
         names = {each.figure for each in there}
         found = [results.Tally.of(told[name][0]) for name in names]
         sums = [sum(each[i] for each in found) for i in range(4)]
@@ -74,7 +74,7 @@ def _overview(results: Any, told: dict[str, list[Any]]) -> str:
         lines.append(f"| {paper} | {len(every)} | {cells} | {absent} |")
     lines.append(
         "\nA figure with results on several data sets counts by the first. *Absent* "
-        "are figures that were not run, and those that are drawn but not judged."
+        "are figures that were not run; some others are drawn, but not judged."
     )
     return "\n".join(lines)
 

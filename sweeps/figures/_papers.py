@@ -25,7 +25,7 @@ class Published:
     - `rows`: Which rows of our figure are of this one, as patterns such as `"A: *"`;
         none means all. Its claims are those about these rows only.
     - `notebook`: The notebook that draws it, if no `icl figure` does.
-    - `absent`: Why nothing is judged, if so.
+    - `reason`: Why nothing is judged, if so. Without a notebook, it is absent.
     """
 
     number: str
@@ -33,10 +33,10 @@ class Published:
     figure: str = ""
     rows: tuple[str, ...] = ()
     notebook: str = ""
-    absent: str = ""
+    reason: str = ""
 
     def __post_init__(self):
-        if not self.figure and not self.absent:
+        if not self.figure and not self.reason:
             raise ValueError(f"figure {self.number} has neither a figure nor a reason")
 
     def has(self, row: str) -> bool:

@@ -27,7 +27,6 @@ STORY = (
     "where in-context learning stays."
 )
 
-_DIAGRAM = "a diagram"
 _LONG = (
     "a day on two cores; `python -m sweeps coopetition --scale paper` has it as "
     "`main-320M`, for a GPU"
@@ -43,11 +42,10 @@ _HEADS = (
 _drawn = functools.partial(
     Published,
     notebook="04_coopetition",
-    absent="drawn, but not judged: the paper gives no number",
+    reason="the paper gives no number",
 )
 
 PUBLISHED = (
-    Published("1a, 1c", "example sequences; a second diagram", absent=_DIAGRAM),
     Published("1b", "accuracies over training", "coopetition/1b"),
     Published(
         "1b", "the same at the published rate, once", "coopetition/published-rate"
@@ -61,7 +59,7 @@ PUBLISHED = (
     Published("5", "a toy of two mechanisms", "coopetition/5"),
     Published("5, right", "the divot in the transformer's loss", "coopetition/divot"),
     Published("6a", "matching exemplars, two layers", "coopetition/6"),
-    Published("6b", "matching exemplars, twelve layers", absent=_DEEP),
+    Published("6b", "matching exemplars, twelve layers", reason=_DEEP),
     Published("? (appendix)", "five other seeds", "coopetition/1b"),
     Published(
         "? (appendix)",
@@ -76,16 +74,16 @@ PUBLISHED = (
         ("* × *",),
     ),
     Published("? (appendix)", "MLPs", "coopetition/variants", ("MLPs: *",)),
-    Published("11", "the main run to 320 million sequences", absent=_LONG),
+    Published("11", "the main run to 320 million sequences", reason=_LONG),
     Published("B.1 (C.1 at ICML)", "no heads at all, at the end", "coopetition/B1"),
     Published("13", "one layer", "coopetition/variants", ("one layer: *",)),
     _drawn("14", "heads of layer 0 over training"),
-    Published("12, 15 (?)", "temperature; superposition", absent="not written"),
+    Published("12, 15 (?)", "temperature; superposition", reason="not written"),
     Published(
         "16, 17",
         "twelve seeds of the toy, with and without the error μ₁",
         notebook="03_phase_changes",
-        absent="five of the seeds are judged in figure 5",
+        reason="five of the seeds are judged in figure 5",
     ),
-    Published("18", "rejected hypotheses", absent=_HEADS),
+    Published("18", "rejected hypotheses", reason=_HEADS),
 )

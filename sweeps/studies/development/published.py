@@ -26,7 +26,7 @@ PUBLISHED = (
     Published(
         "? (language)",
         "stages of a small language model",
-        absent="text of the Pile; `icl.replay` takes such a model's training steps",
+        reason="text of the Pile; `icl.replay` takes such a model's training steps",
     ),
     Published("ours", "the induction head's phase change", "development/induction"),
     Published("ours", "two strategies in turn", "development/strategies"),

@@ -35,6 +35,6 @@ PUBLISHED = (
     Published(
         "4",
         "non-linear regression with MLPs",
-        absent="the tasks of sine waves are not among ours",
+        reason="the tasks of sine waves are not among ours",
     ),
 )

@@ -23,7 +23,6 @@ STORY = (
 )
 
 PUBLISHED = (
-    Published("1, 2", "the circuit; the set-up", absent="diagrams"),
     Published("3a", "three losses over training", "induction/3a"),
     Published("3b", "induction strength of each head", "induction/3b"),
     Published(
@@ -42,7 +41,7 @@ PUBLISHED = (
         "A9",
         "the toy's progress measures",
         notebook="03_phase_changes",
-        absent="drawn, but not judged: its times are judged in figure 5a",
+        reason="its times are judged in figure 5a",
     ),
     Published("A10", "progress that the loss does not show", "induction/A10"),
     Published(
@@ -56,7 +55,7 @@ PUBLISHED = (
         "A13",
         "heads ablated and alone: losses",
         notebook="02_induction",
-        absent="drawn, but not judged: the accuracies are judged in figure 4a",
+        reason="the accuracies are judged in figure 4a",
     ),
     Published(
         "A14",
@@ -69,7 +68,7 @@ PUBLISHED = (
         "A16",
         "what heads copy, by label",
         notebook="02_induction",
-        absent="drawn, but not judged: its numbers are in table 3",
+        reason="its numbers are in table 3",
     ),
     Published("A17", "two heads throughout training", "induction/A17"),
     Published("A18", "strength and accuracy, five seeds", "induction/A18"),
@@ -83,7 +82,7 @@ PUBLISHED = (
         "table 2",
         "share of the best head's errors that others get right",
         notebook="02_induction",
-        absent="shown, but not judged: the heads are not the paper's",
+        reason="the heads are not the paper's",
     ),
     Published("table 3", "accuracy with a perfect match", "induction/A16"),
 )

@@ -1,60 +1,94 @@
 """Figures of Singh et al. 2023, "The transient nature of emergent in-context learning
 in transformers" (arXiv 2311.08360)."""
 
+from collections.abc import Callable, Iterable
+
 from ...figures import (
     ACCURACY,
     curves_by_set,
     draw_curves,
     Figure,
     Measured,
+    Row,
     rows_of,
     Runs,
     Together,
     Within,
 )
 from .._transience import comes_and_goes, rows, TRANSIENT
-from .runs import SEEDS
+from .runs import FEW, SEEDS
 from .spread.runs import NOISES
 
 
 _SETS = ("flip", "icl", "ciwl")
 
 
-def _by_noise(runs: Runs) -> Measured:
-    """Accuracies at the end, by the noise of a class's exemplars."""
-    every = curves_by_set(runs, _SETS, "in_context_accuracy")
-    values = {
-        f"{label}: {name} end": found.by_label[label][-1]
-        for name, found in every.items()
-        for label in runs.folders
-    }
-    first = every["flip"]
-    values |= {
-        f"{label}: flip peak": found[first.sequences > 0].max(0)
-        for label, found in first.by_label.items()
-    }
-    figure = draw_curves(
-        {f"on {name}": found for name, found in every.items()},
-        "accuracy among\nlabels in context",
-        by="noise of exemplars",
-        limits=(0, 1.02),
-        threshold=0.5,
-        columns=3,
-    )
-    return Measured(values, figure)
+def _by_run(by: str) -> Callable[[Runs], Measured]:
+    """Accuracies of each kind of run, at the end and at the peak of flipped labels.
+
+    **Arguments:** `by`: What the kinds differ in, for the figure's legend.
+    """
+
+    def measure(runs: Runs) -> Measured:
+        every = curves_by_set(runs, _SETS, "in_context_accuracy")
+        values = {
+            f"{label}: {name} end": found.by_label[label][-1]
+            for name, found in every.items()
+            for label in runs.folders
+        }
+        first = every["flip"]
+        values |= {
+            f"{label}: flip peak": found[first.sequences > 0].max(0)
+            for label, found in first.by_label.items()
+        }
+        figure = draw_curves(
+            {f"on {name}": found for name, found in every.items()},
+            "accuracy among\nlabels in context",
+            by=by,
+            limits=(0, 1.02),
+            threshold=0.5,
+            columns=3,
+        )
+        return Measured(values, figure)
+
+    return measure
 
 
-def _stays(noise: str) -> Together:
+def _rows(labels: Iterable[str]) -> dict[str, Row]:
+    whats = ("flip peak", *(f"{name} end" for name in _SETS))
+    return rows_of(ACCURACY, [f"{label}: {what}" for label in labels for what in whats])
+
+
+def _stays(label: str) -> Together:
     """In-context learning came, and is still preferred at the end."""
-    name = f"{noise}: flip"
+    name = f"{label}: flip"
     return Together((Within(f"{name} peak", low=0.6), Within(f"{name} end", low=0.5)))
 
 
-def _goes(noise: str) -> Together:
-    name = f"{noise}: flip"
+def _goes(label: str) -> Together:
+    name = f"{label}: flip"
     return Together((Within(f"{name} peak", low=0.6), Within(f"{name} end", high=0.2)))
 
 
+_PAPER = "Singh et al. 2023, arXiv 2311.08360"
+_SIZES = {"3 layers": "3-layers", "width 128": "width-128"}
+_DECAYS = {"decay .3": "decay-0.3", "decay 1": "decay-1"}
+_CLUSTERS = {
+    "1600 × 10": ("dim-512-1600x10", "dim-4096-1600x10", "dim-32-32x2"),
+    "3200 × 5": ("dim-512-3200x5", "dim-4096-3200x5", "dim-32-64x1"),
+}
+
+
+def _few(names: dict[str, str]) -> dict[str, str]:
+    return {label: f"{name}-seed-{{seed}}" for label, name in names.items()}
+
+
+# None of the runs of the next three was looked at before its claims were written.
+_VARIED = {
+    "about": "accuracy among labels in context; 2 layers of 64 without decay have "
+    "their own figure, transience/preference",
+    "study": "transience",
+}
 FIGURES = (
     Figure(
         "transience/preference",
@@ -78,16 +112,47 @@ FIGURES = (
         about="accuracy among labels in context",
         study="spread",
         runs={label: f"{name}-seed-{{seed}}" for label, (name, *_) in NOISES.items()},
-        measure=_by_noise,
-        rows=rows_of(
-            ACCURACY,
-            [
-                f"{label}: {what}"
-                for label in NOISES
-                for what in ("flip peak", *(f"{name} end" for name in _SETS))
-            ],
-        ),
+        measure=_by_run("noise of exemplars"),
+        rows=_rows(NOISES),
         # Nothing was known beforehand about 0.25 and 0.75, so nothing is claimed.
         claims=(_stays("independent"), _stays("none"), _goes("0.5 along classes")),
+    ),
+    Figure(
+        "transience/sizes",
+        "whether the preference goes away in a deeper and in a wider model",
+        f"{_PAPER}, section 4.1, which gives no numbers here",
+        cost="60 min",
+        runs=_few(_SIZES),
+        measure=_by_run("model"),
+        rows=_rows(_SIZES),
+        claims=tuple(map(_goes, _SIZES)),
+        fresh=FEW,
+        **_VARIED,
+    ),
+    Figure(
+        "transience/regularisation",
+        "whether the preference stays with weight decay",
+        f"{_PAPER}, section 5, which adds a squared norm to the loss",
+        cost="50 min",
+        runs=_few(_DECAYS),
+        measure=_by_run("weight decay"),
+        rows=_rows(_DECAYS),
+        claims=tuple(map(_stays, _DECAYS)),
+        fresh=FEW,
+        **_VARIED,
+    ),
+    Figure(
+        "transience/clusters",
+        "whether it comes and goes with classes of the shapes of LLaMA's clusters",
+        f"{_PAPER}, section 4.3; synthetic classes of as many exemplars",
+        cost="50 min",
+        runs={
+            label: " | ".join(f"{name}-data-4-seed-{{seed}}" for name in names)
+            for label, names in _CLUSTERS.items()
+        },
+        measure=_by_run("classes × exemplars"),
+        rows=_rows(_CLUSTERS),
+        claims=tuple(map(_goes, _CLUSTERS)),
+        **_VARIED,
     ),
 )

@@ -6,12 +6,16 @@ two on features of Omniglot (appendix B), and 32 on clusters of LLaMA's token em
 (section 4.3): four models, two shapes of clusters, two seeds of the clustering, and two
 initial seeds.
 
+A few models of another size, and a few with weight decay, stand in for runs of the main
+text (sections 4.1 and 5), whose features are learned along with the model.
+
 `small` has two layers and two pairs in context, like `small` of the coopetition study:
 twelve layers are too many for a laptop. It was not tested with classes of the clusters'
 shapes.
 """
 
 import dataclasses
+from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 
 from icl import Experiment, TaskSet
@@ -21,7 +25,7 @@ from icl.presets.coopetition import coopetition
 from icl.presets.transience import transience, transience_clusters
 from icl.protocols import EvaluationConfig
 from icl.training import Training
-from icl.training.optimizers import Adam, Constant
+from icl.training.optimizers import Adam, AdamW, Constant
 from icl.training.schedules import Every, Exactly
 
 from ...study import StudyScale, Trial
@@ -39,6 +43,8 @@ class TransienceRun:
     data_seed: int = 0
     """The seed of the clustering, or of the synthetic classes in its place."""
     clusters: bool = False
+    variant: str = ""
+    """What else differs from the main run: a name in `VARIANTS`."""
 
     @property
     def source(self) -> Source:
@@ -58,6 +64,29 @@ DIMS = (4096, 5120, 6656, 8192)
 SHAPES = ((1600, 10), (3200, 5))
 CLUSTER_SEEDS = (4, 5)
 INIT_SEEDS = (5, 6)
+
+
+def _model(**fields: int) -> Callable[[Experiment], Experiment]:
+    return lambda base: dataclasses.replace(
+        base, model=dataclasses.replace(base.model, **fields)
+    )
+
+
+def _decayed(strength: float) -> Callable[[Experiment], Experiment]:
+    def change(base: Experiment) -> Experiment:
+        rate = base.optimizer.learning_rate
+        return dataclasses.replace(base, optimizer=AdamW(rate, weight_decay=strength))
+
+    return change
+
+
+VARIANTS: Mapping[str, Callable[[Experiment], Experiment]] = {
+    "3-layers": _model(num_layers=3),
+    "width-128": _model(d_model=128),
+    "decay-0.3": _decayed(0.3),
+    "decay-1": _decayed(1.0),
+}
+"""What other sizes and weight decay change, by the name of their runs."""
 
 
 def clusters(
@@ -106,37 +135,60 @@ _SIZES = {"small": (12_800, 20, 512), "smoke": (64, 1, 32)}
 SEEDS = (20, 21, 22, 23, 24)
 """The seeds at `small`. Others were seen before the claims were written down, and the
 coopetition study has 10 to 14."""
+FEW = SEEDS[:2]
+"""The seeds of the variants."""
 
 
 def _trials(
     runs: list[TransienceRun], scale: StudyScale, data: Source | None
 ) -> list[Trial]:
     build = {"paper": _published, "small": _two_layers, "smoke": _tiny}[scale]
-    return [
-        Trial(
-            run.name,
-            dataclasses.replace(
-                build(run, data or run.source), init_seed=run.init_seed
-            ),
-        )
-        for run in runs
-    ]
+    trials: list[Trial] = []
+    for run in runs:
+        base = build(run, data or run.source)
+        base = dataclasses.replace(base, init_seed=run.init_seed)
+        change = VARIANTS.get(run.variant)
+        trials.append(Trial(run.name, change(base) if change else base))
+    return trials
 
 
 def _paper() -> list[TransienceRun]:
-    return [*PUBLISHED, *clusters()]
+    return [*PUBLISHED, *clusters(), *_variants((6,), 12_800, 20, 512)]
 
 
 def _small() -> list[TransienceRun]:
-    runs = [
-        TransienceRun(f"classes-12800-seed-{s}", *_SIZES["small"][:2], s) for s in SEEDS
+    shape = _SIZES["small"]
+    return [
+        *(
+            TransienceRun(f"classes-12800-seed-{seed}", *shape[:2], seed)
+            for seed in SEEDS
+        ),
+        *(run for run in clusters((512,)) if run.data_seed == 4),
+        *_variants(FEW, *shape),
     ]
-    return [*runs, *(run for run in clusters((512,)) if run.data_seed == 4)]
 
 
 def _smoke() -> list[TransienceRun]:
-    few = TransienceRun("classes-64-seed-6", 64, 1, 6, dim=32)
-    return [few, *clusters((32,), ((32, 2), (64, 1)))]
+    shape = _SIZES["smoke"]
+    few = TransienceRun("classes-64-seed-6", *shape[:2], 6, dim=shape[2])
+    variants = _variants((6,), *shape, names=("3-layers", "decay-1"))
+    return [few, *clusters((32,), ((32, 2), (64, 1))), *variants]
+
+
+def _variants(
+    seeds: tuple[int, ...],
+    classes: int,
+    exemplars: int,
+    dim: int,
+    names: Collection[str] = VARIANTS,
+) -> list[TransienceRun]:
+    return [
+        TransienceRun(
+            f"{name}-seed-{seed}", classes, exemplars, seed, dim=dim, variant=name
+        )
+        for name in names
+        for seed in seeds
+    ]
 
 
 def _on(data: Source, runs: list[TransienceRun]) -> list[TransienceRun]:

@@ -2,6 +2,7 @@
 in transformers" (arXiv 2311.08360)."""
 
 from collections.abc import Callable, Iterable
+from typing import Any
 
 from ...figures import (
     ACCURACY,
@@ -84,7 +85,7 @@ def _few(names: dict[str, str]) -> dict[str, str]:
 
 
 # None of the runs of the next three was looked at before its claims were written.
-_VARIED = {
+_VARIED: dict[str, Any] = {
     "about": "accuracy among labels in context; 2 layers of 64 without decay have "
     "their own figure, transience/preference",
     "study": "transience",

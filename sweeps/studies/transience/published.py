@@ -18,8 +18,10 @@ STORY = (
     "go away in all four: they end at .07 to .28 after 3.2 million sequences, and "
     "still fall. Our rule asks for a peak above .6 and an end below .2 in one seed, "
     "which two have. What the model can do in context does not go away (.75 to "
-    ".85). Features are synthetic and fixed; the paper learns its features along "
-    "with the model, in code that is not public."
+    ".85). With as few classes as LLaMA's clusters (1,600 and 3,200), "
+    "two layers answer flipped labels from their weights throughout. Features are "
+    "synthetic and fixed; the paper learns its features along with the model, in "
+    "code that is not public."
 )
 
 _NOT_RUN = "not run: half an hour a run here, which sections 4.1, 4.3 and 5 were given"

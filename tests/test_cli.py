@@ -178,6 +178,8 @@ REFUSED = [
     ),
     ([*TRAIN, "--set", CLASS_LABELS], "set 'train' has 150 labels for a model of 5"),
     (["train", "induction", "--out", "{run}"], "already holds a run"),
+    (["train", "{run}", "--out", "{tmp}/a", "--lengthen"], "must be more than"),
+    (["train", "lsa", "--out", "{tmp}/a", "--lengthen"], "lsa is not a run folder"),
     (["eval", "{tmp}"], "is not a run folder"),
     (["eval", "{run}", "--checkpoint", "5"], "the nearest is 0"),
     (["eval", "{run}", "--edit", "Zero('blocks.9.attn.z')"], "; did you mean 'blocks."),

@@ -44,7 +44,7 @@ from icl.tasks.exemplar_label import EvaluationSet
 from icl.tasks.regression import LinearRegression
 from icl.training import fit, Training
 from icl.training.optimizers import Adam, Constant
-from icl.training.schedules import Every
+from icl.training.schedules import Every, Exactly
 
 
 def arrays_of(file):
@@ -696,6 +696,37 @@ def test_experiments_train_together_each_in_its_folder(trained, tmp_path):
             [tmp_path / "a", tmp_path / "b"],
         )
     assert {file.name for file in tmp_path.iterdir()} == {"0", "3"}
+
+
+def test_a_lengthened_run_is_as_if_trained_at_once(trained, tmp_path):
+    read, _ = trained
+    plan = lambda sequences, every=16: dataclasses.replace(
+        read.experiment,
+        training=Training(sequences, 8, None, Every(every), Exactly((0, 16, 32))),
+    )
+    short, lengthened, at_once = (tmp_path / name for name in "abc")
+    icl.run_experiment(plan(32), short)
+    before = contents(short)
+    icl.experiments.lengthen(short, plan(64), lengthened)
+    assert Run(lengthened).resume_points == [32]
+    for out in (lengthened, at_once):
+        icl.run_experiment(plan(64), out, resume=True)
+    assert contents(lengthened) == contents(at_once)
+    assert contents(short) == before
+    odd = tmp_path / "odd"
+    icl.run_experiment(plan(32, 24), odd)
+    other = dataclasses.replace(plan(64), train_seed=9)
+    for begun, longer, message in (
+        (short, other, "num_sequences alone; .*train_seed"),
+        (short, plan(32), "must be more than 32, .* got 32"),
+        (odd, plan(64, 24), "evaluate_at has a point at 32 in only one"),
+        (tmp_path / "none", plan(64), "none is not a run folder"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            icl.experiments.lengthen(begun, longer, tmp_path / "d")
+    assert not (tmp_path / "d").exists()
+    with pytest.raises(ValueError, match="already holds a run"):
+        icl.experiments.lengthen(short, plan(64), lengthened)
 
 
 def test_a_run_knows_the_file_of_its_data(trained, tmp_path):

@@ -11,11 +11,19 @@ from opto.hints import did_you_mean
 
 from ..config import from_json, to_json, with_fields
 from ..devices import cores, divide_cpu
-from ..experiments import Experiment, load, run_experiment
+from ..experiments import Experiment, lengthen, load, run_experiment
 from ..experiments.training_log import write_training_log
 from ..plugins import made_with
 from ..presets import presets
-from ..runs import is_finished, Log, open_run, read_object, resume_points, Run
+from ..runs import (
+    is_finished,
+    Log,
+    open_run,
+    read_object,
+    resume_points,
+    Run,
+    was_begun,
+)
 from ..training import Stopped
 from ..training.loggers import Logger, open_logger
 from .options import CommandOptions, parse
@@ -43,6 +51,10 @@ class TrainOptions(CommandOptions):
     """The run folder. It must not hold a run, except with --resume."""
     resume: bool = False
     """Continue the run in the folder. The result is the same to the last bit."""
+    lengthen: bool = False
+    """PRESET is the folder of a run: begin where it ended, and train to a larger
+    training.num_sequences. The result is as if all of it had been trained at once. The
+    run itself stays as it is. If this is killed, give --resume, too."""
     edit: tyro.conf.UseAppendAction[tuple[str, ...]] = ()
     """An edit during the whole training besides those of the config, such as
     "Zero('blocks.1.attn.z', head=3)"; may be repeated."""
@@ -87,10 +99,15 @@ def train(arguments: list[str]) -> None:
         _write_stages(options.out, experiment, published)
         print(f"{options.out}: was already trained for {done}")
         return
+    if options.lengthen and not (options.resume and was_begun(options.out)):
+        lengthen(preset, experiment, options.out)
     logger = _logger(options, experiment)
     try:
         result = run_experiment(
-            experiment, options.out, resume=options.resume, logger=logger
+            experiment,
+            options.out,
+            resume=options.resume or options.lengthen,
+            logger=logger,
         )
     except Stopped:  # The run has its log so far.
         _write_stages(options.out, experiment, published)

@@ -5,6 +5,7 @@
 
 from ._evaluate import evaluate as evaluate
 from ._experiment import Experiment as Experiment, load as load, Trained as Trained
+from ._lengthen import lengthen as lengthen
 from ._running import (
     run_experiment as run_experiment,
     run_experiments as run_experiments,

@@ -94,6 +94,16 @@ class RunWriter(Run):
             for old in self.resume_points[:-2]:
                 self._resume_file(old).unlink()
 
+    def copy(self, run: Run, name: str) -> None:
+        """Copies a binary file of another run, as one of this run's.
+
+        **Raises:** `ValueError` if it is damaged.
+        """
+        content = run.content(run.path / name)
+        with disk(self.path):
+            file = self.path / name
+            write_bytes(file, *with_checksum(content, self.owner(file)))
+
     def _write_tree(self, file: Path, tree: PyTree) -> None:
         write_bytes(file, *with_checksum(tree_bytes(tree), self.owner(file)))
 

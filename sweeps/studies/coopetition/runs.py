@@ -139,7 +139,8 @@ FEW = SEEDS[:3]
 
 def _small() -> list[CoopetitionRun]:
     length, part, keep = 3_200_000, 1_600_000, 160_000
-    main = CoopetitionRun("main", length, keep)
+    # The paper's rate times sequences. Its first half was seen before the second.
+    main = CoopetitionRun("main", 2 * length, keep)
     few = [
         CoopetitionRun("ciwl-only", 4_800_000, 80_000, trained_on="ciwl"),
         CoopetitionRun("icl-only", part, keep, trained_on="icl"),
@@ -149,15 +150,15 @@ def _small() -> list[CoopetitionRun]:
         CoopetitionRun("matched", length, keep, matched=True),
     ]
     variants = [
-        dataclasses.replace(main, name="1-layer", depth=1),
-        dataclasses.replace(main, name="rope", positions=Rope(30.0)),
-        dataclasses.replace(main, name="sinusoidal", positions=Sinusoidal(30.0)),
-        dataclasses.replace(main, name="mlp", mlp_ratio=4.0),
+        CoopetitionRun("1-layer", length, keep, depth=1),
+        CoopetitionRun("rope", length, keep, positions=Rope(30.0)),
+        CoopetitionRun("sinusoidal", length, keep, positions=Sinusoidal(30.0)),
+        CoopetitionRun("mlp", length, keep, mlp_ratio=4.0),
         *(
-            _sized(dataclasses.replace(main, name="data"), *size)
+            _sized(CoopetitionRun("data", length, keep), *size)
             for size in ((12_800, 5), (1600, 20), (1600, 5))
         ),
-        dataclasses.replace(main, name="mixed-50", trained_on="half"),
+        CoopetitionRun("mixed-50", length, keep, trained_on="half"),
     ]
     once = CoopetitionRun("published-rate", 20 * M, 2 * M, 400_000, rate=1e-5)
     runs = [

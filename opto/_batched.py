@@ -9,9 +9,9 @@ import numpy as np
 
 from ._edit import Selection
 from ._per_example import PerExample
-from ._reference import Values
+from ._reference import Patch, Values
 from ._site import Sites
-from ._where import axis_size, is_concrete
+from ._where import axis_size, is_concrete, Where
 
 
 def split(edits: Any, table: Sites, batch: tuple[int, ...]) -> tuple[Any, Any, Any]:
@@ -59,7 +59,9 @@ def _check_selections(edits: Any, table: Sites, batch: tuple[int, ...]) -> None:
     is_selection = lambda x: isinstance(x, Selection)
     for edit in filter(is_selection, jax.tree.leaves(edits, is_leaf=is_selection)):
         chosen: Any = edit.where.indices.get("seq")
-        if isinstance(chosen, PerExample):
+        if isinstance(edit, Patch) and _differ(edit.source):
+            edit.check_source(table)
+        if _differ(edit.where):
             edit.where.check(table.match(edit.site))
         elif is_concrete(chosen) and len(batch) == 1 and len(chosen) == batch[0] > 1:
             positions = np.asarray(chosen).ravel()
@@ -69,6 +71,11 @@ def _check_selections(edits: Any, table: Sites, batch: tuple[int, ...]) -> None:
                 means = f"pos={given} selects all of them in every example"
                 way = f"{means}; for one of each, write opto.PerExample({given})"
                 warnings.warn(way, stacklevel=5)
+
+
+def _differ(where: Where) -> bool:
+    """Whether a selection has indices of each example."""
+    return any(isinstance(x, PerExample) for x in where.indices.values())
 
 
 def _along(name: str, x: Any, table: Sites, batch: tuple[int, ...]) -> bool:

@@ -1,6 +1,6 @@
 """The sites of a model, found by a trace that computes nothing."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
 import equinox as eqx
@@ -108,6 +108,34 @@ def _unread(shapes: Any, static: Any) -> frozenset[str]:
         needed.update(v for v in step.invars if not isinstance(v, Literal))
         marked.discard(str(step.params.get("name", "")).removeprefix(_MARK))
     return frozenset(marked)
+
+
+def direct_sources(
+    model: Any, example: Sequence[Any], sites: Collection[str]
+) -> dict[str, frozenset[str]]:
+    """For each site, the others that it depends on, not only through further ones."""
+    shapes, static = eqx.partition((model, tuple(example)), _has_shape)
+
+    def visit(name, value, axes, rows):
+        marked = name in sites and isinstance(value, Tracer)
+        return checkpoint_name(value, _MARK + name) if marked else value
+
+    def call(arrays):
+        fn, args = eqx.combine(arrays, static)
+        out = fn(*args, tap=VisitorTap(visit, wanted=lambda name: True))
+        return eqx.filter(out, eqx.is_array)
+
+    found: dict[str, frozenset[str]] = {}
+    comes_from: dict[Any, frozenset[str]] = {}
+    for step in jax.make_jaxpr(call)(jax.tree.map(_shape, shapes)).jaxpr.eqns:
+        given = (v for v in step.invars if not isinstance(v, Literal))
+        sources = frozenset[str]().union(*(comes_from.get(v, ()) for v in given))
+        name = str(step.params.get("name", ""))
+        if name.startswith(_MARK):
+            name = name.removeprefix(_MARK)
+            found[name], sources = sources, frozenset({name})
+        comes_from.update(dict.fromkeys(step.outvars, sources))
+    return found
 
 
 def _shape(x: Any) -> jax.ShapeDtypeStruct:

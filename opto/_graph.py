@@ -1,15 +1,16 @@
 """The edges of a model: from what writes into the residual stream to what reads it."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 import equinox as eqx
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Float, PyTree
 
 from ._checks import is_metric, one_number
 from ._circuit import CircuitPart
-from ._discover import known_sites
+from ._discover import direct_sources, known_sites
 from ._examples import one_example
 from ._run import run
 from ._site import Site, Sites
@@ -29,12 +30,19 @@ class Graph:
     - `edges`: All of them; a vector of cuts has one entry for each.
     """
 
-    def __init__(self, table: Sites, writers: Sequence[str], readers: Sequence[str]):
+    def __init__(
+        self,
+        table: Sites,
+        writers: Sequence[str],
+        readers: Sequence[str],
+        sources: Callable[[Collection[str]], Mapping[str, Collection[str]]],
+    ):
+        """**Arguments:** `sources`: For each of some sites, on which others it depends
+        directly."""
         if why := table.not_additive(*writers):
             raise ValueError(f"writers={list(writers)}: {why}")
         for name in {*writers, *readers} - {*WRITERS, *READERS}:
             table.match(name)
-        names = list(table)
         self._writers = [s for s in table.values() if s.matches(*writers)]
         self._readers = [s for s in table.values() if s.matches(*readers)]
         if not self._writers or not self._readers:
@@ -45,24 +53,28 @@ class Graph:
         _check_shapes([*self._writers, *self._readers])
         self._slots = [(site, head) for site in self._writers for head in _heads(site)]
         self._divided = {site.name for site in self._writers if _divided(site)}
-        self._counts = {
-            reader.name: sum(
-                names.index(site.name) < names.index(reader.name)
-                for site, _ in self._slots
-            )
+        # A part may be computed before another one that it does not feed, such as heads
+        # before the MLP beside them.
+        direct = sources({s.name for s in (*self._writers, *self._readers)})
+        self._read = {
+            reader.name: [
+                i
+                for i, (site, _) in enumerate(self._slots)
+                if site.name in direct.get(reader.name, ())
+            ]
             for reader in self._readers
         }
         # A reader that comes before every writer has no edge.
-        self._readers = [s for s in self._readers if self._counts[s.name]]
+        self._readers = [s for s in self._readers if self._read[s.name]]
         if not self._readers:
             raise ValueError(
                 "no reader comes after a writer, so there is no edge: the first writer "
-                f"is {self._writers[0].name!r}, the readers are {list(self._counts)}"
+                f"is {self._writers[0].name!r}, the readers are {list(self._read)}"
             )
         self.edges = tuple(
             (CircuitPart.of(writer, w), CircuitPart.of(reader, r))
             for reader in self._readers
-            for writer, w in self._slots[: self._counts[reader.name]]
+            for writer, w in map(self._slots.__getitem__, self._read[reader.name])
             for r in _heads(reader)
         )
 
@@ -100,7 +112,8 @@ class Graph:
                 change = [written[n] - source[n] for n in self.sites if n in written]
                 change = jnp.concatenate([*map(self._by_part, self.sites, change)])
                 # For each part of the reader, the sum of what is cut of earlier parts.
-                cut = jnp.tensordot(masks[name], change[: self._counts[name]], (0, 0))
+                change = change[np.asarray(self._read[name])]
+                cut = jnp.tensordot(masks[name], change, (0, 0))
                 value = value - cut.reshape(value.shape)
             if name in source:
                 written[name] = value
@@ -119,7 +132,7 @@ class Graph:
     def _masks(self, cuts: Array) -> dict[str, Float[Array, "writer head"]]:
         masks, start = {}, 0
         for reader in self._readers:
-            shape = self._counts[reader.name], len(_heads(reader))
+            shape = len(self._read[reader.name]), len(_heads(reader))
             size = shape[0] * shape[1]
             masks[reader.name] = cuts[start : start + size].reshape(shape)
             start += size
@@ -149,7 +162,9 @@ class MetricOfCuts(eqx.Module):
         is_metric(metric)
         check_alike(inputs, source)
         example, lead = one_example(model, tuple(inputs))
-        graph = Graph(known_sites(model, example), list(writers), list(readers))
+        table = known_sites(model, example)
+        sources = lambda sites: direct_sources(model, example, sites)
+        graph = Graph(table, list(writers), list(readers), sources)
         _, other = run(model, *source, record=graph.sites)
         return MetricOfCuts(graph, metric, model, tuple(inputs), dict(other), lead)
 

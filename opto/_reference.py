@@ -77,11 +77,16 @@ class Patch(Edit):
 
     def check(self, table: Sites) -> None:
         super().check(table)
+        self.check_source(table)
+
+    def check_source(self, table: Sites) -> None:
+        """Raises `ValueError` for a `source_` index that the values do not have."""
         for axis, chosen in self.source.indices.items():
             for site in table.match(self.site):
                 place = find_axis(axis, site) - len(site.axes)
                 size = self.values.arrays[site.name].shape[place]
-                given = np.ravel(chosen) if is_concrete(chosen) else np.zeros(1)
+                index = getattr(chosen, "index", chosen)  # Of each example.
+                given = np.ravel(index) if is_concrete(index) else np.zeros(1)
                 if (np.abs(given + 0.5) > size).any():
                     got = f"source_{axis}={given.tolist()}"
                     raise ValueError(f"Patch: {got} is out of range of {size}")
@@ -283,16 +288,20 @@ def _mean(name: str, x: Array, record: Record, tokens: Any) -> Array:
     if not real.any(lead).all():
         raise ValueError("Mean: tokens= has a position without a token in any example")
     # Padding may hold anything, also NaN.
-    return jnp.where(real, x, 0).sum(lead) / jnp.asarray(real.sum(lead), x.dtype)
+    # Summed in 32 bits or more, as `jnp.mean` does.
+    wide = x.astype(jnp.promote_types(x.dtype, jnp.float32))
+    mean = jnp.where(real, wide, 0).sum(lead) / jnp.asarray(real.sum(lead), wide.dtype)
+    return mean.astype(x.dtype) if jnp.issubdtype(x.dtype, jnp.floating) else mean
 
 
 def _real(name: str, x: Any, record: Any, tokens: Any) -> np.ndarray | None:
     """`tokens` with the axes of a value; `None` where all count."""
     axes = record.axes_of(name) if isinstance(record, Record) else None
-    if tokens is None or axes is None or "seq" not in axes:
+    token = next((axis for axis in ("seq", "pos") if axis in (axes or ())), None)
+    if tokens is None or axes is None or token is None:
         return None
     real, lead = np.asarray(tokens), x.ndim - len(axes)
-    place = lead + axes.index("seq")
+    place = lead + axes.index(token)
     wanted = (*x.shape[:lead], x.shape[place])
     if real.dtype != bool or real.shape != wanted:
         got = f"{real.dtype}{list(real.shape)}"

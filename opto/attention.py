@@ -12,7 +12,7 @@ from ._checks import whole
 from ._derived import check_attention, Derived, over_rows, put, RunContext
 from ._edit import check_strength, Edit, Heads, number, select, Selection
 from ._literal import literal, Written
-from ._site import Site, Sites
+from ._site import scope_of, Site, Sites
 from ._tap import RowsAre
 from ._tokens import (
     check_tokens,
@@ -106,6 +106,9 @@ def fraction(argument: str, value: ArrayLike) -> Float[Array, ""]:
 class Pattern(Derived, Selection):
     """Clamps the attention of heads to an ideal pattern.
 
+    Attention to tokens that a query does not see, such as padding, goes to those of the
+    pattern that it sees; if it sees none of them, to itself. Padding is left alone.
+
     ```python
     Pattern(PreviousToken(0.7), heads="0:2")
     Pattern(Uniform(), heads="1:3 1:7")
@@ -145,11 +148,13 @@ class Pattern(Derived, Selection):
         self.kind = kind
 
     def needs(self, table: Sites) -> tuple[str, ...]:
-        return self.kind.needs()
+        # What queries see is known before any score, so this costs next to nothing.
+        seen = (_seen(site) for site in table.match(self.site))
+        return (*self.kind.needs(), *(name for name in seen if name in table))
 
     def derive(self, context: RunContext) -> tuple[Edit, ...]:
         return tuple(
-            self._at(site, *self._cut(site, context))
+            self._at(site, *self._among_seen(site, context))
             for site in self.where.within(context.table.match(self.site))
         )
 
@@ -161,6 +166,21 @@ class Pattern(Derived, Selection):
 
     def arguments(self) -> dict[str, Any]:
         return {"kind": self.kind, **_not_default(self)}
+
+    def _among_seen(self, site: Site, context: RunContext) -> tuple[Array, Array]:
+        """The pattern among the tokens that each query sees; none for padding."""
+        pattern, rows = self._cut(site, context)
+        seen = context.base.get(_seen(site))
+        if seen is None:
+            return pattern, rows
+        left = jnp.where(seen, pattern, 0)
+        total, rest = (x.sum(-1, keepdims=True) for x in (pattern, left))
+        itself = jnp.eye(*pattern.shape, dtype=pattern.dtype) * total
+        shared = jnp.where(
+            rest == 0, itself, left * (total / jnp.where(rest == 0, 1, rest))
+        )
+        lost = jnp.any(~seen & (pattern != 0), -1, keepdims=True)
+        return jnp.where(lost, shared, pattern), rows & seen.any(-1)
 
     def _cut(self, site: Site, context: RunContext) -> tuple[Array, Array]:
         """The pattern, cut to tokens that are keys, and which of its rows to set."""
@@ -289,9 +309,13 @@ class _Forbid(Edit):
         new = jnp.where(whole, forbidden, value + less.astype(value.dtype))
         after = self._after(new, value, site)
         # With all keys forbidden, the softmax would attend to all of them equally.
-        # Real scores stay above what models mask with, -1e9 or less.
-        nothing = jnp.max(after, -1, keepdims=True) <= jnp.maximum(-1e8, forbidden)
-        return jnp.where(whole & nothing, jnp.nan, new)
+        # Real scores stay above what models mask with, -1e9 or less. Padding saw no key
+        # before, and no token sees it.
+        before, now = (
+            jnp.max(x, -1, keepdims=True) > jnp.maximum(-1e8, forbidden)
+            for x in (value, after)
+        )
+        return jnp.where(whole & before & ~now, jnp.nan, new)
 
     def _after(self, new: Array, value: Array, site: Site) -> Array:
         mask = self.where.mask(site)
@@ -299,6 +323,12 @@ class _Forbid(Edit):
 
     def arguments(self) -> dict[str, Any]:
         return {"amount": self.amount}
+
+
+def _seen(site: Site) -> str:
+    """The site that says which keys each query sees, if the model has it."""
+    scope = scope_of(site.name)
+    return f"{scope}.seen" if scope else "seen"
 
 
 # Finite, because infinities give NaN gradients; the softmax gives exactly zero.

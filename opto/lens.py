@@ -24,6 +24,7 @@ from ._reference import Patch
 from ._run import run
 from ._site import Site, Sites
 from ._sweep import checked_table
+from ._where import is_concrete
 from .graft import Graft, swapped
 from .hints import brief
 
@@ -100,11 +101,11 @@ def logit_terms(
 ) -> tuple[Float[Array, "term ..."], tuple[str, ...]]:
     """What each part of a model adds to its logits directly, not through other parts.
 
-    The terms sum to the logits, unless an edit changes what comes after `stream`. In
-    the order of computation they are `"embed"` (with positions), `"0:3"` for head 3 of
-    layer 0, `"mlp 0"`; then `"mlp 0:7"` for neuron 7 of layer 0, if asked for; then
-    `"rest"`, everything else in the stream, such as output biases and what an edit put
-    into the stream; and last `"bias"`, `logit_bias`.
+    The terms sum to the site `logits`, unless an edit changes what comes after
+    `stream`. In the order of computation they are `"embed"` (with positions),
+    `"0:3"` for head 3 of layer 0, `"mlp 0"`; then `"mlp 0:7"` for neuron 7 of layer
+    0, if asked for; then `"rest"`, everything else in the stream, such as output
+    biases and what an edit put into the stream; and last `"bias"`, `logit_bias`.
 
     **Arguments:**
 
@@ -126,8 +127,8 @@ def logit_terms(
     A tuple of the terms, `[term, *batch, seq, label]`, and their names.
 
     **Raises:** `ValueError` as `opto.run`, if `norm` or `unembed` does not fit, for
-    sites that are not of the stream's axes, for attention that mixes its heads, and for
-    an `opto.Graft`.
+    sites that are not of the stream's axes, for attention that mixes its heads, for an
+    `opto.Graft`, and for logits that are more than that, such as capped ones.
     """
     norm = _part(model, "norm", norm, "final_norm")
     unembed = _part(model, "unembed", unembed, "unembed")
@@ -152,7 +153,10 @@ def logit_terms(
             raise ValueError(f"logit_terms takes {wanted}; got {site}")
     matrices = {_single("neurons", x, table): w for x, w in (neurons or {}).items()}
     names = [site.name for site in (*parts, *matrices)]
-    _, record = run(model, *inputs, record=[*names, final], edits=edits)
+    changed = {name for edit in edits for name in edit.changes(table)}
+    after = order[order.index(final) + 1 :]
+    read = ["logits"] if "logits" in table and changed.isdisjoint(after) else []
+    _, record = run(model, *inputs, record=[*names, final, *read], edits=edits)
     named = [term for site in parts for term in _written(site, record, embed)]
     divisor = _divisor(norm, record[final])
     for site, weight in matrices.items():
@@ -173,7 +177,27 @@ def logit_terms(
     )
     bias = jnp.broadcast_to(logit_bias(norm, unembed), terms.shape[1:])
     labels = (*(name for name, _ in named), "rest", "bias")
-    return jnp.concatenate([terms, bias[None]]), labels
+    terms = jnp.concatenate([terms, bias[None]])
+    for name in read:
+        _check_sum(terms, record[name])
+    return terms, labels
+
+
+def _check_sum(terms: Array, logits: Array) -> None:
+    """Raises `ValueError` if a model does more after its stream than norm and read."""
+    if not is_concrete(terms) or logits.shape != terms.shape[1:]:
+        return
+    apart = jnp.abs(jnp.sum(terms, 0) - logits)
+    size = jnp.abs(terms).sum(0).max()
+    if (apart > _ROUNDING[logits.dtype.itemsize] * size).any():
+        raise ValueError(
+            "the terms do not sum to the logits, to which the model does more than "
+            f"norm and unembed, such as a cap: they differ by {apart.max():.3g}"
+        )
+
+
+# How far sums may be from each other, beside the size of all that is added.
+_ROUNDING = {2: 0.02, 4: 1e-4, 8: 1e-6}
 
 
 def direct_logits(
@@ -193,7 +217,8 @@ def direct_logits(
 
     - `term`: One summand of the stream, or several; broadcasts with `stream`.
     - `stream`: What entered the norm.
-    - `norm`: `eqx.nn.LayerNorm`, `eqx.nn.RMSNorm` or `eqx.nn.Identity`.
+    - `norm`: `eqx.nn.LayerNorm`, `eqx.nn.Identity`, or an RMSNorm: `eqx.nn.RMSNorm` or
+        a module with its `weight` and `eps`, perhaps with an `offset` to the weight.
     - `unembed`: Has a `weight`, `[label, d_model]`, such as `eqx.nn.Linear`.
 
     **Raises:** `ValueError` for another kind of norm, and for shapes that do not fit.
@@ -206,15 +231,21 @@ def _divisor(norm: eqx.Module, stream: Array) -> Array:
     """What a norm divides each token of the stream by."""
     if isinstance(norm, eqx.nn.Identity):
         return jnp.ones((), stream.dtype)
-    if not isinstance(norm, eqx.nn.LayerNorm | eqx.nn.RMSNorm):
-        known = "a LayerNorm, RMSNorm or Identity of Equinox"
+    weight: Any = getattr(norm, "weight", None)
+    eps: Any = getattr(norm, "eps", None)
+    plain = isinstance(norm, eqx.nn.LayerNorm | eqx.nn.RMSNorm)
+    if eps is None or not (plain or eqx.is_array(weight)):
+        known = "a LayerNorm, an RMSNorm or an Identity"
         raise ValueError(f"norm must be {known}, got {type(norm).__name__}")
-    if norm.shape != stream.shape[-1:]:
+    shape = norm.shape if plain else np.shape(weight)
+    if shape != stream.shape[-1:]:
         wanted = f"a norm of d_model={stream.shape[-1]}"
-        raise ValueError(f"norm must be {wanted}, got one of shape {norm.shape}")
+        raise ValueError(f"norm must be {wanted}, got one of shape {shape}")
+    # In 32 bits or more: in 16, squares overflow.
+    wide = stream.astype(jnp.promote_types(stream.dtype, jnp.float32))
     if isinstance(norm, eqx.nn.LayerNorm):
-        stream = stream - jnp.mean(stream, -1, keepdims=True)
-    return jnp.sqrt(jnp.mean(stream**2, -1, keepdims=True) + norm.eps)
+        wide = wide - jnp.mean(wide, -1, keepdims=True)
+    return jnp.sqrt(jnp.mean(wide**2, -1, keepdims=True) + eps)
 
 
 def _centred(norm: Any, term: Array) -> Array:
@@ -222,7 +253,9 @@ def _centred(norm: Any, term: Array) -> Array:
     if isinstance(norm, eqx.nn.LayerNorm):
         term = term - jnp.mean(term, -1, keepdims=True)
     weight = getattr(norm, "weight", None)
-    return term if weight is None else term * weight
+    if weight is None:
+        return term
+    return term * (getattr(norm, "offset", 0.0) + weight)
 
 
 def _largest(values: Array, reached: Array, top: int | None) -> list[int]:

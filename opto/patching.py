@@ -25,6 +25,8 @@ from .hints import brief
 
 
 Metric = Callable[..., Array]
+# What a norm follows.
+_BEFORE_NORM = ("in", "q_in", "k_in", "v_in")
 # Frozen in path patching: what heads and MLPs write, if the model has these sites.
 WRITES = ("**.z", "**.mlp.out")
 
@@ -38,7 +40,8 @@ class PathPatch(Derived):
     who let MLPs respond; `frozen="**.z"` does as they do. What a sender feeds within
     its own part is not frozen: `v` of a head reaches others through that head's `z`.
     Norms respond, too. With `"**.scale"` in `frozen` they divide by what they divide by
-    on this input, as in TransformerLens's `freeze_ln`; then the path is linear.
+    on this input, as in TransformerLens's `freeze_ln`; then the path is linear. This
+    goes for the norm after a receiver such as `mlp.in`, too, for all that it divides.
 
     ```python
     _, source = opto.run(model, *source_inputs, record="blocks.0.attn.z")
@@ -96,7 +99,19 @@ class PathPatch(Derived):
         edits += [put(name, {name: held[name]}, Where({}), 1.0) for name in frozen]
         edits.append(put(senders.site, self.source.arrays, senders.where, 1.0))
         seen = context.run(edits=edits, record=[receivers.site])
-        return (put(receivers.site, dict(seen), receivers.where, self.strength),)
+        read = [
+            scope_of(name)
+            for name in _selected(receivers, context.table)
+            if last_name(name) in _BEFORE_NORM
+        ]
+        return (
+            *(
+                put(name, {name: held[name]}, Where({}), 1.0)
+                for name in frozen
+                if last_name(name) == "scale" and scope_of(name) in read
+            ),
+            put(receivers.site, dict(seen), receivers.where, self.strength),
+        )
 
     def changes(self, table: Sites) -> tuple[str, ...]:
         return _selected(_whole(self.receivers), table)

@@ -12,12 +12,13 @@ from jaxtyping import Array, Float, Int, PRNGKeyArray
 
 from ._check_edits import as_edits
 from ._checks import whole
-from ._edit import AbstractEdit
+from ._edit import AbstractEdit, Selection
 from ._effects import warn_without_effect
+from ._per_example import PerExample
 from ._record import Record, Request
 from ._run import raise_wrong, ran_with
 from ._sweep import checked_table
-from ._where import Where
+from ._where import is_concrete, Where
 
 
 @dataclasses.dataclass(frozen=True)
@@ -80,6 +81,10 @@ class NextToken(Feed):
     def begin(self, inputs, steps, fill):
         (ids,) = inputs
         ids = jnp.asarray(ids)
+        if is_concrete(ids) and (ids[..., -1:] < 0).any():
+            # The next token would be read from what padding gives.
+            wanted = "prompts must end with a token, and have padding on the left"
+            raise ValueError(f"{wanted}; got an id below 0 at their end")
         room = [(0, 0)] * (ids.ndim - 1) + [(0, steps)]
         return (jnp.pad(ids, room, constant_values=fill),), ids.shape[-1]
 
@@ -180,7 +185,7 @@ def roll_out(
     other, _ = feed.begin(inputs, steps, 1)
     inputs, first = feed.begin(inputs, steps, 0)
     table = checked_table(model, inputs, edits)
-    _check_causal(model, feed, first, inputs, other)
+    _check_causal(model, feed, first, edits, inputs, other)
     keys = jax.random.split(jax.random.key(seed), steps)
     inputs, answers, found, entries, wrong = _rolled(
         model, inputs, feed, edits, record, jnp.arange(first, first + steps), keys
@@ -205,17 +210,19 @@ def _rolled(model, inputs, feed: Feed, edits, record, positions, keys):
     return inputs, *found
 
 
-def _check_causal(model: Any, feed: Feed, first: int, *fillings: Any) -> None:
+def _check_causal(
+    model: Any, feed: Feed, first: int, edits: Any, *fillings: Any
+) -> None:
     """Raises `ValueError` if the first answer depends on what is not written yet."""
+    one, other = (_first_answer(model, feed, first, edits, x) for x in fillings)
+    if not jnp.allclose(one, other, rtol=1e-3, atol=1e-4, equal_nan=True):
+        what = f"{type(model).__name__}{' under these edits' if edits else ''}"
+        raise ValueError(f"roll_out takes a causal model; {what} sees what comes later")
 
-    one, other = (_first_answer(model, feed, first, inputs) for inputs in fillings)
-    if not jnp.allclose(one, other, rtol=1e-3, atol=1e-4):
-        kind = type(model).__name__
-        raise ValueError(f"roll_out takes a causal model; {kind} sees what comes later")
 
-
-def _answer_at(model: Any, feed: Feed, first: int, inputs: Any) -> Array:
-    return feed.answer(ran_with(model, inputs, (), ()).outputs, first)
+def _answer_at(model: Any, feed: Feed, first: int, edits: Any, inputs: Any) -> Array:
+    here = _counted_from(edits, feed.newest(first))
+    return feed.answer(ran_with(model, inputs, (), here).outputs, first)
 
 
 # It runs once, so it is compiled quickly rather than well.
@@ -226,11 +233,19 @@ _first_answer: Any = eqx.filter_jit(_answer_at, **_QUICKLY)
 def _counted_from(edits: Any, newest: Any) -> Any:
     """Edits whose negative positions count from the newest one."""
 
-    def moved(where: Any) -> Any:
-        chosen: Any = where.indices.get("seq") if isinstance(where, Where) else None
-        if not eqx.is_array(chosen):
-            return where
-        new = jnp.where(chosen < 0, chosen + newest + 1, chosen)
-        return Where({**where.indices, "seq": new}, where.entries)
+    from_newest = lambda index: jnp.where(index < 0, index + newest + 1, index)
+    each = lambda x: eqx.is_array(x) or isinstance(x, PerExample)
 
-    return jax.tree.map(moved, edits, is_leaf=lambda x: isinstance(x, Where))
+    def moved(edit: Any) -> Any:
+        if not isinstance(edit, Selection):
+            return edit
+        indices = {
+            axis: jax.tree.map(from_newest, chosen)
+            for axis, chosen in edit.where.indices.items()
+            if axis in ("seq", "kv_seq") and each(chosen)
+        }
+        # Not the places of a `Patch` in its source, which has its own length.
+        where = Where({**edit.where.indices, **indices}, edit.where.entries)
+        return eqx.tree_at(lambda e: e.where, edit, where)
+
+    return jax.tree.map(moved, edits, is_leaf=lambda x: isinstance(x, Selection))

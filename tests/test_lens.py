@@ -298,7 +298,7 @@ ERRORS = {
     "norm must be an eqx.Module, got None": lambda model, inputs: logit_terms(
         eqx.tree_at(lambda m: m.final_norm, model, None), *inputs
     ),
-    "RMSNorm or Identity of Equinox, got PReLU": lambda model, inputs: logit_terms(
+    "RMSNorm or an Identity, got PReLU": lambda model, inputs: logit_terms(
         model, *inputs, norm=eqx.nn.PReLU()
     ),
     "[label, d_model], got Identity": _terms(unembed=eqx.nn.Identity()),

@@ -191,6 +191,15 @@ ERRORS = {
     "edits is a sequence of edits, got one: write [Zero(": lambda: opto.run(
         *(case("ragged")[0], *case("ragged")[1]), edits=Zero(z)
     ),
+    "head 9 is out of range": lambda: run(Zero(z, head=opto.PerExample([0, 9, 1]))),
+    "source_seq=[9, 0, 0] is out of range": lambda: run(
+        opto.Patch(
+            z,
+            run(record=z)[1],
+            pos=opto.PerExample([0, 1, 1]),
+            source_pos=opto.PerExample([9, 0, 0]),
+        )
+    ),
     "is swept: give it to opto.sweep": lambda: run(Zero(z).each("head")),
     "the value at 'b' is not a number everywhere": lambda: opto.Patch(
         "*", {"a": [0.0, 1.0], "b": [1.0, np.nan]}

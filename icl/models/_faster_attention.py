@@ -13,7 +13,7 @@ from .attention.product import product_scale
 
 # The sites between what attention reads and what it gives.
 _INSIDE = (
-    *("q_pre", "k_pre", "q", "k", "v", "scores"),
+    *("q_pre", "k_pre", "q", "k", "v", "seen", "scores"),
     *("kernel", "pattern", "z", "result"),
 )
 

@@ -73,13 +73,15 @@ def _linear(
 def _layer_norm(
     layer: eqx.nn.LayerNorm, x: Float[Array, "seq d_model"], tap: Tap
 ) -> Float[Array, "seq d_model"]:
-    centred = x - x.mean(-1, keepdims=True)
+    # In 32 bits or more: in 16, squares overflow.
+    wide = x.astype(jnp.promote_types(x.dtype, jnp.float32))
+    centred = wide - wide.mean(-1, keepdims=True)
     scale = jnp.sqrt((centred**2).mean(-1, keepdims=True) + layer.eps)
     if tap.wants("scale"):
         scale = tap("scale", scale[:, 0], "seq")[:, None]
     if layer.weight is not None:
         centred = _rows(layer.weight, len(x)) * centred
-    return _plus(centred / scale, layer.bias)
+    return _plus((centred / scale).astype(x.dtype), layer.bias)
 
 
 def _plus(

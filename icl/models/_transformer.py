@@ -92,18 +92,29 @@ def through_attention(
     tap: Tap,
 ) -> Float[Array, "query_seq d_model"]:
     """What attention writes that reads the stream through a norm."""
-    normed = tap("normed", per_token(norm, x, tap), "seq d_model")
-    reads = _reads(norm, attn, x, tap)
+    scales = _Scale(tap)
+    normed = tap("normed", per_token(norm, x, scales), "seq d_model")
+    reads = _reads(norm, attn, x, tap, scales)
     return attn(normed, positions, reads=reads, start=start, real=real, tap=tap)
 
 
+_READS = ("q_in", "k_in", "v_in")
+
+
 def _reads(
-    norm: eqx.Module, attn: Attention, x: Float[Array, "seq d_model"], tap: Tap
+    norm: eqx.Module,
+    attn: Attention,
+    x: Float[Array, "seq d_model"],
+    tap: Tap,
+    scales: "_Scale",
 ) -> Reads:
-    """What each head reads instead of `x`, if someone edits it."""
+    """What each head reads instead of `x`, if someone edits it.
+
+    Each is divided by its own scale; if someone edits the scale, by the edited one.
+    """
     reads: Reads = {}
-    normed = jax.vmap(lambda read: per_token(norm, read))
-    for name in ("q_in", "k_in", "v_in"):
+    normed = jax.vmap(lambda read: per_token(norm, read, scales.again()))
+    for name in _READS:
         if tap.wants(name):
             shared = name != "q_in" and attn.kv_axis == "kv_head"
             heads = attn.num_kv_heads if shared else attn.num_heads
@@ -113,6 +124,31 @@ def _reads(
             if read is not whole:  # If only recorded, all heads read the same `x`.
                 reads[name] = normed(read), normed(whole)
     return reads
+
+
+class _Scale(Tap):
+    """Remembers the scale of a norm, if someone edits it."""
+
+    def __init__(self, tap: Tap, held: Array | None = None):
+        self._tap, self._held = tap, held
+
+    def __call__(self, name, value, axes, *, rows=None):
+        if self._held is not None:
+            return self._held
+        new = self._tap(name, value, axes, rows=rows)
+        self._edited = None if new is value else new
+        return new
+
+    def again(self) -> Tap:
+        """A tap that divides what another call reads by the edited scale."""
+        edited = getattr(self, "_edited", None)
+        return identity if edited is None else _Scale(identity, edited)
+
+    def scope(self, name):
+        return self._tap.scope(name)
+
+    def wants(self, *names):
+        return self._held is not None or self._tap.wants(*names)
 
 
 def through_mlp(

@@ -6,7 +6,7 @@ over keys (Katharopoulos et al. 2020, "Transformers are RNNs", section 3.3).
 
 import abc
 import dataclasses
-from typing import ClassVar, Literal, NamedTuple, TYPE_CHECKING
+from typing import Any, ClassVar, Literal, NamedTuple, TYPE_CHECKING
 
 import jax
 import jax.numpy as jnp
@@ -15,7 +15,7 @@ from jaxtyping import Array, Bool, Float
 
 from opto import Tap
 
-from ._kind import AbstractAttention
+from ._kind import AbstractAttention, sees_all
 from ._products import faster
 
 
@@ -111,13 +111,13 @@ class AbstractKernelAttention(AbstractAttention):
         return form(queries, keys, v, seen)
 
 
-def _is_short(rule: Kernel, k: Features, v: Array, seen: np.ndarray) -> bool:
+def _is_short(rule: Kernel, k: Features, v: Array, seen: Any) -> bool:
     """Whether all weights at once are faster than a running sum."""
     (queries, keys), value = seen.shape, v.shape[-1]
     each = k.values.shape[-1] + value
     at_once = queries * keys * each
     sums = (queries + keys) * rule.width(k.values.shape[-1]) * value
-    if not seen.all():
+    if not sees_all(seen):
         sums += queries * _CHUNK * each
     return at_once <= _AT_ONCE * sums
 
@@ -134,16 +134,20 @@ class AsPattern:
         q: Features,
         k: Features,
         v: Float[Array, "kv_seq head d_head"],
-        seen: Bool[np.ndarray, "seq kv_seq"],
+        seen: Bool[np.ndarray | Array, "seq kv_seq"],
     ) -> Float[Array, "seq head d_head"]:
         form, rule = faster(q.values, k.values), self.kind.kernel
         kernel = rule.of(form.scores(q.values, k.values))
+        some = not sees_all(seen)
+        if not isinstance(seen, np.ndarray):
+            # A query of padding may see no key; its sum must not be zero.
+            seen = seen | ~seen.any(-1, keepdims=True)
         visible = jnp.expand_dims(seen, form.head)
         if k.log is not None:
             logs = jnp.where(visible, _as_keys(k.log, form.head), _LEAST)
             highest = jnp.max(logs, form.key, keepdims=True)
             kernel = kernel * jnp.exp(logs - highest)
-        if not seen.all():
+        if some:
             kernel = jnp.where(visible, kernel, 0)
         kernel = self.kind.name_before(self.tap, kernel, form.head)
         pattern = rule.over_sum(kernel, jnp.sum(kernel, form.key, keepdims=True))
@@ -166,8 +170,10 @@ class AsScan:
     kind: AbstractKernelAttention
 
     @staticmethod
-    def fits(seen: Bool[np.ndarray, "seq kv_seq"]) -> bool:
+    def fits(seen: Bool[np.ndarray | Array, "seq kv_seq"]) -> bool:
         """Whether the queries see keys in this way."""
+        if not isinstance(seen, np.ndarray):
+            return False
         counts = seen.sum(1)
         first = np.arange(seen.shape[1]) < counts[:, None]
         steps = np.diff(counts)
@@ -179,7 +185,7 @@ class AsScan:
         q: Features,
         k: Features,
         v: Float[Array, "kv_seq head d_head"],
-        seen: Bool[np.ndarray, "seq kv_seq"],
+        seen: Any,
     ) -> Float[Array, "seq head d_head"]:
         # An extra value of 1 sums up the weights.
         v = jnp.concatenate([v, jnp.ones_like(v[..., :1])], -1)

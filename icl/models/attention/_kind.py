@@ -42,7 +42,7 @@ class AbstractAttention(eqx.Module):
         q: Float[Array, "seq head d_head"],
         k: Float[Array, "kv_seq head d_head"],
         v: Float[Array, "kv_seq head d_head"],
-        seen: Bool[np.ndarray, "seq kv_seq"],
+        seen: Bool[np.ndarray | Array, "seq kv_seq"],
         *,
         tap: Tap,
     ) -> Float[Array, "seq head d_head"]:
@@ -54,8 +54,8 @@ class AbstractAttention(eqx.Module):
 
         **Arguments:**
 
-        - `seen`: Which keys each query sees, from a `Mask`. Softmax attention takes a
-            JAX array, too, for padding.
+        - `seen`: Which keys each query sees, from a `Mask`; a JAX array if there is
+            padding, whose queries may see none.
         """
 
     def asked(self, tap: Tap) -> bool:
@@ -84,6 +84,11 @@ class AbstractAttention(eqx.Module):
     @property
     def _before_site(self) -> str:
         return "scores" if self.before == "logits" else "kernel"
+
+
+def sees_all(seen: Bool[np.ndarray | Array, "seq kv_seq"]) -> bool:
+    """Whether every query is known to see every key."""
+    return isinstance(seen, np.ndarray) and bool(seen.all())
 
 
 class AbstractMixingAttention(AbstractAttention):

@@ -6,6 +6,7 @@ from typing import Any
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
 from opto import identity, Tap
@@ -101,7 +102,10 @@ class Attention(eqx.Module):
         )
         output = self.output.weight.reshape(d_model, self.num_heads, -1).swapaxes(0, 1)
         additive = not isinstance(kind, AbstractMixingAttention)
-        return HeadWeights(q, k, v, output, kind.bilinear, kind.name, additive)
+        # Norms of queries and keys come between the weights and the scores.
+        bilinear = kind.bilinear and self.query_norm is None
+        name = kind.name if bilinear == kind.bilinear else "attention with head norms"
+        return HeadWeights(q, k, v, output, bilinear, name, additive)
 
     def __call__(
         self,
@@ -137,6 +141,7 @@ class Attention(eqx.Module):
         seen: Any = self.mask.seen(len(x), start)
         if real is not None:
             seen = seen & real[keys]
+        seen = _named(seen, start, tap)
         z = self.kind(q, k, v, seen, tap=tap)
         z = by_head(tap, "z", z)
         if isinstance(self.kind, AbstractMixingAttention):
@@ -160,6 +165,20 @@ class Attention(eqx.Module):
         edited = tap("result", result, "head seq d_model")
         # Add the difference, so an edit that changes nothing has exactly no effect.
         return out if edited is result else out + (edited - result).sum(0)
+
+
+def _named(seen: Any, start: int, tap: Tap) -> Any:
+    """Names which keys each query sees, if some do not see all before them."""
+    if (
+        isinstance(seen, np.ndarray)
+        and seen[np.tri(*seen.shape, k=start, dtype=bool)].all()
+    ):
+        return seen
+    if not tap.wants("seen"):
+        return seen
+    given = jnp.asarray(seen)
+    new = tap("seen", given, "seq kv_seq")
+    return seen if new is given else new
 
 
 def _normed(

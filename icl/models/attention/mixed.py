@@ -11,7 +11,7 @@ from jaxtyping import Array, Float, PRNGKeyArray
 from ...protocols import AttentionConfig
 from ._kind import AbstractAttention
 from ._products import faster
-from .softmax import MASKED
+from .softmax import masked
 
 
 class _Mixed(AbstractAttention):
@@ -27,7 +27,7 @@ class _Mixed(AbstractAttention):
         form = faster(q, k)
         visible = jnp.expand_dims(seen, form.head)
         products = form.scores(q, k)
-        scores = jnp.where(visible, self.scale * products, MASKED)
+        scores = jnp.where(visible, self.scale * products, masked(products.dtype))
         share = jax.nn.sigmoid(10 * self.mix)
         mixed = share * jax.nn.softmax(scores, form.key) + (1 - share) * products
         kernel = jnp.where(visible, mixed, 0)

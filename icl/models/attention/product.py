@@ -8,7 +8,7 @@ import jax.numpy as jnp
 from jaxtyping import PRNGKeyArray
 
 from ...protocols import AttentionConfig
-from ._kind import AbstractAttention
+from ._kind import AbstractAttention, sees_all
 from ._products import faster
 
 
@@ -21,13 +21,13 @@ class _Product(AbstractAttention):
     bilinear: ClassVar = True
 
     def __call__(self, q, k, v, seen, *, tap):
-        if seen.all() and not self.asked(tap):
+        if sees_all(seen) and not self.asked(tap):
             # Sum over keys first: this needs no weights.
             sums = self.scale * jnp.einsum("khd,khe->hde", k, v)
             return jnp.einsum("qhd,hde->qhe", q, sums)
         form = faster(q, k)
         kernel = self.scale * form.scores(q, k)
-        if not seen.all():
+        if not sees_all(seen):
             kernel = jnp.where(jnp.expand_dims(seen, form.head), kernel, 0)
         kernel = self.name_before(tap, kernel, form.head)
         pattern = self.name_pattern(tap, kernel, form.head)

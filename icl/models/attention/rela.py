@@ -9,7 +9,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from ...protocols import AttentionConfig
-from ._kind import AbstractAttention, AbstractMixingAttention
+from ._kind import AbstractAttention, AbstractMixingAttention, sees_all
 from ._products import faster
 
 
@@ -26,7 +26,7 @@ class _Rela(AbstractMixingAttention):
     def __call__(self, q, k, v, seen, *, tap):
         form = faster(q, k)
         kernel = self.scale * form.scores(q, k)
-        if not seen.all():
+        if not sees_all(seen):
             kernel = jnp.where(jnp.expand_dims(seen, form.head), kernel, 0)
         kernel = self.name_before(tap, kernel, form.head)
         pattern = jax.nn.relu(kernel)

@@ -1,22 +1,25 @@
 """Softmax attention (Vaswani et al. 2017, "Attention Is All You Need")."""
 
 import dataclasses
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-import numpy as np
 from jaxtyping import PRNGKeyArray
 
 from ...protocols import AttentionConfig
-from ._kind import AbstractAttention
+from ._kind import AbstractAttention, sees_all
 from ._products import faster
 
 
-# Scores of unseen keys: finite, because infinities give NaN gradients, and large enough
-# for the softmax to give exactly zero.
-MASKED = -1e20
+def masked(dtype: Any) -> float:
+    """The scores of unseen keys.
+
+    Finite, because infinities give NaN gradients, and large enough for the softmax to
+    give exactly zero.
+    """
+    return max(-1e20, float(jnp.finfo(dtype).min))
 
 
 class _Softmax(AbstractAttention):
@@ -30,8 +33,9 @@ class _Softmax(AbstractAttention):
     def __call__(self, q, k, v, seen, *, tap):
         form = faster(q, k)
         scores = self.scale * form.scores(q, k)
-        if not (isinstance(seen, np.ndarray) and seen.all()):
-            scores = jnp.where(jnp.expand_dims(seen, form.head), scores, MASKED)
+        if not sees_all(seen):
+            unseen = masked(scores.dtype)
+            scores = jnp.where(jnp.expand_dims(seen, form.head), scores, unseen)
         scores = self.name_before(tap, scores, form.head)
         pattern = jax.nn.softmax(scores, form.key)
         pattern = self.name_pattern(tap, pattern, form.head)

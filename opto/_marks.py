@@ -73,8 +73,11 @@ def _batched(args, dims, *, mark):
 
 
 def _jvp(primals, tangents, *, mark):
-    # The tangent is not a value of the model.
-    return mark_p.bind(*primals, mark=mark), tangents[0]
+    # `interpret` takes all marks out before anything outside is differentiated.
+    raise ValueError(
+        f"the model differentiates through {mark.name!r} itself, and an edit would not "
+        "reach the derivative; name other submodules in names="
+    )
 
 
 batching.primitive_batchers[mark_p] = _batched
@@ -86,8 +89,21 @@ def mark(x: Array, mark: Mark) -> Array:
     return mark_p.bind(jnp.asarray(x), mark=mark)
 
 
-# The computation of a function with a derivative of its own is differentiated.
-_INLINED = {"jit", "closed_call", "core_call", "custom_jvp_call", "custom_vjp_call"}
+_INLINED = {"jit", "closed_call", "core_call"}
+_OWN_DERIVATIVE = {"custom_jvp_call", "custom_vjp_call"}
+
+
+@functools.partial(jax.custom_jvp, nondiff_argnums=(0,))
+def _not_differentiated(names: str, x: Array) -> Array:
+    return x
+
+
+@_not_differentiated.defjvp
+def _refused(names, primals, tangents):
+    raise ValueError(
+        f"{names} is computed within a function that has a derivative of its own, "
+        "which edits and records do not keep; name others, or take no gradient"
+    )
 
 
 class Visitor(NamedTuple):
@@ -176,11 +192,14 @@ class _Interpreter:
         if kind in ("checkpoint", "remat2"):  # The name depends on JAX's version.
             return self._checkpoint(params, given, visitor, seen)
         inner = params.get("jaxpr", params.get("call_jaxpr"))
-        if kind in _INLINED and inner is not None:
+        names = ", ".join(map(repr, _counted_in(step)))
+        if kind in _INLINED | _OWN_DERIVATIVE and inner is not None:
             consts = getattr(inner, "consts", ())
             inner = getattr(inner, "jaxpr", inner)
+            if kind in _OWN_DERIVATIVE:
+                # Of the inputs: the function's own steps may have no derivative.
+                given = [_not_differentiated(names, x) for x in given]
             return self.program(inner, consts, given, visitor, seen)
-        names = ", ".join(map(repr, _counted_in(step)))
         raise ValueError(
             f"the value of {names} is computed within a {kind!r} and cannot leave it; "
             "name other submodules in names="

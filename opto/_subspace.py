@@ -5,12 +5,13 @@ from typing import Any
 
 import equinox as eqx
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, ArrayLike, Float, Real
 
 from ._checks import named
 from ._edit import Edit, Heads, numbers, select
 from ._site import Site
-from ._where import Chosen, find_axis
+from ._where import Chosen, find_axis, is_concrete
 
 
 class Subspace(eqx.Module):
@@ -18,7 +19,7 @@ class Subspace(eqx.Module):
 
     **Fields:**
 
-    - `vectors`: They need be neither orthogonal nor of length 1.
+    - `vectors`: They need be neither orthogonal nor of length 1, but independent.
     - `axes`: The names of their axes but `rank`. The last one is that of the vectors;
         the others choose a subspace for each head or layer.
     """
@@ -28,7 +29,8 @@ class Subspace(eqx.Module):
 
     @staticmethod
     def of(what: str, basis: ArrayLike | Sequence[Any], axes: str | None) -> "Subspace":
-        """**Raises:** `ValueError` for vectors that the axes do not fit."""
+        """**Raises:** `ValueError` for vectors that the axes do not fit, and for
+        dependent ones, which span less than they say."""
         vectors = numbers(what, basis)
         names = tuple(named("axes", axes).split()) if axes is not None else ("unit",)
         if vectors.ndim == len(names):  # One vector.
@@ -39,6 +41,11 @@ class Subspace(eqx.Module):
             )
             got = f"got shape {vectors.shape}"
             raise ValueError(f"{what} must be {wanted} {names[-1]}; {got}")
+        if is_concrete(vectors):
+            wide = np.asarray(vectors, np.float64)
+            if not _independent(wide, np.linalg.qr(wide.mT)[1], np).all():
+                wanted = "linearly independent vectors, none of them zero"
+                raise ValueError(f"{what} must be {wanted}")
         return Subspace(vectors, names)
 
     def arguments(self) -> dict[str, Any]:
@@ -65,9 +72,12 @@ class Subspace(eqx.Module):
             got = f"vectors of length {vectors.shape[-1]}"
             raise ValueError(f"basis has {got}, which do not fit {site}")
         wide = jnp.promote_types(vectors.dtype, jnp.float32)
-        found, upper = jnp.linalg.qr(vectors.astype(wide).mT)
+        vectors = vectors.astype(wide)
+        found, upper = jnp.linalg.qr(vectors.mT)
         signs = jnp.sign(jnp.diagonal(upper, axis1=-2, axis2=-1))
-        found = (found * jnp.where(signs == 0, 1, signs)[..., None, :]).mT
+        # A dependent vector, not known before, adds nothing to the span.
+        signs = jnp.where(_independent(vectors, upper, jnp), signs, 0)
+        found = (found * signs[..., None, :]).mT
         # Lead axes in the order of the site's, and of length one where it has others.
         rest = [i for i in range(len(site.axes)) if i != find_axis(axes[-1], site)]
         places = [find_axis(axis, site) for axis in axes[:-1]]
@@ -87,6 +97,17 @@ class Subspace(eqx.Module):
         found = found if to is None else jnp.broadcast_to(to, found.shape)
         found = found.astype(change.dtype)
         return jnp.moveaxis(jnp.einsum("...r,...rd->...d", found, basis), -1, place)
+
+
+def _independent(vectors: Any, upper: Any, xp: Any) -> Any:
+    """Which vectors are not in the span of those before them, `[…, rank]`.
+
+    **Arguments:** `upper`: The triangular matrix of their QR decomposition.
+    """
+    left = xp.abs(xp.diagonal(upper, 0, -2, -1))
+    length = xp.linalg.norm(vectors, axis=-1)
+    least = vectors.shape[-1] * xp.finfo(xp.float32).eps
+    return left > least * length
 
 
 class Project(Edit):

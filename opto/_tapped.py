@@ -45,8 +45,10 @@ class Tapped(eqx.Module):
         """Calls the model; without a request, nothing else."""
         wanted = {path: sites.wanted(tap) for path, sites in self._sites}
         wanted = {path: sites for path, sites in wanted.items() if sites.roles}
-        if not wanted or not isinstance(tap, VisitorTap):
+        if not wanted:
             return self.model(*inputs, **keywords)  # pyright: ignore
+        if not isinstance(tap, VisitorTap):
+            tap = _visiting(tap)
         arrays, static = eqx.partition((self.model, inputs, keywords), eqx.is_array)
         others: list[Any] = []
 
@@ -223,6 +225,19 @@ def _check_called(sites: Mapping[str, ModuleSites], visited: set[str]) -> None:
     if missed:
         names = ", ".join(map(repr, missed))
         raise ValueError(f"names: the model does not call the submodules {names}")
+
+
+def _visiting(tap: Tap) -> VisitorTap:
+    """A tap of the user's own, as one that is asked for values within a scan."""
+
+    def within(name: str, value: Array, axes: tuple[str, ...], rows: Rows | None):
+        raise ValueError(
+            f"{name!r} is computed within a scan or a branch, where a Tap of your own "
+            "cannot take it; use opto.run"
+        )
+
+    visit = lambda name, value, axes, rows: tap(name, value, " ".join(axes), rows=rows)
+    return VisitorTap(visit, tap.wants, edit=within)
 
 
 def _visitor(tap: VisitorTap, visited: set[str]) -> Visitor:

@@ -94,6 +94,21 @@ def test_only_the_subspace_is_exchanged(model, xs):
     assert opto.parse(edit.text()).text() == edit.text()
 
 
+def test_dependent_vectors_that_are_not_known_before(model, xs):
+    site, vector = "layers.0.resid", drawn(6)
+    before = values(model, xs, site)
+    projected = jax.jit(
+        lambda basis: opto.run(
+            model, xs, record=site, edits=[opto.Project(site, basis, axes="d_model")]
+        )[1][site]
+    )
+    expected = before - before @ projector(vector[None])
+    np.testing.assert_allclose(
+        projected(jnp.asarray([vector] * 2)), expected, atol=1e-5
+    )
+    np.testing.assert_allclose(projected(jnp.zeros((1, 6))), before, atol=1e-6)
+
+
 def test_as_pyvene():
     """LowRankRotatedSpaceIntervention of pyvene 0.1.8 on these vectors."""
     x, source = jnp.array([[1.0, 2, 3, 4]]), jnp.array([[0.5, -1, 2, 0]])
@@ -114,6 +129,8 @@ REFUSED = {
     "must be [head, rank, d_model]": dict(basis=drawn(6), axes="head d_model"),
     "vectors of length 5, which do not fit layers.0.resid": dict(basis=drawn(5)),
     "the basis is not finite": dict(basis=[0.0, np.nan]),
+    "must be linearly independent vectors": dict(basis=[drawn(6)] * 2),
+    "must be linearly independent vectors, none of them zero": dict(basis=np.zeros(6)),
     "has no axis 'head'": dict(basis=drawn(2, 1, 6), axes="head d_model"),
 }
 

@@ -313,6 +313,65 @@ class Looping(eqx.Module):
         )
 
 
+class Inner(eqx.Module):
+    """Its output is a derivative of its own submodule."""
+
+    linear: eqx.nn.Linear
+
+    def __call__(self, x):
+        return jax.grad(lambda x: jnp.tanh(self.linear(x)).sum())(x)
+
+
+@jax.custom_vjp
+def rounded(linear, x):
+    return jnp.round(linear(x))
+
+
+rounded.defvjp(
+    lambda linear, x: (rounded(linear, x), (linear, x)),
+    lambda kept, g: (jax.tree.map(jnp.zeros_like, kept[0]), kept[0].weight.T @ g),
+)
+
+
+class Rounding(eqx.Module):
+    """Rounds with the gradient of not rounding."""
+
+    linear: eqx.nn.Linear
+
+    def __call__(self, x):
+        return rounded(self.linear, x).sum()
+
+
+def test_a_derivative_of_the_models_own_is_kept_or_refused():
+    model = opto.tapped(Rounding(looping().linear), {"linear": "linear"})
+    x = jnp.ones(2)
+    wanted = model.model.linear.weight.sum(0)
+    grad = lambda **asked: jax.grad(lambda x: opto.run(model, x, **asked)[0])(x)
+    np.testing.assert_allclose(grad(), wanted, rtol=1e-6)
+    found = opto.run(model, x, record="linear")[1]["linear"]
+    np.testing.assert_allclose(found, model.model.linear(x), rtol=1e-6)
+    with pytest.raises(ValueError, match="'linear' is computed within a function"):
+        grad(record="linear")
+
+
+class Doubling(opto.Tap):
+    def __call__(self, name, value, axes, *, rows=None):
+        return 2 * value
+
+    def scope(self, name):
+        return self
+
+    def wants(self, *names):
+        return True
+
+
+def test_a_tap_of_the_users_own():
+    linear = eqx.nn.Linear(2, 2, key=jax.random.key(0))
+    mlp = opto.tapped(eqx.nn.Sequential([linear, linear]))
+    twice = 2 * linear(2 * linear(jnp.ones(2)))
+    np.testing.assert_allclose(mlp(jnp.ones(2), tap=Doubling()), twice, rtol=1e-6)
+
+
 def looping():
     linear = eqx.nn.Linear(2, 2, key=jax.random.key(0))
     return Looping(linear, linear)
@@ -340,6 +399,11 @@ REFUSED = {
     ),
     "the value of 'linear' is computed within a 'while'": lambda model: opto.sites(
         opto.tapped(looping(), {"linear": "linear"}), jnp.zeros(2)
+    ),
+    "the model differentiates through 'linear' itself": lambda model: opto.run(
+        opto.tapped(Inner(looping().linear), {"linear": "linear"}),
+        jnp.ones(2),
+        record="linear",
     ),
     "the model does not call the submodules 'unused'": lambda model: opto.sites(
         opto.tapped(looping(), {"unused": "unused"}), jnp.zeros(2)

@@ -83,11 +83,16 @@ def with_fields(config: Config, settings: Iterable[str]) -> Config:
     - `settings`: For example `training.batch_size=64`. The path names a field, with
         dots; the value is JSON, or else a plain string.
 
-    **Raises:** `ValueError` for a path that does not exist, and as in `from_json`.
+    **Raises:** `ValueError` for a path that does not exist or is given twice, and as in
+    `from_json`.
     """
     data = to_json(config)
+    given: set[str] = set()
     for setting in settings:
         path, equals, text = setting.partition("=")
+        if path.strip() in given:
+            raise ValueError(f"config: {path.strip()!r} is set twice; set it once")
+        given.add(path.strip())
         *parents, last = path.strip().split(".")
         if not equals:
             raise ValueError(f"config: expected path=value, got {setting!r}")

@@ -206,7 +206,7 @@ def farthest(rows: Mapping[str, Any]) -> str:
     far: list[tuple[float, str]] = []
     for name, row in rows.items():
         value, target = row["value"], row["target"]
-        if row["verdict"] in (None, Verdict.HOLDS):
+        if value is None or row["verdict"] in (None, Verdict.HOLDS):
             continue
         if isinstance(value, str) or isinstance(target, str):
             far.append((math.inf, f"{name} is {value}, not {number(target)}"))

@@ -5,7 +5,7 @@ from typing import get_args
 import jaxtyping
 import pytest
 
-from icl.config import from_json, to_json
+from icl.config import from_json, to_json, with_fields
 from icl.data import (
     GaussianClasses,
     HDF5Classes,
@@ -225,6 +225,11 @@ MISTAKES = {
     "model.d_model": (12, ["model: num_heads must divide d_model=12, got 8"]),
     "task.labels": ({"type": "Relabel", "num_labels": 1}, ["task.labels: num_labels"]),
 }
+
+
+def test_a_field_is_set_once():
+    with pytest.raises(ValueError, match="'init_seed' is set twice; set it once"):
+        with_fields(BASE, ["init_seed=1", "init_seed=2"])
 
 
 @pytest.mark.parametrize("path", MISTAKES)

@@ -516,6 +516,7 @@ def test_effective_dimension():
     eigenvalues = np.array([[9.0, 1.0, -2.0, np.nan], [0.0, 0.0, 0.0, 0.0]])
     np.testing.assert_allclose(measures.dimension(eigenvalues), [0.9 + 0.5, 0])
     np.testing.assert_allclose(measures.dimension(eigenvalues[0], 3.0), 0.75 + 0.25)
+    assert np.isnan(measures.dimension(np.full((2, 3), np.nan))).all()
     # As the prior becomes flat, every direction with curvature counts.
     np.testing.assert_allclose(measures.dimension(eigenvalues[0], 1e-9), 2, rtol=1e-6)
     with pytest.raises(ValueError, match="z must be positive and finite, got 0"):

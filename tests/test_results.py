@@ -113,6 +113,8 @@ def test_an_absent_figure_says_what_is_undecided():
         (3e5, 2e5, "sequences", "a is 1.5 times the paper's"),
         (0.7, 0.9, "accuracy", "a is 0.7, not 0.9"),
         (-1.0, 2.0, "nats", "a is -1, not 2"),
+        # No seed got so far: there is nothing to compare.
+        (None, 0.5, "accuracy", "b is 1.3 times the paper's"),
     ],
 )
 def test_the_number_that_is_farthest(value, target, unit, told):

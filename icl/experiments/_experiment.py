@@ -3,6 +3,7 @@
 import dataclasses
 import functools
 import os
+import warnings
 import zlib
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -49,6 +50,7 @@ from ..protocols import (
 from ..runs import Run
 from ..training import (
     check_set_names,
+    expected_files,
     last_checkpoint,
     Member,
     Training,
@@ -239,7 +241,11 @@ class Experiment:
         self, run: Run | None, task: ExperimentTask, data: Array | None
     ) -> dict[str, Any]:
         """The sets that a run began with, in the order of the config."""
-        if run is None or not (file := run.path / "eval_data.h5").exists():
+        if run is None:
+            return {}
+        if not (file := run.path / "eval_data.h5").exists():
+            if file.name in expected_files(run):
+                warnings.warn(f"{file} is gone, and with it the sets", stacklevel=3)
             return {}
         # Only a task of the set's own may draw examples with other fields.
         own = {

@@ -80,8 +80,9 @@ def dimension(
 
     See MacKay (1992), "Bayesian interpolation", where $z$ is the prior's precision, and
     Maddox et al. (2020), "Rethinking parameter counting in deep models". If only the
-    largest eigenvalues are given, it is a lower bound. Negative eigenvalues and NaN
-    count as zero.
+    largest eigenvalues are given, it is a lower bound. Negative eigenvalues count as
+    zero, and so does NaN after the first one, which stands for no eigenvalue; if the
+    first one is NaN, the dimension is.
 
     **Arguments:**
 
@@ -90,8 +91,10 @@ def dimension(
         directions with much less as zero.
     """
     check_scale("z", z)
-    positive = jnp.maximum(jnp.nan_to_num(jnp.asarray(eigenvalues), nan=0.0), 0)
-    return jnp.sum(positive / (positive + z), -1)
+    values = jnp.asarray(eigenvalues)
+    positive = jnp.maximum(jnp.nan_to_num(values, nan=0.0), 0)
+    unknown = jnp.isnan(values[..., :1]).any(-1)
+    return jnp.where(unknown, jnp.nan, jnp.sum(positive / (positive + z), -1))
 
 
 def largest_eigenvalues(

@@ -179,8 +179,11 @@ def correlation(
     x: Float[Array, " sequence"], y: Float[Array, " sequence"]
 ) -> Float[Array, ""]:
     """Pearson's correlation; NaN if one of them does not vary."""
+    # Rounding of the mean would give a constant some variance.
+    vary = (jnp.ptp(x) > 0) & (jnp.ptp(y) > 0)
     x, y = x - x.mean(), y - y.mean()
-    return jnp.vdot(x, y) / jnp.sqrt(jnp.vdot(x, x) * jnp.vdot(y, y))
+    found = jnp.vdot(x, y) / jnp.sqrt(jnp.vdot(x, x) * jnp.vdot(y, y))
+    return jnp.where(vary, found, jnp.nan)
 
 
 def held_out_r2(

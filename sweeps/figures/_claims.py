@@ -91,7 +91,10 @@ class Within(Claim):
 
     def parts(self, numbers, targets):
         value = numbers[self.row]
-        known = None if math.isnan(value) else self.low < value < self.high
+        # A missing bound is infinite, and so is an event that never came.
+        above, below = self.low == -math.inf, self.high == math.inf
+        inside = (above or value > self.low) and (below or value < self.high)
+        known = None if math.isnan(value) else inside
         reason = "was not measured" if known is None else f"is {shown(value)}"
         yield Comparison(known, f"{self.row} {reason}")
 
@@ -114,7 +117,8 @@ class Alike(Claim):
 
     def parts(self, numbers, targets):
         values = [numbers[row] for row in self.rows]
-        known = all(map(math.isfinite, values))
+        # Of events that never came in any run, nothing is known.
+        known = math.isfinite(min(values)) and not any(map(math.isnan, values))
         texts = ", ".join(f"{row} {shown(numbers[row])}" for row in self.rows)
         yield Comparison(
             max(values) <= self.factor * min(values) if known else None, texts
@@ -161,7 +165,7 @@ class Exceeds(Claim):
 
     def parts(self, numbers, targets):
         x, y = numbers[self.row], numbers[self.other]
-        known = math.isfinite(x) and math.isfinite(y)
+        known = not math.isnan(x + y) and math.isfinite(min(x, y))
         text = f"{self.row} {shown(x)}, {self.other} {shown(y)}"
         yield Comparison(x >= y + self.by if known else None, text)
 
@@ -183,7 +187,7 @@ class Times(Claim):
 
     def parts(self, numbers, targets):
         x, y = numbers[self.row], numbers[self.other]
-        known = not math.isnan(x) and math.isfinite(y)
+        known = not math.isnan(x + y) and math.isfinite(min(x, y))
         text = f"{self.row} {shown(x)}, {self.other} {shown(y)}"
         yield Comparison(x >= self.factor * y if known else None, text)
 

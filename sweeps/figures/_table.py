@@ -131,6 +131,8 @@ def as_json(
     """
     chosen, measured = found.chosen, found.measured
     estimates, verdicts = found.estimates, found.rows
+    # At `smoke`, training is too short to judge.
+    told = lambda verdict: None if scale == "smoke" and chosen.study else verdict
     return {
         "figure": chosen.name,
         "source": chosen.source,
@@ -153,19 +155,19 @@ def as_json(
                 ],
                 "reached": estimates[name].known,
                 "seeds": estimates[name].count,
-                "verdict": verdicts[name],
+                "verdict": told(verdicts[name]),
             }
             for name, row in chosen.rows.items()
         },
         "claims": {
             str(claim): {
-                "verdict": verdict,
+                "verdict": told(verdict),
                 "seeds": found.good(claim),
                 "of": len(found.concerned(claim)),
             }
             for claim, verdict in found.claims.items()
         },
-        "verdict": found.verdict,
+        "verdict": told(found.verdict),
     }
 
 

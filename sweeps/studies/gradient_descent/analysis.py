@@ -347,7 +347,7 @@ def separation(folder: Path) -> dict[str, float]:
     except ValueError:  # Its rows are signed.
         return {name: float(value) for name, value in found.items()}
     layers = {f"layer {k}": value for k, value in enumerate(attention["noisy"])}
-    worst = attention["shuffled"][np.argmax(np.abs(attention["shuffled"] - 0.5))]
+    worst = attention["shuffled"][np.nanargmax(np.abs(attention["shuffled"] - 0.5))]
     every = {**found, **layers, "control": worst}
     return {name: float(value) for name, value in every.items()}
 

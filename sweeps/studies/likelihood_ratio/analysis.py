@@ -12,7 +12,12 @@ from icl.batches import batch
 from icl.measures import EachSequence, task_metric
 from icl.protocols import TaskConfig
 from icl.summaries import Correlation, RankCorrelation
-from icl.tasks.discrimination import NoisyLabels, ShiftedMean, Unchanged
+from icl.tasks.discrimination import (
+    NoisyLabels,
+    ShiftedMean,
+    ShuffledLabels,
+    Unchanged,
+)
 
 
 FRESH = 20_000
@@ -28,7 +33,8 @@ def accuracies(folder: Path) -> dict[str, float]:
     unchanged ones if only labels were changed, as in the paper.
     """
     task = icl.load(folder).experiment.task
-    if isinstance(task, ShiftedMean) and isinstance(task.context_change, NoisyLabels):
+    labels = NoisyLabels | ShuffledLabels
+    if isinstance(task, ShiftedMean) and isinstance(task.context_change, labels):
         task = dataclasses.replace(task, context_change=Unchanged())
     rows = final_rows(folder, task)
     label = rows["label"] > 0.5

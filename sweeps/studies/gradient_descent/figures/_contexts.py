@@ -6,11 +6,13 @@ descent that is best with their noise.
 
 from ....figures import (
     dotted,
+    Exceeds,
     Figure,
     Measured,
     of_each,
     rows_of,
     Runs,
+    Together,
     Within,
 )
 from .. import analysis
@@ -146,8 +148,19 @@ FIGURES = (
                 Within(f"lsa, {name}: influence", low=0.48, high=0.52)
                 for name in SEPARATED
             ),
+            # Written when the runs had been seen: the controls alone could not fail, as
+            # even an untrained model meets them.
             *(
-                Within(f"transformer, {name}: control", low=0.47, high=0.53)
+                Together(
+                    (
+                        Within(f"transformer, {name}: control", low=0.47, high=0.53),
+                        Exceeds(
+                            f"transformer, {name}: influence",
+                            f"lsa, {name}: influence",
+                            0.05,
+                        ),
+                    )
+                )
                 for name in SEPARATED
             ),
         ),

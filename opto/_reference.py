@@ -71,7 +71,12 @@ class Patch(Edit):
         if lacking := self.source.indices.keys() - self.where.indices.keys():
             axis = min(lacking)
             raise ValueError(f"Patch: source_{axis}= needs {axis}=, where it goes")
-        self.values = Values(_matching("Patch", site, values))
+        found = _matching("Patch", site, values)
+        for name in found if isinstance(values, Record) else ():
+            if values.axes_of(name) is None:
+                why = "the record was changed by a function (record={…}), so its axes"
+                raise ValueError(f"Patch: {name!r}: {why} are not the site's")
+        self.values = Values(found)
         what = f"Patch at {site!r}: the basis"
         self.basis = None if basis is None else Subspace.of(what, basis, axes)
 

@@ -101,6 +101,10 @@ def find_subspace(
     points = at.expand(table)
     parts = eqx.partition(points.value, points.mapped)
     count, size = len(points.exists), sites[0].shape[-1]
+    if rank > size:
+        raise ValueError(
+            f"rank must be at most {size}, the length of vectors, got {rank}"
+        )
     examples = len(expected)
     order = np.random.default_rng(seed).permutation(examples)
     kept = examples - max(1, round(held_out * examples))

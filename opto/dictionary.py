@@ -26,9 +26,15 @@ class TopK:
 
     k: int
 
+    def __post_init__(self):
+        whole("k", self.k, 1)
+
     def __call__(self, pre: Float[Array, "... feature"]) -> Float[Array, "... feature"]:
-        least = jax.lax.top_k(pre, self.k)[0][..., -1:]
-        return jnp.where(pre >= least, jax.nn.relu(pre), 0)
+        # Of equal ones, the first: exactly k are kept.
+        _, largest = jax.lax.top_k(pre, self.k)
+        kept = jnp.zeros(pre.shape, bool)
+        kept = jnp.put_along_axis(kept, largest, True, -1, inplace=False)
+        return jnp.where(kept, jax.nn.relu(pre), 0)
 
     def penalty(self, features: Array, sizes: Array) -> Array:
         """None: the number of features is fixed."""
@@ -77,6 +83,8 @@ class Dictionary(eqx.Module):
         `out` for a transcoder.
         """
         size, features = whole("size", size, 1), whole("features", features, 1)
+        if isinstance(activation, TopK) and activation.k > features:
+            raise ValueError(f"TopK must have k at most {features}, got {activation}")
         keys = jax.random.split(key)
         unit = lambda x: x / jnp.linalg.norm(x, axis=-1, keepdims=True)
         self.encode = unit(jax.random.normal(keys[0], (features, size)))
@@ -88,7 +96,9 @@ class Dictionary(eqx.Module):
         self.activation = activation
 
     def features(self, x: Float[Array, "... size"]) -> Float[Array, "... feature"]:
-        """The features of vectors."""
+        """The features of vectors; raises `ValueError` for those of another length."""
+        if (size := self.encode.shape[1]) != x.shape[-1]:
+            raise ValueError(f"the dictionary is for vectors of {size}, got {x.shape}")
         return self.activation(x @ self.encode.T + self.encode_bias)
 
     def written(self, features: Float[Array, "... feature"]) -> Float[Array, "... out"]:
@@ -112,7 +122,7 @@ class TrainedDictionary(NamedTuple):
 
     **Fields:**
 
-    - `dictionary`: With features that write vectors of length 1.
+    - `dictionary`: With a `ReLU`, its features write vectors of length 1.
     - `losses`: The loss at each step.
     - `active`: For each feature, the share of vectors that have it; 0 if it is dead.
     """

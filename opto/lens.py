@@ -224,6 +224,9 @@ def direct_logits(
     **Raises:** `ValueError` for another kind of norm, and for shapes that do not fit.
     """
     weight = _weight(unembed, stream.shape[-1])
+    if term.shape[-1:] != stream.shape[-1:]:
+        got = f"{term.shape} for a stream of {stream.shape}"
+        raise ValueError(f"term must be a summand of the stream, got {got}")
     return _centred(norm, term / _divisor(norm, stream)) @ weight.T
 
 

@@ -77,6 +77,7 @@ def test_two_dimensions_hold_two_variables():
 
 REFUSED = {
     "rank is a whole number, 1 or more, got 0": dict(rank=0),
+    "rank must be at most": dict(rank=99),
     "held_out=1.0 leaves none of 256 to train on": dict(held_out=1.0),
     "batch_size=300, but 192 examples to train on": dict(batch_size=300),
     "no site matches 'layer.*.resid'": dict(at=opto.At("layer.*.resid").each("layer")),

@@ -216,9 +216,12 @@ def test_a_source_has_places_of_its_own(gpt2, ids, others):
     close(answers(gpt2, ids, last), answers(gpt2, ids, fifth))
 
 
+@pytest.mark.usefixtures("unchecked")
 def test_what_cannot_be_rolled_out(gpt2, ids):
     right = ids.at[1, -2:].set(PADDING)
     with pytest.raises(ValueError, match="padding on the left"):
         answers(gpt2, right)
+    with pytest.raises(ValueError, match="ids must be whole numbers, got float32"):
+        opto.run(gpt2, ids.astype(float))
     with pytest.raises(ValueError, match="under these edits sees what comes later"):
         answers(gpt2, ids, opto.Zero("**.scores", head=0))

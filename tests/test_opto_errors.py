@@ -200,6 +200,9 @@ ERRORS = {
             source_pos=opto.PerExample([9, 0, 0]),
         )
     ),
+    "was changed by a function": lambda: opto.Patch(
+        z, run(record={z: lambda value: value.mean(0)})[1]
+    ),
     "is swept: give it to opto.sweep": lambda: run(Zero(z).each("head")),
     "the value at 'b' is not a number everywhere": lambda: opto.Patch(
         "*", {"a": [0.0, 1.0], "b": [1.0, np.nan]}

@@ -144,7 +144,19 @@ def test_dead_features_are_said():
     assert found.active[0] == 0
 
 
+def test_of_equal_features_only_k_are_kept():
+    kept = TopK(2)(jnp.array([[1.0, 1, 1, 0], [0, 2, -1, -3]]))
+    np.testing.assert_array_equal(kept, [[1, 1, 0, 0], [0, 2, 0, 0]])
+
+
 REFUSED = {
+    "k is a whole number, 1 or more, got 0": lambda m, x, sae: TopK(0),
+    "TopK must have k at most 4, got TopK(k=5)": lambda m, x, sae: Dictionary(
+        3, 4, TopK(5), key=jax.random.key(0)
+    ),
+    "the dictionary is for vectors of 6, got (5, 5)": lambda m, x, sae: sae(
+        x[0, :, 1:]
+    ),
     "the dictionary is for vectors of (6, 6), got (4, 5)": lambda m, x, sae: train(
         sae, jnp.ones((4, 5)), steps=1
     ),

@@ -53,7 +53,12 @@ def per_token(
 def looked_up(
     table: Float[Array, "row d_model"], ids: Int[Array, "*batch"]
 ) -> Float[Array, "*batch d_model"]:
-    """Rows of a table; NaN, not the nearest row, for an id that it does not have."""
+    """Rows of a table; NaN, not the nearest row, for an id that it does not have.
+
+    **Raises:** `ValueError` for ids that are not whole numbers.
+    """
+    if not jnp.issubdtype(ids.dtype, jnp.integer):
+        raise ValueError(f"ids must be whole numbers, got {ids.dtype}{[*ids.shape]}")
     return table.at[ids].get(
         mode="fill", fill_value=jnp.nan, wrap_negative_indices=False
     )

@@ -354,6 +354,7 @@ def test_large_models_fit_too(heads, seq):
         assert (sequences, checkpoints) == (4, 40)
 
 
+@pytest.mark.filterwarnings("ignore:.*eval_data.h5 is gone:UserWarning")
 def test_a_run_without_sequences_has_its_config_and_says_so(run, tmp_path):
     copy = shutil.copytree(run, tmp_path / "copy")
     for name in ("eval_data.h5", "log.h5"):

@@ -25,6 +25,7 @@ from sweeps.figures import (
     table_of,
     Within,
 )
+from sweeps.figures._notebook import _number
 from sweeps.figures._table import as_json
 
 
@@ -40,12 +41,14 @@ def results():
     return module
 
 
+DRAWN = plots.bars({"": {"": np.ones(1)}}, [""], label="", of="")
+
+
 def found(**changes):
     """The command's results for a figure with two rows and three seeds."""
     figure = dataclass_of(**changes)
     values = {"a": np.array([0.9, 0.8, 0.7]), "b": np.array([1e5, math.inf, math.inf])}
-    drawn = plots.bars({"": {"": np.ones(1)}}, [""], label="", of="")
-    judged = Judged(figure, Measured(values, drawn), (5, 6, 7))
+    judged = Judged(figure, Measured(values, DRAWN), (5, 6, 7))
     return as_json(judged, "small", ["about"], chosen_seeds=False, own_data=False)
 
 
@@ -178,3 +181,23 @@ def test_a_published_figure_is_judged_by_its_own_claims():
     part = results().part(result, only)
     assert [*part["rows"]] == ["b"]
     assert not part["claims"]
+
+
+def test_kept_results_are_judged_by_todays_rules():
+    for kept in results().kept():
+        name, scale = kept["figure"], kept["scale"]
+        assert name in all_figures(), f"{name} is no figure any more"
+        figure = all_figures()[name].at(scale)
+        values = {
+            row: np.array([*map(_number, found["measured"])])
+            for row, found in kept["rows"].items()
+            if found["measured"]
+        }
+        seeds = tuple(kept["seeds"]) or (0,)
+        judged = Judged(figure, Measured(values, DRAWN), seeds)
+        told = as_json(judged, scale, (), chosen_seeds=False, own_data=False)
+        assert told["claims"] == kept["claims"], name
+        for row, found in told["rows"].items():
+            there = {"verdict": None, "target": None, **kept["rows"].get(row, {})}
+            assert found["target"] == there["target"], (name, row)
+            assert found["verdict"] == there["verdict"], (name, row)

@@ -72,8 +72,8 @@ class Patch(Edit):
             axis = min(lacking)
             raise ValueError(f"Patch: source_{axis}= needs {axis}=, where it goes")
         found = _matching("Patch", site, values)
-        for name in found if isinstance(values, Record) else ():
-            if values.axes_of(name) is None:
+        if isinstance(values, Record):
+            for name in (name for name in found if values.axes_of(name) is None):
                 why = "the record was changed by a function (record={…}), so its axes"
                 raise ValueError(f"Patch: {name!r}: {why} are not the site's")
         self.values = Values(found)

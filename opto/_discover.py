@@ -85,12 +85,15 @@ def discover(fn: Callable[..., Any], *args: Any) -> Sites:
 _MARK = "opto site "
 
 
-def _unread(shapes: Any, static: Any) -> frozenset[str]:
-    """The sites whose taps return values that a call's outputs do not depend on."""
+def _marked_program(
+    shapes: Any, static: Any, wanted: Callable[[str], bool]
+) -> tuple[Any, set[str]]:
+    """The program of a call, in which wanted sites pass through a mark; their names."""
     marked: set[str] = set()
 
     def visit(name, value, axes, rows):
-        if not isinstance(value, Tracer):  # Known now, so not in the program.
+        # What is known now is not in the program.
+        if not (wanted(name) and isinstance(value, Tracer)):
             return value
         marked.add(name)
         return checkpoint_name(value, _MARK + name)
@@ -100,7 +103,12 @@ def _unread(shapes: Any, static: Any) -> frozenset[str]:
         out = fn(*args, tap=VisitorTap(visit, wanted=lambda name: True))
         return eqx.filter(out, eqx.is_array)
 
-    program = jax.make_jaxpr(call)(shapes).jaxpr
+    return jax.make_jaxpr(call)(shapes).jaxpr, marked
+
+
+def _unread(shapes: Any, static: Any) -> frozenset[str]:
+    """The sites whose taps return values that a call's outputs do not depend on."""
+    program, marked = _marked_program(shapes, static, lambda name: True)
     needed = {v for v in program.outvars if not isinstance(v, Literal)}
     for step in reversed(program.eqns):
         if needed.isdisjoint(step.outvars) and not step.effects:
@@ -114,20 +122,13 @@ def direct_sources(
     model: Any, example: Sequence[Any], sites: Collection[str]
 ) -> dict[str, frozenset[str]]:
     """For each site, the others that it depends on, not only through further ones."""
-    shapes, static = eqx.partition((model, tuple(example)), _has_shape)
-
-    def visit(name, value, axes, rows):
-        marked = name in sites and isinstance(value, Tracer)
-        return checkpoint_name(value, _MARK + name) if marked else value
-
-    def call(arrays):
-        fn, args = eqx.combine(arrays, static)
-        out = fn(*args, tap=VisitorTap(visit, wanted=lambda name: True))
-        return eqx.filter(out, eqx.is_array)
-
+    arrays, static = eqx.partition((model, tuple(example)), _has_shape)
+    program, _ = _marked_program(
+        jax.tree.map(_shape, arrays), static, sites.__contains__
+    )
     found: dict[str, frozenset[str]] = {}
     comes_from: dict[Any, frozenset[str]] = {}
-    for step in jax.make_jaxpr(call)(jax.tree.map(_shape, shapes)).jaxpr.eqns:
+    for step in program.eqns:
         given = (v for v in step.invars if not isinstance(v, Literal))
         sources = frozenset[str]().union(*(comes_from.get(v, ()) for v in given))
         name = str(step.params.get("name", ""))

@@ -131,6 +131,7 @@ class _Scale(Tap):
 
     def __init__(self, tap: Tap, held: Array | None = None):
         self._tap, self._held = tap, held
+        self._edited: Array | None = None
 
     def __call__(self, name, value, axes, *, rows=None):
         if self._held is not None:
@@ -141,8 +142,7 @@ class _Scale(Tap):
 
     def again(self) -> Tap:
         """A tap that divides what another call reads by the edited scale."""
-        edited = getattr(self, "_edited", None)
-        return identity if edited is None else _Scale(identity, edited)
+        return identity if self._edited is None else _Scale(identity, self._edited)
 
     def scope(self, name):
         return self._tap.scope(name)

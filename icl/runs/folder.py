@@ -128,13 +128,6 @@ class Run:
         with readable(file):
             return digest_of(file)
 
-    def content(self, file: Path) -> memoryview:
-        """The content of a binary file of the run, without its checksum.
-
-        **Raises:** `ValueError` if it cannot be read or is damaged.
-        """
-        return self._checked(file).content
-
     def _read(self, file: Path, template: Tree, recast: Recast) -> Tree:
         return tree_of(self._checked(file).content, file, template, recast)
 

@@ -99,7 +99,7 @@ class RunWriter(Run):
 
         **Raises:** `ValueError` if it is damaged.
         """
-        content = run.content(run.path / name)
+        content = run._checked(run.path / name).content
         with disk(self.path):
             file = self.path / name
             write_bytes(file, *with_checksum(content, self.owner(file)))

@@ -104,6 +104,11 @@ class Within(Claim):
         return f"{self.row} {' and '.join(ends)}"
 
 
+def _comparable(*values: float) -> bool:
+    """Whether all were measured, and not all of them are events that never came."""
+    return not any(map(math.isnan, values)) and math.isfinite(min(values))
+
+
 @dataclasses.dataclass(frozen=True)
 class Alike(Claim):
     """The largest of the rows is at most `factor` times the smallest."""
@@ -117,8 +122,7 @@ class Alike(Claim):
 
     def parts(self, numbers, targets):
         values = [numbers[row] for row in self.rows]
-        # Of events that never came in any run, nothing is known.
-        known = math.isfinite(min(values)) and not any(map(math.isnan, values))
+        known = _comparable(*values)
         texts = ", ".join(f"{row} {shown(numbers[row])}" for row in self.rows)
         yield Comparison(
             max(values) <= self.factor * min(values) if known else None, texts
@@ -165,7 +169,7 @@ class Exceeds(Claim):
 
     def parts(self, numbers, targets):
         x, y = numbers[self.row], numbers[self.other]
-        known = not math.isnan(x + y) and math.isfinite(min(x, y))
+        known = _comparable(x, y)
         text = f"{self.row} {shown(x)}, {self.other} {shown(y)}"
         yield Comparison(x >= y + self.by if known else None, text)
 
@@ -187,7 +191,7 @@ class Times(Claim):
 
     def parts(self, numbers, targets):
         x, y = numbers[self.row], numbers[self.other]
-        known = not math.isnan(x + y) and math.isfinite(min(x, y))
+        known = _comparable(x, y)
         text = f"{self.row} {shown(x)}, {self.other} {shown(y)}"
         yield Comparison(x >= self.factor * y if known else None, text)
 

@@ -110,6 +110,10 @@ class Figure:
         """The seeds among these that claims are judged on; all if none is fresh."""
         return tuple(seed for seed in seeds if seed in self.fresh) or seeds
 
+    def is_judged_at(self, scale: str) -> bool:
+        """Whether runs of a scale are long enough to judge."""
+        return scale != "smoke" or not self.study
+
     @property
     def stem(self) -> str:
         """The stem of its file names."""

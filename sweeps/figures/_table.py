@@ -131,8 +131,7 @@ def as_json(
     """
     chosen, measured = found.chosen, found.measured
     estimates, verdicts = found.estimates, found.rows
-    # At `smoke`, training is too short to judge.
-    told = lambda verdict: None if scale == "smoke" and chosen.study else verdict
+    told = lambda verdict: verdict if chosen.is_judged_at(scale) else None
     return {
         "figure": chosen.name,
         "source": chosen.source,

@@ -218,7 +218,7 @@ def _finish(
     folder = options.out / "figures"
     with disk(folder):
         folder.mkdir(parents=True, exist_ok=True)
-    judged = options.scale != "smoke" or not chosen.study
+    judged = chosen.is_judged_at(options.scale)
     # Figures of different scales, seeds or data do not overwrite each other.
     scale = f"-{options.scale}" if chosen.study else ""
     own = f"-{_named(options.data)}" if options.data else ""

@@ -2,7 +2,6 @@
 in transformers" (arXiv 2311.08360)."""
 
 from collections.abc import Callable, Iterable
-from typing import Any
 
 from ...figures import (
     ACCURACY,
@@ -72,8 +71,6 @@ def _goes(label: str) -> Together:
 
 
 _PAPER = "Singh et al. 2023, arXiv 2311.08360"
-_SIZES = {"3 layers": "3-layers", "width 128": "width-128"}
-_DECAYS = {"decay .3": "decay-0.3", "decay 1": "decay-1"}
 _CLUSTERS = {
     "1600 × 10": ("dim-512-1600x10", "dim-4096-1600x10", "dim-32-32x2"),
     "3200 × 5": ("dim-512-3200x5", "dim-4096-3200x5", "dim-32-64x1"),
@@ -84,12 +81,35 @@ def _few(names: dict[str, str]) -> dict[str, str]:
     return {label: f"{name}-seed-{{seed}}" for label, name in names.items()}
 
 
-# None of these runs was looked at before its claims were written. The models that they
-# are varied from are in transience/preference.
-_VARIED: dict[str, Any] = {
-    "about": "accuracy among labels in context",
-    "study": "transience",
-}
+def _varied(
+    name: str,
+    shows: str,
+    source: str,
+    runs: dict[str, str],
+    by: str,
+    claim: Callable[[str], Together],
+    fresh: tuple[int, ...] = (),
+) -> Figure:
+    """A figure of varied runs, with a claim about each.
+
+    None of the runs was looked at before. Those that they are varied from are in
+    transience/preference.
+    """
+    return Figure(
+        f"transience/{name}",
+        shows,
+        f"{_PAPER}, {source}",
+        cost="50 min",
+        about="accuracy among labels in context",
+        study="transience",
+        runs=runs,
+        measure=_by_run(by),
+        rows=_rows(runs),
+        claims=tuple(map(claim, runs)),
+        fresh=fresh,
+    )
+
+
 FIGURES = (
     Figure(
         "transience/preference",
@@ -118,42 +138,33 @@ FIGURES = (
         # Nothing was known beforehand about 0.25 and 0.75, so nothing is claimed.
         claims=(_stays("independent"), _stays("none"), _goes("0.5 along classes")),
     ),
-    Figure(
-        "transience/sizes",
+    _varied(
+        "sizes",
         "whether the preference goes away in a deeper and in a wider model",
-        f"{_PAPER}, section 4.1, which gives no numbers here",
-        cost="60 min",
-        runs=_few(_SIZES),
-        measure=_by_run("model"),
-        rows=_rows(_SIZES),
-        claims=tuple(map(_goes, _SIZES)),
-        fresh=FEW,
-        **_VARIED,
+        "section 4.1, which gives no numbers here",
+        _few({"3 layers": "3-layers", "width 128": "width-128"}),
+        "model",
+        _goes,
+        FEW,
     ),
-    Figure(
-        "transience/regularisation",
+    _varied(
+        "regularisation",
         "whether the preference stays with weight decay",
-        f"{_PAPER}, section 5, which adds a squared norm to the loss",
-        cost="50 min",
-        runs=_few(_DECAYS),
-        measure=_by_run("weight decay"),
-        rows=_rows(_DECAYS),
-        claims=tuple(map(_stays, _DECAYS)),
-        fresh=FEW,
-        **_VARIED,
+        "section 5, which adds a squared norm to the loss",
+        _few({"decay .3": "decay-0.3", "decay 1": "decay-1"}),
+        "weight decay",
+        _stays,
+        FEW,
     ),
-    Figure(
-        "transience/clusters",
+    _varied(
+        "clusters",
         "whether it comes and goes with classes of the shapes of LLaMA's clusters",
-        f"{_PAPER}, section 4.3; synthetic classes of as many exemplars",
-        cost="50 min",
-        runs={
+        "section 4.3; synthetic classes of as many exemplars",
+        {
             label: " | ".join(f"{name}-data-4-seed-{{seed}}" for name in names)
             for label, names in _CLUSTERS.items()
         },
-        measure=_by_run("classes × exemplars"),
-        rows=_rows(_CLUSTERS),
-        claims=tuple(map(_goes, _CLUSTERS)),
-        **_VARIED,
+        "classes × exemplars",
+        _goes,
     ),
 )

@@ -357,7 +357,10 @@ def test_eval_without_what_decides_its_numbers(run):
     with pytest.raises(ValueError, match=r"64, is gone; .* is checkpoint 32"):
         evaluate([str(run)])
     (run / "eval_data.h5").unlink()
-    with pytest.raises(ValueError, match="has no evaluation sets"):
+    with (
+        pytest.warns(UserWarning, match="eval_data.h5 is gone, and with it the sets"),
+        pytest.raises(ValueError, match="has no evaluation sets"),
+    ):
         evaluate([str(run), "--checkpoint", "32"])
 
 

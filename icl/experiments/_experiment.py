@@ -244,8 +244,6 @@ class Experiment:
         if run is None:
             return {}
         if not (file := run.path / "eval_data.h5").exists():
-            if file.name in expected_files(run):
-                warnings.warn(f"{file} is gone, and with it the sets", stacklevel=3)
             return {}
         # Only a task of the set's own may draw examples with other fields.
         own = {
@@ -327,6 +325,9 @@ def load(path: str | os.PathLike, checkpoint: int = -1) -> Trained:
     task = experiment.task.build(data)
     run.check_data(experiment.data and digest(experiment.data))
     sets = experiment._read_sets(run, task, data)
+    if not sets and "eval_data.h5" in expected_files(run):
+        text = f"{run.path / 'eval_data.h5'} is gone, and with it the sets"
+        warnings.warn(text, stacklevel=2)
     at = last_checkpoint(run) if checkpoint == -1 else checkpoint
     model = run.load(experiment._model(task), at)
     heads = kept_heads(run.path, experiment.heads)

@@ -30,6 +30,7 @@ from sweeps.plan import (
     Group,
     groups,
     most_members,
+    pack,
     needs,
     program,
     wanted,
@@ -140,6 +141,18 @@ def test_a_cap_divides_a_group_evenly(tmp_path):
     by_name = {job.name: job for job in launch.jobs}
     start = next(job for job in launch.jobs if "start-3" in job.runs)
     assert [by_name[need].runs for need in start.needs] == [("seed-2", "seed-3")]
+
+
+@pytest.mark.parametrize(
+    ("devices", "most", "sizes"),
+    [(1, 9, [9]), (2, 9, [8, 1]), (2, 5, [4, 4, 1]), (4, 3, [3, 3, 3]), (16, 9, [9])],
+)
+def test_members_fill_the_cores(devices, most, sizes, tmp_path):
+    base = experiments(tmp_path)["seed-0"]
+    group = Group(tuple("abcdefghi"), base, own_data=False)
+    jobs = pack([group], lambda _: most, devices, kept=[])
+    assert [len(job.runs) for job in jobs] == sizes
+    assert "".join(run for job in jobs for run in job.runs) == "abcdefghi"
 
 
 def test_only_brings_what_is_needed(tmp_path):

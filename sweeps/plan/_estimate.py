@@ -60,6 +60,9 @@ def measured_groups(
     chosen = [group for group in todo if measure or len(group.runs) > 1]
     most = min(members or _MEASURED_MEMBERS, _MEASURED_MEMBERS)
     counts = [min(len(group.runs), most) for group in chosen]
+    # As `pack` divides them, if there are more than devices.
+    each = machine.cpu_devices
+    counts = [n // each * each or n for n in counts]
     wanted = [
         Program(group.experiment, count, group.own_data)
         for group, count in zip(chosen, counts, strict=True)

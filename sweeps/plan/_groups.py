@@ -75,6 +75,9 @@ def pack(
 ) -> list[Job]:
     """Divides groups into jobs of about equal size; their needs are filled in later.
 
+    A job has as many members on each of its devices. What is left over is a job of its
+    own: a lone run takes all cores, but beside others it would leave cores idle.
+
     **Arguments:**
 
     - `most`: How many members of a group fit in one job.
@@ -84,15 +87,25 @@ def pack(
     jobs: list[Job] = []
     first = 1 + max((int(job.name) for job in kept), default=-1)
     for group in groups:
-        for runs in _chunks(group.runs, most(group)):
+        for runs in _chunks(group.runs, most(group), devices):
             name = f"{first + len(jobs):03d}"
             jobs.append(Job(name, runs, (), devices))
     return jobs
 
 
-def _chunks(runs: tuple[str, ...], most: int) -> list[tuple[str, ...]]:
-    count = math.ceil(len(runs) / most)
-    edges = [len(runs) * k // count for k in range(count + 1)]
+def _chunks(runs: tuple[str, ...], most: int, devices: int) -> list[tuple[str, ...]]:
+    if most < devices:
+        return _equal(runs, most, 1)
+    whole = len(runs) // devices * devices
+    together, over = runs[:whole], runs[whole:]
+    return _equal(together, most, devices) + ([over] if over else [])
+
+
+def _equal(runs: tuple[str, ...], most: int, unit: int) -> list[tuple[str, ...]]:
+    """Chunks of about equal size: at most `most` runs, and a multiple of `unit`."""
+    units = len(runs) // unit
+    count = math.ceil(units / (most // unit))
+    edges = [units * k // max(count, 1) * unit for k in range(count + 1)]
     return [runs[a:b] for a, b in zip(edges, edges[1:], strict=False)]
 
 

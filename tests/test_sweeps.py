@@ -30,8 +30,8 @@ from sweeps.plan import (
     Group,
     groups,
     most_members,
-    pack,
     needs,
+    pack,
     program,
     wanted,
 )

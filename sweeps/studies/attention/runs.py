@@ -3,7 +3,8 @@
 `small` has 5 components, 11 points, three layers of 64 and a curriculum, as in
 `icl.presets`; `paper` is as in limits_of_icl, which has one seed and 100,000 steps. At
 `small` all kinds have 8000 steps. The five published kinds that see all tokens also
-have 80,000, so that shifts show shifts, and not how far training went.
+have 80,000, so that shifts show shifts, and not how far training went; there they have
+one seed, as published.
 
 Windows count tokens, of which a pair has two. Through all layers together, a narrow one
 reaches back over 1.2 times as many pairs as there are components, and a wide one over
@@ -89,7 +90,7 @@ def trials(scale: StudyScale, folder: Path, data: Source | None) -> list[Trial]:
         longer = function_curriculum(steps)
         of_kinds = {f"{k}-longer": _with_model(longer, **KINDS[k]) for k in LONGER}
         others = {f"{k}-longer": preset(steps) for k, preset in OTHERS.items()}
-        trials += [*with_seeds(of_kinds, seeds), *with_seeds(others, seeds[:1])]
+        trials += with_seeds({**of_kinds, **others}, seeds[:1])
     return trials
 
 

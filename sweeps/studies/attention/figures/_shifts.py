@@ -129,7 +129,7 @@ class Sweep:
             f"attention/{self.name}",
             self.shows,
             f"{CODE}: a sweep",
-            cost="2 h",
+            cost="1 h 30 min",
             about="1280 prompts, at the last point; the median of seeds is drawn",
             measure=self.measure,
             rows=self.rows(),

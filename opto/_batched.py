@@ -59,9 +59,9 @@ def _check_selections(edits: Any, table: Sites, batch: tuple[int, ...]) -> None:
     is_selection = lambda x: isinstance(x, Selection)
     for edit in filter(is_selection, jax.tree.leaves(edits, is_leaf=is_selection)):
         chosen: Any = edit.where.indices.get("seq")
-        if isinstance(edit, Patch) and _differ(edit.source):
+        if isinstance(edit, Patch) and differ(edit.source):
             edit.check_source(table)
-        if _differ(edit.where):
+        if differ(edit.where):
             edit.where.check(table.match(edit.site))
         elif is_concrete(chosen) and len(batch) == 1 and len(chosen) == batch[0] > 1:
             positions = np.asarray(chosen).ravel()
@@ -73,7 +73,7 @@ def _check_selections(edits: Any, table: Sites, batch: tuple[int, ...]) -> None:
                 warnings.warn(way, stacklevel=5)
 
 
-def _differ(where: Where) -> bool:
+def differ(where: Where) -> bool:
     """Whether a selection has indices of each example."""
     return any(isinstance(x, PerExample) for x in where.indices.values())
 

@@ -85,7 +85,9 @@ class Patch(Edit):
         self.check_source(table)
 
     def check_source(self, table: Sites) -> None:
-        """Raises `ValueError` for a `source_` index that the values do not have."""
+        """Raises `ValueError` for values of too few tokens, and wrong `source_`s."""
+        for site in table.match(self.site):
+            self._check_lengths(site)
         for axis, chosen in self.source.indices.items():
             for site in table.match(self.site):
                 place = find_axis(axis, site) - len(site.axes)
@@ -95,6 +97,18 @@ class Patch(Edit):
                 if (np.abs(given + 0.5) > size).any():
                     got = f"source_{axis}={given.tolist()}"
                     raise ValueError(f"Patch: {got} is out of range of {size}")
+
+    def _check_lengths(self, site: Site) -> None:
+        """One token's values would go to all tokens; a reader would not see that."""
+        if site.name not in self.values.arrays:
+            return  # It is reported with the names that there are.
+        shape = self.values.arrays[site.name].shape[-len(site.axes) :]
+        moved = {find_axis(axis, site) for axis in self.source.indices}
+        for i, (has, wants) in enumerate(zip(shape, site.shape, strict=False)):
+            if len(shape) == len(site.axes) and has == 1 < wants and i not in moved:
+                got = f"wanted {wants} along {site.axes[i]!r} of {site}, got 1"
+                hint = f"source_{site.axes[i]}= says where one goes"
+                raise ValueError(f"Patch: {got}; {hint}, opto.Clamp sets all alike")
 
     def replacement(self, value: Array, site: Site) -> Array:
         found = _of(self.values.arrays, site, "Patch")

@@ -17,6 +17,7 @@ import numpy as np
 import optax
 from jaxtyping import Array, Float
 
+from ._batched import differ
 from ._checks import one_number, whole
 from ._derived import put
 from ._fit import minimised, taken
@@ -88,12 +89,16 @@ def find_subspace(
     - `held_out`: The share of examples that only the accuracies are taken on.
     - `untrained`: A model with the same sites, for the second control.
 
-    **Raises:** `ValueError` as `opto.run`, and for sites whose last axes differ.
+    **Raises:** `ValueError` as `opto.run`, for sites whose last axes differ, and for
+    places of each example (`opto.PerExample`).
     """
     inputs, source = tuple(inputs), tuple(source)
     check_alike(inputs, source)
     rank, steps = whole("rank", rank, 1), whole("steps", steps, 1)
     part = at.edit
+    if differ(part.where):
+        why = "the examples are divided, so all must have the same places"
+        raise ValueError(f"at={at!r}: {why}")
     table = checked_table(model, inputs, ())
     sites = table.match(part.site)
     if len({site.shape[-1] for site in sites}) > 1:

@@ -88,3 +88,9 @@ REFUSED = {
 def test_what_is_refused(message):
     with pytest.raises(ValueError, match=re.escape(message)):
         search(planted(0), **REFUSED[message])
+
+
+def test_places_of_each_example_are_refused():
+    at = opto.At("layers.*.resid", unit=opto.PerExample([0] * 256)).each("layer")
+    with pytest.raises(ValueError, match="all must have the same places"):
+        search(planted(0), at=at)

@@ -123,6 +123,7 @@ TEXTS = {
     "Clamp('layers.1.z', [1, 2], axes='head')": "does not fit",
     "Steer('layers.1.z', [1, 2, 3], axes='d_head')": "(1, 1, 3) does not fit layers.1",
     "Clamp('x', 1e999)": "the value is not finite everywhere",
+    "Patch('layers.1.z', {'layers.1.z': [[[1]], [[2]], [[3]]]})": "got 1; source_",
     "Patch('layers.*.z', {'layers.1.z': 1})": "no value for 'layers.0.z'; there are",
     "Zero('embed', strength=0)": "an edit at strength 0 changes nothing",
     "Zero('embed', strength=[0.5])": "strength is one number, got an array of",

@@ -251,6 +251,21 @@ def test_other_data_and_scales_get_another_folder(tmp_path):
     assert third.name.startswith("clamps-small-")
 
 
+def test_runs_that_were_moved_are_told_of_before_they_are_trained_again(tmp_path):
+    make_study(tmp_path / "old", ENDS)
+    (tmp_path / "old").rename(tmp_path / "clamps")
+    _, module = load_study("clamps")
+
+    def planned(path):
+        return _figure._experiments(module, "small", Folder(path), None)
+
+    runs = ["seed-10-none"]
+    folder, notes = _figure.study_folder(tmp_path, "clamps", "small", planned, runs)
+    assert folder.path == tmp_path / "clamps-small"
+    (note,) = notes
+    assert f"was made as {tmp_path / 'old'} and moved" in note
+
+
 @functools.cache
 def run_names(study, scale):
     _, module = load_study(study)

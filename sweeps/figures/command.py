@@ -148,9 +148,16 @@ def study_folder(
     notes = []
     for folder in (Folder(file.parent.parent) for file in files):
         try:
+            found = folder.read()
+        except ValueError:  # It is damaged, and may be of any study.
+            continue
+        if (found["study"], found["scale"]) != (study, scale):
+            continue
+        try:
             folder.check(study, scale)
             other = _other(folder, planned, runs)
-        except ValueError:  # Another study's or scale's, damaged, or moved.
+        except ValueError as error:  # For example, it was moved.
+            notes.append(str(error).removeprefix("--out: "))
             continue
         if not other:
             return folder, []

@@ -17,16 +17,17 @@ from ...figures import Published
 PAPER = "Kinds of attention (limits_of_icl), and Garg et al. 2022, 2208.01066"
 _UNCHANGED = "; published, the shift changed nothing"
 STORY = (
-    "We see that all kinds learn linear functions in context, and that a bias, points "
-    "in one orthant and long points hurt them as they should. After ten times the "
-    "steps (one seed, as published), kinds without a softmax predict as well as softmax "
-    "or better; published, they are worse. With opposite signs they are worse here, "
-    "too, and with points in one orthant ReLA and FAVOR+ are. Longer queries hurt "
-    "softmax less than twofold, and skewed points hurt FAVOR+ and ReBased most, not "
-    "softmax. The published shifts that changed nothing cost up to six times the error "
-    "where they are real. Our models have 3 layers of 64 and 5 components, the "
-    "published ones 12 layers of 256 and 20, so we compare orders and ratios, not "
-    "errors. The loss is of the shorter runs, of three seeds."
+    "We see that all kinds learn linear functions in context, and that a bias, "
+    "points in one orthant and long points hurt them as they should. After ten "
+    "times the steps (one seed, as published), kinds without a softmax predict as "
+    "well as softmax or better; published, they are worse. With opposite signs they "
+    "are worse here, too, and with points in one orthant ReLA and FAVOR+ are. "
+    "Longer queries hurt softmax less than twofold, and skewed points hurt FAVOR+ "
+    "and ReBased most, not softmax. The published shifts that changed nothing cost "
+    "up to six times the error where they are real. Our models have 3 layers of 64 "
+    "and 5 components, the published ones 12 layers of 256 and 20, so we compare "
+    "orders and ratios, not errors. The loss is of the shorter runs, of three "
+    "seeds."
 )
 
 PUBLISHED = (

@@ -103,9 +103,11 @@ class Patch(Edit):
         if site.name not in self.values.arrays:
             return  # It is reported with the names that there are.
         shape = self.values.arrays[site.name].shape[-len(site.axes) :]
+        if len(shape) < len(site.axes):
+            return  # A number, or an array that does not fit.
         moved = {find_axis(axis, site) for axis in self.source.indices}
         for i, (has, wants) in enumerate(zip(shape, site.shape, strict=False)):
-            if len(shape) == len(site.axes) and has == 1 < wants and i not in moved:
+            if has == 1 < wants and i not in moved:
                 got = f"wanted {wants} along {site.axes[i]!r} of {site}, got 1"
                 hint = f"source_{site.axes[i]}= says where one goes"
                 raise ValueError(f"Patch: {got}; {hint}, opto.Clamp sets all alike")

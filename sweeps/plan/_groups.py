@@ -94,19 +94,13 @@ def pack(
 
 
 def _chunks(runs: tuple[str, ...], most: int, devices: int) -> list[tuple[str, ...]]:
-    if most < devices:
-        return _equal(runs, most, 1)
-    whole = len(runs) // devices * devices
-    together, over = runs[:whole], runs[whole:]
-    return _equal(together, most, devices) + ([over] if over else [])
-
-
-def _equal(runs: tuple[str, ...], most: int, unit: int) -> list[tuple[str, ...]]:
-    """Chunks of about equal size: at most `most` runs, and a multiple of `unit`."""
+    """Chunks of about equal size, a multiple of the devices; then what is left over."""
+    unit = devices if devices <= most else 1
     units = len(runs) // unit
     count = math.ceil(units / (most // unit))
-    edges = [units * k // max(count, 1) * unit for k in range(count + 1)]
-    return [runs[a:b] for a, b in zip(edges, edges[1:], strict=False)]
+    edges = [units * k // count * unit for k in range(count)]
+    edges += [units * unit, len(runs)]
+    return [runs[a:b] for a, b in zip(edges, edges[1:], strict=False) if a < b]
 
 
 def program(experiment: Experiment, others: Mapping[str, Experiment]) -> Hashable:

@@ -199,7 +199,7 @@ class Pattern(Derived, Selection):
     def _at(self, site: Site, pattern: Array, rows: Array) -> Edit:
         rank = len(site.shape)
         where = self.where.only(over_rows(rows[:, None], rank))
-        values = {site.name: over_rows(pattern, rank)}
+        values = {site.name: jnp.broadcast_to(over_rows(pattern, rank), site.shape)}
         return put(site.name, values, where, self.strength)
 
 

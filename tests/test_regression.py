@@ -275,7 +275,9 @@ def test_a_sweep_over_learning_rates_is_one_program(tmp_path):
     command = [sys.executable, "-m", "sweeps", rates.__file__, "--scale", "smoke"]
     subprocess.run([*command, "--out", str(folder)], check=True, capture_output=True)
     names = tuple(f"rate-{rate}" for rate in rates.RATES)
-    assert [job.runs for job in Folder(folder).jobs.values()] == [names]
+    jobs = [job.runs for job in Folder(folder).jobs.values()]
+    # Two cores train two members at once, and then the third.
+    assert sum(jobs, ()) == names and len(jobs[0]) > 1
 
     assert collect_command([str(folder), "--out", str(table)]) == 0
     with open(table) as file:

@@ -90,7 +90,8 @@ class CopyFromPattern(Derived, Selection):
         logits = jax.nn.logsumexp(row, axis=1, where=here | ~present[:, None])
         logits = jnp.where(present, logits, -1e9)
         where = Where({}, (role == QUERY)[:, None])
-        return (put(self.logits, {self.logits: logits[None]}, where, self.strength),)
+        values = {self.logits: jnp.broadcast_to(logits, site.shape)}
+        return (put(self.logits, values, where, self.strength),)
 
     def check(self, table: Sites) -> None:
         sites = table.match(self.site)

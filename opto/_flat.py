@@ -8,6 +8,7 @@ import equinox as eqx
 import jax
 
 
+@jax.tree_util.register_static
 @dataclasses.dataclass(frozen=True)
 class Static:
     """A tree without its arrays. It can be hashed if all other leaves can."""

@@ -206,8 +206,19 @@ def lift(fn: Callable[..., PyTree]) -> Callable[..., PyTree]:
     return lifted
 
 
-@eqx.filter_jit
 def _run(arrays, static: Static, given, call: Static):
+    """Runs in one compiled call, and waits for its end."""
+    try:
+        found, rest = _compiled(arrays, static, given, call)
+        jax.block_until_ready(found[:1])
+    except jax.errors.JaxRuntimeError:
+        # Equinox tells what its `error_if` found; its call takes twice as long.
+        found, rest = eqx.filter_jit(_in_parts)(arrays, static, given, call)
+    return rest.with_arrays(found)
+
+
+def _in_parts(arrays, static: Static, given, call: Static):
+    """What `jax.jit` can return: the arrays, and the rest."""
     model = static.with_arrays(arrays)
     inputs, mapped, rest, requests, lead = call.with_arrays(given)
 
@@ -220,7 +231,10 @@ def _run(arrays, static: Static, given, call: Static):
 
     for _ in range(lead):
         one = eqx.filter_vmap(one)
-    return one(mapped, *inputs)
+    return Flat(one(mapped, *inputs)).partition()
+
+
+_compiled = jax.jit(_in_parts, static_argnums=(1, 3))
 
 
 def _visit(

@@ -296,3 +296,14 @@ def test_within_jit_the_text_of_an_edit_gives_shapes():
     shown = []
     jax.jit(lambda v, i: shown.append(repr(Clamp("x", v, head=i))))(ones(3), 1)
     assert shown == ["Clamp('x', value=float32[3], head=int32[1, 1])"]
+
+
+def test_a_models_own_error_is_equinoxs():
+    def body(x, tap):
+        x = tap("x", x, "i")
+        return eqx.error_if(x, jnp.any(x > 5), "too large")
+
+    model = taps(body)
+    np.testing.assert_array_equal(opto.run(model, ones(2))[0], [1, 1])
+    with pytest.raises(RuntimeError, match="EquinoxRuntimeError: too large"):
+        opto.run(model, ones(2), edits=[Clamp("x", 6)])

@@ -277,7 +277,8 @@ def test_a_sweep_over_learning_rates_is_one_program(tmp_path):
     names = tuple(f"rate-{rate}" for rate in rates.RATES)
     jobs = [job.runs for job in Folder(folder).jobs.values()]
     # Two cores train two members at once, and then the third.
-    assert sum(jobs, ()) == names and len(jobs[0]) > 1
+    assert sum(jobs, ()) == names
+    assert len(jobs[0]) > 1
 
     assert collect_command([str(folder), "--out", str(table)]) == 0
     with open(table) as file:

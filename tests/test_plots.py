@@ -537,6 +537,25 @@ def test_cells_without_a_number_are_hatched(kind):
         assert len(bars) == (name != "all")
 
 
+def test_a_long_label_of_a_colour_bar_is_within_the_figure():
+    label = "cosine of what a head writes for a label and the read-out"
+    maps = {f"seed {seed}": np.ones((2, 4)) for seed in range(3)}
+    fig = plots.head_maps(maps, rows="layer", columns="head", label=label)
+    fig.canvas.draw()
+    box = fig.axes[-1].get_tightbbox()
+    assert fig.bbox.contains(*box.min)
+    assert fig.bbox.contains(*box.max)
+
+
+def test_numbers_of_layers_are_integers():
+    line = plots.Line(np.arange(3), np.array([0.1, 0.5, 0.9]))
+    fig = plots.lines({"": {"a": line}}, x="layer", y="y")
+    fig.canvas.draw()
+    shown = {text.get_text() for text in fig.axes[0].get_xticklabels()}
+    assert shown >= {"0", "1", "2"}
+    assert not any("." in text for text in shown)
+
+
 def test_when_a_curve_crosses_a_level():
     x, y = np.array([0, 10, 20, 30]), np.array([4, 3, 1, 2], np.float32)
     assert first_below(x, y, 2.0) == 15.0  # Between the points, linearly.

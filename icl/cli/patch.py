@@ -103,7 +103,7 @@ def patch(arguments: list[str]) -> None:
         grids[name] = grid
     recovered = {name: patched.recovered for name, patched in done.items()}
     what = evidence_label(trained.task)
-    label = f"recovered share of the\n{what}"
+    label = f"recovered share of the {what}"
     figure = recovered_maps(recovered, over, ticks, label=label)
     files = write_results(out, "patch", _rows(done, over, grids), figure)
     for name, patched in done.items():

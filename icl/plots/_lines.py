@@ -7,7 +7,7 @@ from typing import Literal
 
 import numpy as np
 from jaxtyping import Float, Num
-from matplotlib.ticker import NullLocator
+from matplotlib.ticker import MaxNLocator, NullLocator
 
 from ._drawn import DrawnFigure, joined, Quantity
 from ._style import add_groups, figure, line_style, LINES, plain_log, style
@@ -76,6 +76,8 @@ def lines(
                 _draw(ax, name, line, own if line.colour else styles[name])
             ax.set_title(title)
             ax.set_xlabel(x)
+            if all(np.asarray(line.x).dtype.kind in "iu" for line in curves.values()):
+                ax.xaxis.set_major_locator(MaxNLocator(integer=True))
             ax.set_yscale(scale)
             if scale == "log":
                 plain_log(ax.yaxis)

@@ -1,5 +1,6 @@
 """Maps of numbers on one colour scale; cells without a number are hatched."""
 
+import textwrap
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
@@ -80,6 +81,8 @@ def colour_bar(
     """Draws the bar of a scale if any value is a number; says whether it did."""
     there = any(np.isfinite(np.asarray(x)).any() for x in values)
     if there:
+        # A label that is longer than the figure is high would be cut.
+        label = textwrap.fill(label, max(12, int(12 * fig.get_figheight())))
         fig.colorbar(scale, ax=axes, label=label, fraction=0.05)
     return there
 

@@ -272,7 +272,7 @@ def _labels(runs: Runs) -> Measured:
         f"seed {seed}": cosines
         for seed, cosines in zip(runs.seeds, found["cosine"], strict=True)
     }
-    label = "cosine of what a head writes\nfor a label and the read-out"
+    label = "cosine of what a head writes for a label and the read-out"
     return Measured(
         values, plots.head_maps(maps, rows="layer", columns="head", label=label)
     )

@@ -26,7 +26,7 @@ KEPT = HERE / "results"
 # Units whose numbers are compared by their difference, not by their quotient.
 DIFFERENCES = {
     *("accuracy", "attention", "correlation", "share", "share of seeds", "AUROC"),
-    *("cosine", "count", "difference of accuracies", "number"),
+    *("cosine", "probability", "count", "difference of accuracies", "number"),
 }
 HEAD = """# The papers' numbers and ours
 
@@ -54,9 +54,9 @@ in the paper but in half of our seeds or fewer; so is a claim that fails. What w
 run, or cannot be decided, is *absent*. Diagrams of the papers are left out. A figure's
 row counts its claims that hold and its numbers in range, and names the number that is
 farthest from the paper's. Numbers are means over seeds with 95 % intervals (Student's
-t; for accuracies and attention it is computed on their angle, so that it stays within
-bounds). If some seeds never got there, the number is the median over all seeds, with
-how many did.
+t; for accuracies and other numbers with two bounds it is computed on their angle, so
+that it stays within them). If some seeds never got there, the number is the median over
+all seeds, with how many did.
 
 The preset `induction`, which the demo and the benchmarks train, has `init_seed=3`. It
 was chosen from the seeds 0 to 7, which cross half of ln 2 between 225 and 380 thousand
@@ -191,10 +191,10 @@ def figures_of(
         if not tallies:
             why = "drawn, not judged" if each.notebook else "absent"
             reason = each.reason or "not drawn yet"
-            yield f"| {' | '.join(cells)} | – | – | {why}: {reason} |"
+            yield in_row(*cells, "–", "–", f"{why}: {reason}")
         for one in tallies:
             told = one.claims or "–", one.numbers or "–", one.remarks or ""
-            yield f"| {' | '.join((*cells, *told))} |"
+            yield in_row(*cells, *told)
             cells = "", "", ""
 
 
@@ -252,14 +252,21 @@ def section(found: dict[str, Any]) -> Iterator[str]:
         good = f" (in {told['seeds']} of {told['of']} seeds)" if judged > 1 else ""
         yield f"- {claim}: **{told['verdict']}**{good}"
     yield f"- in short: {Tally.of(found)}"
-    yield f"\n| {found['unit']} | target | ours | 95 % interval | verdict |"
+    yield ""
+    yield in_row(found["unit"], "target", "ours", "95 % interval", "verdict")
     yield "| --- | --: | --: | --: | --- |"
     for row, values in found["rows"].items():
         low, high = values["interval"]
         interval = "–" if low is None else f"{number(low)} to {number(high)}"
-        cells = (row, number(values["target"]), value_of(values), interval)
-        yield f"| {' | '.join(cells)} | {values['verdict'] or '–'} |"
+        verdict = values["verdict"] or "–"
+        yield in_row(row, number(values["target"]), value_of(values), interval, verdict)
     yield ""
+
+
+def in_row(*cells: str) -> str:
+    """A row of a table, in which a cell may have bars, such as |cosine|."""
+    escaped = (cell.replace("|", "\\|") for cell in cells)
+    return f"| {' | '.join(escaped)} |"
 
 
 def value_of(values: dict[str, Any]) -> str:

@@ -77,6 +77,10 @@ def test_a_section_of_the_file():
     assert b == "| b | 200,000 | in 1 of 3 seeds only | – | not reproduced |"
 
 
+def test_bars_in_a_cell_are_escaped():
+    assert results().in_row("|cosine|", "0.7") == r"| \|cosine\| | 0.7 |"
+
+
 def test_only_whole_studies_are_kept(tmp_path, monkeypatch):
     module = results()
     monkeypatch.setattr(module, "KEPT", tmp_path / "kept")

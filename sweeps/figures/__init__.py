@@ -41,6 +41,7 @@ from ._row import (
     COUNT as COUNT,
     DIFFERENCE as DIFFERENCE,
     NATS as NATS,
+    PROBABILITY as PROBABILITY,
     QUOTIENT as QUOTIENT,
     Row as Row,
     rows_of as rows_of,

@@ -45,6 +45,7 @@ from ...figures import (
     Measured,
     NATS,
     Ordering,
+    PROBABILITY,
     Row,
     rows_of,
     Runs,
@@ -283,7 +284,7 @@ _LABELS = {
         CORRELATION,
         {"largest |cosine| in layer 0": 0.70, "largest |cosine| in layer 1": 0.83},
     ),
-    **rows_of(SHARE, [f"its p value in layer {layer}" for layer in (0, 1)]),
+    **rows_of(PROBABILITY, [f"its p value in layer {layer}" for layer in (0, 1)]),
 }
 
 

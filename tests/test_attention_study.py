@@ -249,6 +249,6 @@ def test_the_figure_of_losses_says_when_each_is_half(monkeypatch):
 
 def test_every_run_is_in_a_panel():
     drawn = [kind for panel in _curves.PANELS.values() for kind in panel]
-    assert sorted(drawn) == sorted(FIGURES["kinds"].runs)
+    assert sorted(drawn) == sorted(FIGURES["loss"].runs)
     for scale in ("small", "paper"):
         assert len(kinds(scale)) == len(drawn)

@@ -1,7 +1,7 @@
 """Errors by the number of pairs, and the loss of training.
 
-The claims of `kinds` and `loss` were written before any run at `small` or `paper`. In a
-first study with the initial weights of GPT-2, ReLA and ReBased learned nothing, and
+The claims of `windows` and `loss` were written before any run at `small` or `paper`. In
+a first study with the initial weights of GPT-2, ReLA and ReBased learned nothing, and
 softmax had an error of 0.1 at the last point. Then the initial weights at `small` were
 chosen on seed 5. In a second study without a curriculum, ReLA learned with one of three
 seeds, FAVOR+ and linear attention with two. On seeds 20 to 22, a curriculum as in all
@@ -98,10 +98,8 @@ def _curves(runs: Runs) -> Measured:
         for (name, found), look in zip(known.items(), BASELINE_LOOKS, strict=False)
     }
     beside["predicting 0"] = plots.Line(pairs, np.ones(len(pairs)), colour="0.8")
-    few = {*runs.folders} <= {*LONGER}
-    panels = {"": lines} if few else _panels(lines)
     figure = plots.lines(
-        {title: beside | each for title, each in panels.items()},
+        {"": beside | lines},
         x="pairs before the query",
         y=ERROR_LABEL,
         scale="log",
@@ -167,17 +165,17 @@ FIGURES = (
         **ON_LONGER,
     ),
     Figure(
-        "attention/kinds",
-        "all kinds after fewer steps, windows too",
+        "attention/windows",
+        "softmax that sees a window of tokens only",
         f"{CODE}: errors at the last point",
         cost="40 min",
         about="1280 prompts; ÷ least squares is of the mean error from one pair on",
         study="attention",
-        runs=_RUNS,
+        runs={"softmax": _RUNS["softmax"], **_WINDOWS},
         measure=_curves,
         rows={
-            **rows_of(ERROR, _targets(tuple(_RUNS))),
-            **rows_of(RATIO, of(_RUNS, _MEAN)),
+            **rows_of(ERROR, _targets(("softmax", *_WINDOWS))),
+            **rows_of(RATIO, of(("softmax", *_WINDOWS), _MEAN)),
         },
         claims=(
             # At `small` too, its layers together reach back over more than d pairs.

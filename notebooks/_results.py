@@ -127,8 +127,8 @@ class Tally(NamedTuple):
 
     - `held`, `judged`: How many claims hold, of those that the runs can decide.
     - `near`, `compared`: How many numbers are in range, of those that the paper gives.
-    - `remarks`: The data and size, what is undecided, and the number that is farthest
-        from the paper's.
+    - `remarks`: The data and size, what is undecided, if nothing is judged, and the
+        number that is farthest from the paper's.
     """
 
     held: int
@@ -146,7 +146,9 @@ class Tally(NamedTuple):
         data = "on Omniglot" if found["own_data"] else ""
         size = "at the published size" if found["scale"] == "paper" else ""
         undecided = f"undecided: “{'”, “'.join(open_)}”" if open_ else ""
-        remarks = filter(None, (data, size, undecided, farthest(found["rows"])))
+        alone = "" if claims or compared else "not judged: the paper gives no number"
+        far = farthest(found["rows"])
+        remarks = filter(None, (data, size, undecided, alone, far))
         return Tally(
             sum(told == Verdict.HOLDS for told in claims.values()),
             len(claims) - len(open_),

@@ -18,8 +18,11 @@ STORY = (
     "go away in all four: they end at .07 to .28 after 3.2 million sequences, and "
     "still fall. Our rule asks for a peak above .6 and an end below .2 in one seed, "
     "which two have. What the model can do in context does not go away (.75 to "
-    ".85). With as few classes as LLaMA's clusters (1,600 and 3,200), "
-    "two layers answer flipped labels from their weights throughout. Features are "
+    ".85). With as few classes as LLaMA's clusters (1,600 and 3,200), two layers "
+    "answer flipped labels from their weights throughout. Weight decay does not "
+    "make the preference stay here (one seed, AdamW; the paper adds a squared norm "
+    "to the loss): with .3 it comes less (.58; without, .85) and goes away (.16); "
+    "with 1 the loss ends at 7.7 of 9.5 nats, and it never comes. Features are "
     "synthetic and fixed; the paper learns its features along with the model, in "
     "code that is not public."
 )

@@ -81,6 +81,12 @@ def test_bars_in_a_cell_are_escaped():
     assert results().in_row("|cosine|", "0.7") == r"| \|cosine\| | 0.7 |"
 
 
+def test_a_figure_without_claims_and_targets_says_so():
+    rows = {"a": {"value": 0.9, "target": None, "unit": "accuracy", "verdict": None}}
+    told = results().Tally.of({**found(), "claims": {}, "rows": rows})
+    assert str(told) == "not judged: the paper gives no number"
+
+
 def test_only_whole_studies_are_kept(tmp_path, monkeypatch):
     module = results()
     monkeypatch.setattr(module, "KEPT", tmp_path / "kept")

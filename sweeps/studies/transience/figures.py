@@ -16,7 +16,7 @@ from ...figures import (
     Within,
 )
 from .._transience import comes_and_goes, rows, TRANSIENT
-from .runs import FEW, SEEDS
+from .runs import SEEDS
 from .spread.runs import NOISES
 
 
@@ -88,7 +88,6 @@ def _varied(
     runs: dict[str, str],
     by: str,
     claim: Callable[[str], Together],
-    fresh: tuple[int, ...] = (),
 ) -> Figure:
     """A figure of varied runs, with a claim about each.
 
@@ -106,7 +105,6 @@ def _varied(
         measure=_by_run(by),
         rows=_rows(runs),
         claims=tuple(map(claim, runs)),
-        fresh=fresh,
     )
 
 
@@ -145,7 +143,6 @@ FIGURES = (
         _few({"3 layers": "3-layers", "width 128": "width-128"}),
         "model",
         _goes,
-        FEW,
     ),
     _varied(
         "regularisation",
@@ -154,7 +151,6 @@ FIGURES = (
         _few({"decay .3": "decay-0.3", "decay 1": "decay-1"}),
         "weight decay",
         _stays,
-        FEW,
     ),
     _varied(
         "clusters",

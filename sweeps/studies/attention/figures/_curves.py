@@ -65,6 +65,7 @@ PANELS = {
     "no softmax": ("rela", "favor", "rebased", "linear"),
     "as in limits_of_icl": ("favor-published", "rebased-published"),
 }
+_SOFTMAX = {"softmax": _RUNS["softmax"], **_WINDOWS}
 _BASELINES = ("least squares", "averaging")
 
 
@@ -171,11 +172,11 @@ FIGURES = (
         cost="40 min",
         about="1280 prompts; ÷ least squares is of the mean error from one pair on",
         study="attention",
-        runs={"softmax": _RUNS["softmax"], **_WINDOWS},
+        runs=_SOFTMAX,
         measure=_curves,
         rows={
-            **rows_of(ERROR, _targets(("softmax", *_WINDOWS))),
-            **rows_of(RATIO, of(("softmax", *_WINDOWS), _MEAN)),
+            **rows_of(ERROR, _targets(tuple(_SOFTMAX))),
+            **rows_of(RATIO, of(_SOFTMAX, _MEAN)),
         },
         claims=(
             # At `small` too, its layers together reach back over more than d pairs.

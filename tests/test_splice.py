@@ -37,7 +37,7 @@ def test_without_an_edit_outputs_are_unchanged(model, xs, sae):
     spliced = opto.splice(model, SITE, sae, name="sae")
     out, record = opto.run(spliced, xs, record="**")
     plain, before = opto.run(model, xs, record="**")
-    np.testing.assert_allclose(out, plain, atol=1e-5)
+    np.testing.assert_allclose(out, plain, rtol=1e-5, atol=1e-5)
     assert {*record} - {*before} == {f"{SITE}.sae", FEATURES, f"{SITE}.sae.error"}
     x = np.float64(before[SITE])
     features = np.maximum(x @ np.float64(sae.encode).T, 0)

@@ -275,7 +275,8 @@ def run_names(study, scale):
 # Their runs start from many checkpoints of another run, or are many programs.
 ONLY_AT_SMALL = ("attention/functions",)
 NOT_AT_SMOKE = (
-    *("coopetition/4c", "coopetition/6", "coopetition/variants"),
+    *("coopetition/4c", "coopetition/6"),
+    *("coopetition/rejected", "coopetition/variants"),
     *ONLY_AT_SMALL,
 )
 

@@ -115,7 +115,7 @@ def test_what_a_run_needs_is_kept(study, scale):
         # All except the main run, four seeds, and the runs with one head.
         "induction": (9, 65 - 13, 65 - 13),
         "clamps": (12, 60, 60),
-        "coopetition": (4, 27, 22),
+        "coopetition": (4, 28, 22),
         # All except the main run and the runs with one head.
         "replicas": (2 * 10, 5 * 38, 5 * 38),
     }
@@ -268,6 +268,11 @@ def test_heads_are_those_of_the_unclamped_run():
     ablated = experiments("coopetition", "paper")["without-previous-token-heads"].heads
     expected = RankedHeads(path, "previous_token", 0, (0, 1, 2), checkpoint=7_800_000)
     assert ablated == {"previous": expected}
+    small = experiments("coopetition", "small")
+    (of_seed,) = small["without-previous-token-heads-seed-10"].heads.values()
+    path = str(FOLDER / "main-seed-10")
+    expected = dataclasses.replace(expected, run=path, checkpoint=800_000)
+    assert of_seed == expected
 
 
 def test_the_clamps_over_seeds():

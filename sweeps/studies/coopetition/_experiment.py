@@ -54,9 +54,10 @@ class CoopetitionRun:
     positions: Positions | None = None
     """`None` means learned positions."""
     edits: tuple[str, ...] = ()
-    heads: tuple[int, tuple[int, ...]] | None = None
-    """The heads `{previous}` that the edits name, in layer 0 of the main run: how many
-    sequences it had seen, and the heads' ranks by attention to the previous token."""
+    heads: tuple[str, int, tuple[int, ...]] | None = None
+    """The heads `{previous}` that the edits name, in layer 0 of another run: its name,
+    how many sequences it had seen, and the heads' ranks by attention to the previous
+    token."""
     rate: float | None = None
     """The learning rate of a run with two pairs; `None` means the scale's."""
     init_seed: int = 5
@@ -96,8 +97,8 @@ def experiment_of(
         start = Start(*_place(run.start, folder, batch_size))
     heads = {}
     if run.heads is not None:
-        at, ranks = run.heads
-        path, checkpoint = _place(("main", at), folder, batch_size)
+        donor, at, ranks = run.heads
+        path, checkpoint = _place((donor, at), folder, batch_size)
         heads["previous"] = RankedHeads(
             path, "previous_token", layer=0, ranks=ranks, checkpoint=checkpoint
         )

@@ -1,5 +1,7 @@
 """The main run changed: its positions, depth, classes, or MLPs (the appendix)."""
 
+from collections.abc import Iterable
+
 import numpy as np
 
 from ....figures import (
@@ -8,6 +10,7 @@ from ....figures import (
     draw_curves,
     Figure,
     Measured,
+    Row,
     rows_of,
     Runs,
     Within,
@@ -25,6 +28,21 @@ _VARIANTS = {
     "1600 × 20": "data-1600x20",
     "1600 × 5": "data-1600x5",
 }
+_WITHOUT = "without the previous-token heads"
+_BLIND = "labels blind to the previous token"
+_REJECTED = {
+    _WITHOUT: "without-previous-token-heads",
+    _BLIND: "no-previous-token-on-labels",
+}
+
+
+def _few(names: dict[str, str]) -> dict[str, str]:
+    return {label: f"{run}-seed-{{seed}} | {run}" for label, run in names.items()}
+
+
+def _rows(names: Iterable[str]) -> dict[str, Row]:
+    whats = "flip peak", "icl peak", "ciwl end"
+    return rows_of(ACCURACY, [f"{name}: {what}" for name in names for what in whats])
 
 
 def _variants(runs: Runs) -> Measured:
@@ -56,21 +74,32 @@ FIGURES = (
         cost="60 min",
         about="accuracy among labels in context; classes × exemplars",
         study="coopetition",
-        runs={k: f"{run}-seed-{{seed}} | {run}" for k, run in _VARIANTS.items()},
+        runs=_few(_VARIANTS),
         measure=_variants,
-        rows=rows_of(
-            ACCURACY,
-            [
-                f"{name}: {what}"
-                for name in _VARIANTS
-                for what in ("flip peak", "icl peak", "ciwl end")
-            ],
-        ),
+        rows=_rows(_VARIANTS),
         claims=(
             *(Within(f"{name}: flip peak", high=0.5) for name in _NEVER),
             # One layer has no induction heads, but CIWL needs only one.
             Within("one layer: icl peak", high=0.6),
             Within("one layer: ciwl end", low=0.9),
+        ),
+    ),
+    Figure(
+        "coopetition/rejected",
+        "in-context learning without the heads that would do it",
+        f"{PAPER}, figure 18",
+        cost="40 min",
+        about="accuracy among labels in context; heads of layer 0, found in the main "
+        "run at its peak",
+        study="coopetition",
+        runs=_few(_REJECTED),
+        measure=_variants,
+        rows=_rows(_REJECTED),
+        claims=(
+            # Other heads take over, so it does not hang on lucky initial values.
+            Within(f"{_WITHOUT}: icl peak", low=0.8),
+            # The circuit of two layers needs such a head.
+            Within(f"{_BLIND}: icl peak", high=0.6),
         ),
     ),
     Figure(

@@ -276,7 +276,7 @@ def run_names(study, scale):
 ONLY_AT_SMALL = ("attention/functions",)
 NOT_AT_SMOKE = (
     *("coopetition/4c", "coopetition/6"),
-    *("coopetition/rejected", "coopetition/variants"),
+    *("coopetition/rejected", "coopetition/variants", "transience/zipf"),
     *ONLY_AT_SMALL,
 )
 

@@ -68,7 +68,7 @@ def experiments(study, scale):
     # Two of the induction runs are not in the public scripts: A18's other seeds.
     [
         *(("induction", 32 + 31 + 2), ("coopetition", 27 + 18 + 2)),
-        *(("transience", 2 + 32 + 4), ("clamps", 10 * 7)),
+        *(("transience", 2 + 32 + 5), ("clamps", 10 * 7)),
         *(("replicas", 5 * 47), ("spread", 5 * 3)),
         # Two tasks, twelve ablations; three of them once with more steps.
         ("likelihood_ratio", 3 * (2 + 12) + 3),

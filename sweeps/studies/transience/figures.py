@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterable
 
 from ...figures import (
     ACCURACY,
+    Claim,
     curves_by_set,
     draw_curves,
     Figure,
@@ -87,9 +88,9 @@ def _varied(
     source: str,
     runs: dict[str, str],
     by: str,
-    claim: Callable[[str], Together],
+    claims: Iterable[Claim],
 ) -> Figure:
-    """A figure of varied runs, with a claim about each.
+    """A figure of varied runs.
 
     None of the runs was looked at before. Those that they are varied from are in
     transience/preference.
@@ -104,7 +105,7 @@ def _varied(
         runs=runs,
         measure=_by_run(by),
         rows=_rows(runs),
-        claims=tuple(map(claim, runs)),
+        claims=tuple(claims),
     )
 
 
@@ -142,7 +143,7 @@ FIGURES = (
         "section 4.1, which gives no numbers here",
         _few({"3 layers": "3-layers", "width 128": "width-128"}),
         "model",
-        _goes,
+        map(_goes, ("3 layers", "width 128")),
     ),
     _varied(
         "regularisation",
@@ -150,7 +151,7 @@ FIGURES = (
         "section 5, which adds a squared norm to the loss",
         _few({"decay .3": "decay-0.3", "decay 1": "decay-1"}),
         "weight decay",
-        _stays,
+        map(_stays, ("decay .3", "decay 1")),
     ),
     _varied(
         "clusters",
@@ -161,6 +162,14 @@ FIGURES = (
             for label, names in _CLUSTERS.items()
         },
         "classes × exemplars",
-        _goes,
+        map(_goes, _CLUSTERS),
+    ),
+    _varied(
+        "zipf",
+        "whether the preference goes away if some classes are much more frequent",
+        "section 4.4, of which we know neither numbers nor claims",
+        _few({"exponent 1": "zipf-1"}),
+        "Zipf exponent",
+        (),
     ),
 )

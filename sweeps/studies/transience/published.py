@@ -39,7 +39,7 @@ PUBLISHED = (
         ("* × *",),
     ),
     Published("? (4.3)", "clusters of LLaMA's embeddings", "transience/clusters"),
-    Published("? (4.4)", "classes of unequal frequency (Zipf)", reason=_NOT_RUN),
+    Published("? (4.4)", "classes of unequal frequency (Zipf)", "transience/zipf"),
     Published("? (5)", "regularisation", "transience/regularisation"),
     Published("16", "regularisation by type of layer", reason=_NOT_RUN),
     Published("? (6)", "competition of circuits", reason=_NOT_RUN),

@@ -6,8 +6,9 @@ two on features of Omniglot (appendix B), and 32 on clusters of LLaMA's token em
 (section 4.3): four models, two shapes of clusters, two seeds of the clustering, and two
 initial seeds.
 
-A few models of another size, and a few with weight decay, stand in for runs of the main
-text (sections 4.1 and 5), whose features are learned along with the model.
+A few models of another size, a few with weight decay, and one on classes of unequal
+frequency stand in for runs of the main text (sections 4.1, 5 and 4.4), whose features
+are learned along with the model.
 
 `small` has two layers and two pairs in context, like `small` of the coopetition study:
 twelve layers are too many for a laptop. It was not tested with classes of the clusters'
@@ -24,6 +25,7 @@ from icl.presets import clusters_stand_in, data_shape, stand_in
 from icl.presets.coopetition import coopetition
 from icl.presets.transience import transience, transience_clusters
 from icl.protocols import EvaluationConfig
+from icl.tasks.exemplar_label import Zipf
 from icl.training import Training
 from icl.training.optimizers import Adam, AdamW, Constant
 from icl.training.schedules import Every, Exactly
@@ -80,13 +82,23 @@ def _decayed(strength: float) -> Callable[[Experiment], Experiment]:
     return change
 
 
+def _zipf(exponent: float) -> Callable[[Experiment], Experiment]:
+    def change(base: Experiment) -> Experiment:
+        task = dataclasses.replace(base.task, distribution=Zipf(exponent))
+        return dataclasses.replace(base, task=task)
+
+    return change
+
+
 VARIANTS: Mapping[str, Callable[[Experiment], Experiment]] = {
     "3-layers": _model(num_layers=3),
     "width-128": _model(d_model=128),
     "decay-0.3": _decayed(0.3),
     "decay-1": _decayed(1.0),
+    "zipf-1": _zipf(1.0),
 }
-"""What other sizes and weight decay change, by the name of their runs."""
+"""What other sizes, weight decay and unequal classes change, by the name of their
+runs."""
 
 
 def clusters(

@@ -166,7 +166,8 @@ FIGURES = (
     ),
     _varied(
         "zipf",
-        "whether the preference goes away if some classes are much more frequent",
+        "whether the preference goes away if some classes are much more frequent, in "
+        "the evaluation sets, too",
         "section 4.4, of which we know neither numbers nor claims",
         _few({"exponent 1": "zipf-1"}),
         "Zipf exponent",

@@ -22,12 +22,18 @@ STORY = (
     "answer flipped labels from their weights throughout. Weight decay does not "
     "make the preference stay here (one seed, AdamW; the paper adds a squared norm "
     "to the loss): with .3 it comes less (.58; without, .85) and goes away (.16); "
-    "with 1 the loss ends at 7.7 of 9.5 nats, and it never comes. Features are "
-    "synthetic and fixed; the paper learns its features along with the model, in "
-    "code that is not public."
+    "with 1 the loss ends at 7.7 of 9.5 nats, and it never comes. With 3 layers, or "
+    "a width of 128 (one seed each), the model comes to use the context (.9), but "
+    "never prefers it. If classes are as unequal as Zipf's law with exponent 1 "
+    "makes them, it answers from its weights almost at once (flip .35 at the first "
+    "evaluation and .005 at the end), and hardly uses the context (.64 at most). "
+    "Features are synthetic and fixed; the paper learns its features along with the "
+    "model, in code that is not public."
 )
 
-_NOT_RUN = "not run: half an hour a run here, which sections 4.1, 4.3 and 5 were given"
+_NOT_RUN = (
+    "not run: half an hour a run here, which sections 4.1 to 4.4 and 5 were given"
+)
 
 PUBLISHED = (
     Published("1", "learning in context comes and goes", "transience/preference"),

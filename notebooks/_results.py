@@ -18,15 +18,24 @@ from typing import Any, NamedTuple
 from PIL import Image
 
 from icl.files import write_bytes
-from sweeps.figures import NOT_REACHED, papers, Published, Verdict
+from sweeps.figures import (
+    all_figures,
+    NOT_REACHED,
+    papers,
+    Published,
+    Verdict,
+    WithinDifference,
+)
 
 
 HERE = Path(__file__).parent
 KEPT = HERE / "results"
 # Units whose numbers are compared by their difference, not by their quotient.
 DIFFERENCES = {
-    *("accuracy", "attention", "correlation", "share", "share of seeds", "AUROC"),
-    *("cosine", "probability", "count", "difference of accuracies", "number"),
+    row.unit.name
+    for figure in all_figures().values()
+    for row in figure.rows.values()
+    if isinstance(row.unit.near, WithinDifference)
 }
 HEAD = """# The papers' numbers and ours
 

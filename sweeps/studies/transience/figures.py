@@ -88,9 +88,9 @@ def _varied(
     source: str,
     runs: dict[str, str],
     by: str,
-    claims: Iterable[Claim],
+    claim: Callable[[str], Claim] | None,
 ) -> Figure:
-    """A figure of varied runs.
+    """A figure of varied runs, with a claim about each if the paper's is known.
 
     None of the runs was looked at before. Those that they are varied from are in
     transience/preference.
@@ -105,7 +105,7 @@ def _varied(
         runs=runs,
         measure=_by_run(by),
         rows=_rows(runs),
-        claims=tuple(claims),
+        claims=tuple(map(claim, runs)) if claim else (),
     )
 
 
@@ -143,7 +143,7 @@ FIGURES = (
         "section 4.1, which gives no numbers here",
         _few({"3 layers": "3-layers", "width 128": "width-128"}),
         "model",
-        map(_goes, ("3 layers", "width 128")),
+        _goes,
     ),
     _varied(
         "regularisation",
@@ -151,7 +151,7 @@ FIGURES = (
         "section 5, which adds a squared norm to the loss",
         _few({"decay .3": "decay-0.3", "decay 1": "decay-1"}),
         "weight decay",
-        map(_stays, ("decay .3", "decay 1")),
+        _stays,
     ),
     _varied(
         "clusters",
@@ -162,7 +162,7 @@ FIGURES = (
             for label, names in _CLUSTERS.items()
         },
         "classes × exemplars",
-        map(_goes, _CLUSTERS),
+        _goes,
     ),
     _varied(
         "zipf",
@@ -171,6 +171,6 @@ FIGURES = (
         "section 4.4, of which we know neither numbers nor claims",
         _few({"exponent 1": "zipf-1"}),
         "Zipf exponent",
-        (),
+        None,
     ),
 )

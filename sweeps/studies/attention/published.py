@@ -28,7 +28,10 @@ STORY = (
     "and 5 components, the published ones 12 layers of 256 and 20, so we compare "
     "orders and ratios, not errors. A narrow window costs softmax three times its "
     "error or more in all seeds, a wide one in one of three. The loss and the "
-    "windows are of the shorter runs, of three seeds."
+    "windows are of the shorter runs, of three seeds. Of other functions (one seed "
+    "each), trees are learnt much better than a greedy tree and networks as well as "
+    "a trained network, as published. Sparse functions are not learnt as well as by "
+    "Lasso: .016 after ten pairs, where Lasso has .0005."
 )
 
 PUBLISHED = (

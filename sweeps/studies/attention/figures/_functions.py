@@ -33,8 +33,8 @@ def _measured(runs: Runs) -> Measured:
         errors = np.stack([each.mean[0] for each in ours])
         values[f"{name}: after the most pairs"] = errors[:, -1]
         values[f"{name}: {learner}"] = np.full(len(errors), known.mean[0, -1])
-        panels[name] = {
-            learner: plots.Line(pairs, known.mean[0], **BASELINE_LOOKS[0]),
+        panels[f"{name}: {learner}"] = {
+            "named learner": plots.Line(pairs, known.mean[0], **BASELINE_LOOKS[0]),
             "transformer": banded(pairs, mean_of_seeds(ours)),
         }
     figure = plots.lines(panels, x="pairs before the query", y=ERROR_LABEL)

@@ -71,7 +71,7 @@ def experiments(study, scale):
         *(("transience", 2 + 32 + 5), ("clamps", 10 * 7)),
         *(("replicas", 5 * 47), ("spread", 5 * 3)),
         # Two tasks, twelve ablations; three of them once with more steps.
-        ("likelihood_ratio", 3 * (2 + 12) + 3),
+        ("likelihood_ratio", 3 * 2 + 12 + 3),
         # Eight seeds of three models; two models on contexts in two orders.
         ("order", 8 * 3 + 3 * 2 * 2),
         # One layer with five noises, a transformer with two.

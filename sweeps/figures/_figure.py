@@ -129,17 +129,18 @@ class Figure:
         **Arguments:**
 
         - `names`: The names of the study's runs.
-        - `seeds`: The wanted seeds; none means all.
+        - `seeds`: The wanted seeds; none means all that every run has.
 
         **Raises:** `ValueError` for a seed that does not exist.
         """
         every = {label: _matching(name, names) for label, name in self.runs.items()}
-        there = {seed for by_seed in every.values() for seed in by_seed}
+        of_runs = [{*by_seed} for by_seed in every.values() if by_seed]
+        there: set[int] = set().union(*of_runs)
         for seed in seeds:
             if seed not in there:
                 has = ", ".join(map(str, sorted(there))) or "none"
                 raise ValueError(f"--seeds: there is no seed {seed}; there are {has}")
-        chosen = sorted(seeds or there)
+        chosen = sorted(seeds or there.intersection(*of_runs))
         return {
             label: {seed: by_seed[seed] for seed in chosen}
             for label, by_seed in every.items()

@@ -5,7 +5,7 @@ a run is at chance, it may still be on its first plateau; the longer run tells t
 apart from a model that cannot learn the task.
 
 `small` has 4 components and two layers of 64, as in `icl.presets`; `paper` is as
-published.
+published. There the tasks have three seeds, and the ablations one, as published.
 """
 
 import dataclasses
@@ -95,17 +95,17 @@ def trials(scale: StudyScale, folder: Path, data: Source | None) -> list[Trial]:
     if scale == "paper":
         first, second = shifted_mean_published, variance_published
     base, longer = _at(scale, first), _at(scale, first, LONGER)
-    found = {"shifted-mean": base, "variance": _at(scale, second)}
+    tasks = {"shifted-mean": base, "variance": _at(scale, second)}
     few = ("interleaved", "no-labels", "frozen-qk")  # Each is another program.
     names = few if scale == "smoke" else tuple(ABLATIONS)
-    found |= {name: _ablated(base, name) for name in names}
+    ablated = {name: _ablated(base, name) for name in names}
     few_longer = {
         name: _ablated(longer, name.removesuffix("-longer"))
         for name in LONGER_RUNS
         if name.removesuffix("-longer") in names
     }
     once = seeds[:1] if scale == "paper" else seeds
-    return [*with_seeds(found, seeds), *with_seeds(few_longer, once)]
+    return [*with_seeds(tasks, seeds), *with_seeds(ablated | few_longer, once)]
 
 
 def _at(
